@@ -1,0 +1,54 @@
+//! The bounds a receiver imposes, checked before anything is allocated.
+//!
+//! Each side sends its own limits in the handshake and the other side stays within them; a frame that does not
+//! is refused by its header alone. The sum that these numbers bound is written out in [`Limits::memory_max`].
+
+/// Smallest chunk a user may ask for, in bytes (the published pipeline's smallest, Peñaranda et al. 2024).
+pub const CHUNK_LEN_MIN: usize = 512;
+/// Largest chunk the frame format can carry, in bytes.
+pub const CHUNK_LEN_MAX: usize = 16 << 20;
+/// Largest history a frame may name, in bytes.
+pub const HISTORY_LEN_MAX: usize = 64 << 20;
+
+/// What a receiver is willing to hold. Lengths in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Raw length of the largest chunk.
+    pub chunk_len_max: usize,
+    /// Most bytes before a chunk that its codec may refer back to. 0 refuses history.
+    pub history_len_max: usize,
+    /// Packed bytes a peer may have outstanding on one channel: its credit when the channel opens.
+    pub window_len: usize,
+    /// Channels open at once.
+    pub channels_max: u16,
+    /// Chunks being unpacked or waiting for their turn, per channel.
+    pub depth: usize,
+}
+
+impl Default for Limits {
+    /// 4 MiB chunks, 8 MiB of history, 16 MiB windows: one bulk channel on a 1 Gbit/s link of 100 ms.
+    fn default() -> Self {
+        Self { chunk_len_max: 4 << 20, history_len_max: 8 << 20, window_len: 16 << 20, channels_max: 1, depth: 8 }
+    }
+}
+
+impl Limits {
+    /// Most bytes of payload one direction of a session may hold: packed bytes waiting, chunks being unpacked, history.
+    #[must_use]
+    pub fn memory_max(&self) -> usize {
+        let per_channel = self.window_len + self.depth * self.chunk_len_max + self.history_len_max;
+        per_channel * usize::from(self.channels_max)
+    }
+
+    /// What both peers can live with: the smaller of each bound.
+    #[must_use]
+    pub fn agree(&self, other: &Self) -> Self {
+        Self {
+            chunk_len_max: self.chunk_len_max.min(other.chunk_len_max),
+            history_len_max: self.history_len_max.min(other.history_len_max),
+            window_len: self.window_len.min(other.window_len),
+            channels_max: self.channels_max.min(other.channels_max),
+            depth: self.depth.min(other.depth),
+        }
+    }
+}

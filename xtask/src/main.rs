@@ -1,0 +1,67 @@
+//! Chores of the workspace. `cargo xtask layers` fails on a dependency that climbs a floor or names a sibling.
+
+use std::{collections::BTreeMap, process::Command};
+
+use anyhow::{Context, Result, bail};
+
+/// The house, lowest floor first: a crate may name crates of lower floors only. `ARCHITECTURE.md` draws the same.
+const FLOORS: &[&[&str]] = &[
+    &["narrows-core"],
+    &["narrows-codecs", "narrows-backends"],
+    &["narrows-format"],
+    &["narrows-pipeline", "narrows-policy", "narrows-session", "narrows-io"],
+    &["narrows"],
+    &["narrows-wire"],
+    &["narrows-lab"],
+    &["narrows-cli"],
+];
+
+/// Crates beside the house, which any crate's tests may name and which may name any crate.
+const BESIDE: &[&str] = &["narrows-testkit", "narrows-fuzz", "xtask"];
+
+fn main() -> Result<()> {
+    match std::env::args().nth(1).as_deref() {
+        Some("layers") => layers(),
+        other => bail!("unknown chore {other:?}; there is: layers"),
+    }
+}
+
+fn layers() -> Result<()> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
+        .output()
+        .context("running cargo metadata")?;
+    if !output.status.success() {
+        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let floor_of: BTreeMap<&str, usize> =
+        FLOORS.iter().enumerate().flat_map(|(floor, names)| names.iter().map(move |name| (*name, floor))).collect();
+    let mut faults = Vec::new();
+    let mut edges = 0;
+    for package in metadata["packages"].as_array().context("packages")? {
+        let name = package["name"].as_str().context("name")?;
+        if BESIDE.contains(&name) {
+            continue;
+        }
+        let Some(&floor) = floor_of.get(name) else {
+            faults.push(format!("{name} stands on no floor; give it one in xtask/src/main.rs"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().context("dependencies")? {
+            let on = dependency["name"].as_str().context("name")?;
+            let for_tests = dependency["kind"] == "dev";
+            match floor_of.get(on) {
+                Some(&below) if below >= floor => faults.push(format!("{name} (floor {floor}) names {on} (floor {below})")),
+                Some(_) => edges += 1,
+                None if BESIDE.contains(&on) && !for_tests => faults.push(format!("{name} names {on} outside its tests")),
+                None => {}
+            }
+        }
+    }
+    if !faults.is_empty() {
+        bail!("the floors do not hold:\n  {}", faults.join("\n  "));
+    }
+    println!("layers: {edges} edges, all downward");
+    Ok(())
+}
