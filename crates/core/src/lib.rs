@@ -10,11 +10,13 @@
 //! | [`error`] | [`DecodeError`], why a frame did not become its chunk |
 //! | [`codec`] | [`Codec`], one lossless format, and the [`Workspace`] its scratch memory lives in |
 //! | [`backend`] | [`Backend`], what runs codecs: a CPU library or a device |
+//! | [`clock`] | [`Clock`], real or virtual time |
 //! | [`registry`] | [`Registry`], the codecs this process can run |
 //! | [`policy`] | [`Policy`], which chooses codec and level for a chunk |
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod clock;
 pub mod codec;
 pub mod error;
 pub mod ids;
@@ -24,6 +26,7 @@ pub mod registry;
 pub mod units;
 
 pub use backend::{Backend, Unavailable};
+pub use clock::Clock;
 pub use codec::{Codec, Info, Workspace};
 pub use error::DecodeError;
 pub use ids::{ChannelId, CodecId, Level, Seq};

@@ -7,6 +7,8 @@
 pub const CHUNK_LEN_MIN: usize = 512;
 /// Largest chunk the frame format can carry, in bytes.
 pub const CHUNK_LEN_MAX: usize = 16 << 20;
+/// Largest payload of a control frame, in bytes; the same for every peer.
+pub const CONTROL_LEN_MAX: usize = 4096;
 /// Largest history a frame may name, in bytes.
 pub const HISTORY_LEN_MAX: usize = 64 << 20;
 

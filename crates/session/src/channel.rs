@@ -1,0 +1,223 @@
+//! One channel's two directions: what was sent, received, consumed.
+//!
+//! Invariants. Sending: `unacked` holds every frame that went out and was not consumed by the peer, `queue` those
+//! that are to go out, in order of sequence; `submitted_bytes - queued_bytes - consumed_bytes <= window`. Receiving: every chunk below `next_seq`
+//! has arrived, those in `ahead` too; `consumed_seq <= next_seq`.
+
+use std::{collections::{BTreeSet, VecDeque}, sync::Arc};
+
+use narrows_core::Seq;
+use narrows_format::Frame;
+
+use crate::{SessionError, session::LinkId};
+
+#[derive(Debug)]
+pub(crate) struct Channel<B> {
+    pub(crate) service: String,
+    pub(crate) tx: Tx<B>,
+    pub(crate) rx: Rx,
+    /// Ended by either side: frames still under way are dropped, nothing more is sent.
+    pub(crate) aborted: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Tx<B> {
+    queue: VecDeque<Arc<Frame<B>>>,
+    /// With the link each went out on; `None` once that link is lost and the peer has not said what it has.
+    unacked: VecDeque<(Arc<Frame<B>>, Option<LinkId>)>,
+    queued_bytes: u64,
+    submitted_bytes: u64,
+    consumed_bytes: u64,
+    window: u64,
+    next_submit: u64,
+    pub(crate) finish: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Rx {
+    pub(crate) next_seq: u64,
+    ahead: BTreeSet<u64>,
+    received_bytes: u64,
+    pub(crate) consumed_seq: u64,
+    consumed_bytes: u64,
+    told_bytes: u64,
+    told_seq: u64,
+    window: u64,
+    pub(crate) finish: Option<u64>,
+}
+
+impl<B> Channel<B> {
+    pub(crate) fn new(service: String, tx_window: usize, rx_window: usize) -> Self {
+        let tx = Tx {
+            queue: VecDeque::new(),
+            unacked: VecDeque::new(),
+            queued_bytes: 0,
+            submitted_bytes: 0,
+            consumed_bytes: 0,
+            window: tx_window as u64,
+            next_submit: 0,
+            finish: None,
+        };
+        Self { service, tx, rx: Rx { window: rx_window as u64, ..Rx::default() }, aborted: false }
+    }
+
+    /// Both directions ended and everything was consumed and acknowledged: nothing can come for it any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.tx.finish.is_some() && self.tx.is_drained() && self.rx.is_told_all()
+    }
+}
+
+impl<B> Tx<B> {
+    /// Appends a frame.
+    ///
+    /// # Panics
+    /// When it is not the next in order.
+    pub(crate) fn submit(&mut self, frame: Frame<B>) {
+        assert_eq!(frame.header.seq.0, self.next_submit, "frames are submitted in order");
+        self.next_submit += 1;
+        self.submitted_bytes += frame.wire_len() as u64;
+        self.queued_bytes += frame.wire_len() as u64;
+        self.queue.push_back(Arc::new(frame));
+    }
+
+    pub(crate) fn next_submit(&self) -> u64 {
+        self.next_submit
+    }
+
+    pub(crate) fn queued_bytes(&self) -> u64 {
+        self.queued_bytes
+    }
+
+    /// Has frames but no credit for the next.
+    pub(crate) fn is_starved(&self) -> bool {
+        !self.queue.is_empty() && !self.has_credit()
+    }
+
+    pub(crate) fn is_sendable(&self) -> bool {
+        !self.queue.is_empty() && self.has_credit()
+    }
+
+    /// A single frame larger than the window may still go when nothing is outstanding, else it never could.
+    fn has_credit(&self) -> bool {
+        // What was rewound may have been consumed all the same, so this can fall below nothing.
+        let outstanding = (self.submitted_bytes - self.queued_bytes).saturating_sub(self.consumed_bytes);
+        let next = self.queue.front().map_or(0, |frame| frame.wire_len() as u64);
+        outstanding == 0 || outstanding + next <= self.window
+    }
+
+    pub(crate) fn pop(&mut self, link: LinkId) -> Option<Arc<Frame<B>>> {
+        if !self.is_sendable() {
+            return None;
+        }
+        let frame = self.queue.pop_front()?;
+        let len = frame.wire_len() as u64;
+        self.queued_bytes -= len;
+        self.unacked.push_back((frame.clone(), Some(link)));
+        Some(frame)
+    }
+
+    pub(crate) fn credit(&mut self, next_seq: u64, bytes: u64) -> Result<(), SessionError> {
+        if bytes > self.submitted_bytes || next_seq > self.next_submit {
+            return Err(SessionError::Protocol("credit for more than was sent"));
+        }
+        self.consumed_bytes = self.consumed_bytes.max(bytes);
+        // In order but for what was sent again, so mostly the front goes.
+        while self.unacked.front().is_some_and(|(frame, _)| frame.header.seq.0 < next_seq) {
+            self.unacked.pop_front();
+        }
+        self.unacked.retain(|(frame, _)| frame.header.seq.0 >= next_seq);
+        while let Some(frame) = self.queue.pop_front_if(|frame| frame.header.seq.0 < next_seq) {
+            self.queued_bytes -= frame.wire_len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Notes that what went out over `lost` may not have arrived.
+    pub(crate) fn mark_lost(&mut self, lost: LinkId) {
+        for (_, link) in &mut self.unacked {
+            *link = link.filter(|link| *link != lost);
+        }
+    }
+
+    /// The peer has every chunk before `peer_has`: what else may be lost goes back to the front of the queue.
+    pub(crate) fn rewind(&mut self, peer_has: u64, now_on: LinkId) {
+        let mut again = Vec::new();
+        let mut kept = VecDeque::new();
+        for (frame, link) in std::mem::take(&mut self.unacked) {
+            match link {
+                None if frame.header.seq.0 >= peer_has => again.push(frame),
+                link => kept.push_back((frame, link.or(Some(now_on)))),
+            }
+        }
+        self.unacked = kept;
+        for frame in again.into_iter().rev() {
+            let len = frame.wire_len() as u64;
+            self.queued_bytes += len;
+            self.queue.push_front(frame);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(crate) fn is_drained(&self) -> bool {
+        self.queue.is_empty() && self.unacked.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.queue.clear();
+        self.unacked.clear();
+        self.queued_bytes = 0;
+    }
+}
+
+impl Rx {
+    /// Notes a frame; `false` where it had come before, over a link that was lost.
+    pub(crate) fn accept(&mut self, seq: Seq, wire_len: usize) -> Result<bool, SessionError> {
+        if seq.0 < self.next_seq || self.ahead.contains(&seq.0) {
+            return Ok(false);
+        }
+        if self.finish.is_some_and(|chunks| seq.0 >= chunks) {
+            return Err(SessionError::Protocol("a chunk after the end of its channel"));
+        }
+        let outstanding = self.received_bytes - self.consumed_bytes;
+        if outstanding > 0 && outstanding + wire_len as u64 > self.window {
+            return Err(SessionError::Protocol("more bytes than the credit allows"));
+        }
+        self.received_bytes += wire_len as u64;
+        self.ahead.insert(seq.0);
+        while self.ahead.remove(&self.next_seq) {
+            self.next_seq += 1;
+        }
+        Ok(true)
+    }
+
+    pub(crate) fn consume(&mut self, wire_len: usize) {
+        self.consumed_seq += 1;
+        self.consumed_bytes += wire_len as u64;
+        debug_assert!(self.consumed_bytes <= self.received_bytes, "consumed what never came");
+    }
+
+    /// Credit to tell the peer, where there is enough of it to be worth a message.
+    pub(crate) fn credit_due(&mut self) -> Option<(u64, u64)> {
+        let untold = self.consumed_bytes - self.told_bytes;
+        let over = self.is_consumed() && self.told_seq != self.consumed_seq;
+        (untold >= self.window / 8 || self.consumed_seq - self.told_seq >= 256 || over).then(|| self.credit_now())
+    }
+
+    pub(crate) fn credit_now(&mut self) -> (u64, u64) {
+        self.told_bytes = self.consumed_bytes;
+        self.told_seq = self.consumed_seq;
+        (self.consumed_seq, self.consumed_bytes)
+    }
+
+    /// The peer ended its direction and every chunk of it is consumed.
+    pub(crate) fn is_consumed(&self) -> bool {
+        self.finish == Some(self.consumed_seq)
+    }
+
+    fn is_told_all(&self) -> bool {
+        self.is_consumed() && self.told_seq == self.consumed_seq
+    }
+}

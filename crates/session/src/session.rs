@@ -1,0 +1,534 @@
+//! The state machine of one session: links come and go, channels live across them.
+//!
+//! Flow. A link is attached with the peer's Hello ([`Session::attach`]); the caller then alternates
+//! [`Session::on_control`] and [`Session::on_frame`] for what arrives with [`Session::poll_send`] for what may go out,
+//! and drains [`Session::poll_event`]. A channel is opened by either side, lives across links, and ends when both
+//! directions are finished and consumed, or at once by an abort.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use narrows_core::{ChannelId, CodecId, Feedback, Limits, Seq, limits};
+use narrows_format::{Frame, Header};
+
+use crate::{Code, Hello, Message, PROTOCOL_VERSION, SessionError, channel::Channel};
+
+/// One connection of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LinkId(pub u32);
+
+/// Which side made the first connection. It also makes new ones after a cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Connects, opens channels of odd number.
+    Initiator,
+    /// Is connected to, opens channels of even number.
+    Acceptor,
+}
+
+/// What a side brings to a session.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Who connects.
+    pub role: Role,
+    /// What this side is willing to hold.
+    pub limits: Limits,
+    /// Codecs this side can unpack.
+    pub codecs: Vec<CodecId>,
+    /// Program and version.
+    pub agent: String,
+    /// Name of the session; the acceptor takes the initiator's.
+    pub session: [u8; 16],
+}
+
+/// What happened, for the caller to act on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The peer opened a channel.
+    Opened {
+        /// Its number.
+        channel: ChannelId,
+        /// What the peer says it is for.
+        service: String,
+    },
+    /// The peer's direction of a channel ends after this many chunks.
+    Finished {
+        /// Which channel.
+        channel: ChannelId,
+        /// How many chunks it carries in all.
+        chunks: u64,
+    },
+    /// A channel ended at once.
+    Aborted {
+        /// Which channel.
+        channel: ChannelId,
+        /// Why.
+        code: Code,
+        /// Why, in the peer's words.
+        text: String,
+    },
+    /// A channel is over on both sides; its number may serve again.
+    Closed(ChannelId),
+    /// The receiver told its state; `now_ns` is for the caller to fill.
+    Feedback(Feedback),
+    /// The peer ended the session.
+    Bye {
+        /// Why.
+        code: Code,
+        /// Why, in the peer's words.
+        text: String,
+    },
+}
+
+/// What to do with an arrived frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accept {
+    /// A new chunk.
+    New,
+    /// It had arrived before, or its channel was aborted: read past it.
+    Drop,
+}
+
+/// Something to send on a link.
+#[derive(Debug)]
+pub enum Out<B> {
+    /// A control frame's payload, and its number on this link.
+    Control(Seq, Vec<u8>),
+    /// A chunk's frame; the session keeps it until the peer has consumed it.
+    Frame(Arc<Frame<B>>),
+}
+
+#[derive(Debug, Default)]
+struct Link {
+    /// Payloads of control frames to come, each of at most `CONTROL_LEN_MAX` bytes.
+    messages: VecDeque<Vec<u8>>,
+    next_tx: u64,
+    next_rx: u64,
+}
+
+/// Two peers' relation. See the [module](self) for the flow.
+#[derive(Debug)]
+pub struct Session<B> {
+    config: Config,
+    peer: Option<Hello>,
+    links: BTreeMap<LinkId, Link>,
+    channels: BTreeMap<ChannelId, Channel<B>>,
+    turn: VecDeque<ChannelId>,
+    events: VecDeque<Event>,
+    next_channel: u16,
+}
+
+impl<B> Session<B> {
+    /// A session without links.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let next_channel = if config.role == Role::Initiator { 1 } else { 2 };
+        Self {
+            config,
+            peer: None,
+            links: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            turn: VecDeque::new(),
+            events: VecDeque::new(),
+            next_channel,
+        }
+    }
+
+    /// The Hello that opens a link from this side.
+    #[must_use]
+    pub fn hello(&self) -> Hello {
+        Hello {
+            versions: (PROTOCOL_VERSION, PROTOCOL_VERSION),
+            features: 0,
+            session: self.config.session,
+            resume: self.peer.is_some(),
+            limits: self.config.limits,
+            codecs: self.config.codecs.clone(),
+            agent: self.config.agent.clone(),
+        }
+    }
+
+    /// Adds a link on which Hellos were exchanged (each as control frame 0). After a loss, both sides say what they
+    /// have and the rest is sent again.
+    ///
+    /// # Errors
+    /// [`SessionError::Version`] or [`SessionError::Protocol`] where the peer's Hello does not suit.
+    pub fn attach(&mut self, link: LinkId, theirs: Hello) -> Result<(), SessionError> {
+        check_hello(&theirs)?;
+        if theirs.session != self.config.session {
+            return Err(SessionError::Protocol("the peer answers for another session"));
+        }
+        if let Some(peer) = &self.peer
+            && (peer.limits, &peer.codecs) != (theirs.limits, &theirs.codecs)
+        {
+            return Err(SessionError::Protocol("the peer changed its limits within a session"));
+        }
+        self.peer = Some(theirs);
+        self.links.insert(link, Link { next_tx: 1, next_rx: 1, ..Link::default() });
+        let mut again = Vec::new();
+        for (&channel, state) in self.channels.iter_mut().filter(|(_, state)| !state.aborted) {
+            let (next_seq, bytes) = state.rx.credit_now();
+            again.push(Message::Open { channel, service: state.service.clone() });
+            again.push(Message::Resume { channel, next_seq: state.rx.next_seq });
+            again.push(Message::Credit { channel, next_seq, bytes });
+            again.extend(state.tx.finish.map(|chunks| Message::Finish { channel, chunks }));
+        }
+        again.push(Message::Resume { channel: ChannelId::CONTROL, next_seq: 0 });
+        again.iter().for_each(|message| self.say(link, message));
+        Ok(())
+    }
+
+    /// Takes a link away. What it carried waits for [`Session::attach`] of the next.
+    pub fn detach(&mut self, link: LinkId) {
+        if self.links.remove(&link).is_some() {
+            self.channels.values_mut().for_each(|state| state.tx.mark_lost(link));
+        }
+    }
+
+    /// Links that work.
+    #[must_use]
+    pub fn links(&self) -> usize {
+        self.links.len()
+    }
+
+    /// What the peer is willing to hold; `None` before its Hello.
+    #[must_use]
+    pub fn peer(&self) -> Option<&Hello> {
+        self.peer.as_ref()
+    }
+
+    /// The bounds this side imposes.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.config.limits
+    }
+
+    /// Opens a channel.
+    ///
+    /// # Errors
+    /// [`SessionError::Protocol`] before the first link, or when all channels the peer allows are open.
+    pub fn open(&mut self, service: &str) -> Result<ChannelId, SessionError> {
+        let peer = self.peer.as_ref().ok_or(SessionError::Protocol("no link is attached yet"))?;
+        let open = self.channels.values().filter(|channel| !channel.aborted).count();
+        if open >= usize::from(peer.limits.channels_max) {
+            return Err(SessionError::Protocol("all channels that the peer allows are open"));
+        }
+        let window = peer.limits.window_len;
+        while self.channels.get(&ChannelId(self.next_channel)).is_some_and(|channel| !channel.aborted) {
+            self.advance_channel();
+        }
+        let channel = ChannelId(self.next_channel);
+        self.advance_channel();
+        self.channels.insert(channel, Channel::new(service.into(), window, self.config.limits.window_len));
+        self.say_on_all(&Message::Open { channel, service: service.into() });
+        Ok(channel)
+    }
+
+    fn advance_channel(&mut self) {
+        self.next_channel = match self.next_channel.checked_add(2) {
+            Some(next) => next,
+            None if self.config.role == Role::Initiator => 1,
+            None => 2,
+        };
+    }
+
+    /// Queues a frame. Frames of a channel come in order of sequence; on an aborted channel they are dropped.
+    pub fn submit(&mut self, frame: Frame<B>) {
+        let channel = frame.header.channel;
+        let Some(state) = self.channels.get_mut(&channel).filter(|state| !state.aborted) else { return };
+        state.tx.submit(frame);
+        if !self.turn.contains(&channel) {
+            self.turn.push_back(channel);
+        }
+    }
+
+    /// Ends this side's direction after what was submitted.
+    pub fn finish(&mut self, channel: ChannelId) {
+        let Some(state) = self.channels.get_mut(&channel).filter(|state| !state.aborted) else { return };
+        let chunks = state.tx.next_submit();
+        if state.tx.finish.replace(chunks).is_none() {
+            self.say_on_all(&Message::Finish { channel, chunks });
+            self.reap(channel);
+        }
+    }
+
+    /// Ends a channel at once, both ways, and tells the peer why.
+    pub fn abort(&mut self, channel: ChannelId, code: Code, text: &str) {
+        if let Some(state) = self.channels.get_mut(&channel).filter(|state| !state.aborted) {
+            state.aborted = true;
+            state.tx.clear();
+            self.say_on_all(&Message::Abort { channel, code, text: text.into() });
+        }
+    }
+
+    /// Says that the session ends.
+    pub fn bye(&mut self, code: Code, text: &str) {
+        self.say_on_all(&Message::Bye { code, text: text.into() });
+    }
+
+    /// Tells the peer this receiver's state.
+    pub fn tell(&mut self, feedback: &Feedback) {
+        let Feedback { workers, raw_bytes, unpack_ns, waiting_bytes, sink_ns, .. } = *feedback;
+        self.say_on_all(&Message::Feedback { workers, raw_bytes, unpack_ns, waiting_bytes, sink_ns });
+    }
+
+    /// Asks every link for a sign of life.
+    pub fn ping(&mut self) {
+        self.say_on_all(&Message::Ping);
+    }
+
+    /// The number expected next on a channel of a link, for [`Header::parse`].
+    #[must_use]
+    pub fn next_seq(&self, link: LinkId, channel: ChannelId) -> Option<Seq> {
+        if channel == ChannelId::CONTROL {
+            return self.links.get(&link).map(|link| Seq(link.next_rx));
+        }
+        self.channels.get(&channel).map(|state| Seq(state.rx.next_seq))
+    }
+
+    /// Takes note of a data frame's header.
+    ///
+    /// # Errors
+    /// [`SessionError::Protocol`] where it exceeds its credit or comes after its channel's end.
+    pub fn on_frame(&mut self, header: &Header) -> Result<Accept, SessionError> {
+        let wire_len = header.len() + header.packed_len as usize;
+        match self.channels.get_mut(&header.channel) {
+            None => Err(SessionError::Protocol("frame of a channel that is not open")),
+            Some(state) if state.aborted => {
+                // Keeps the 16 bits of sequence numbers that follow unambiguous.
+                state.rx.next_seq = state.rx.next_seq.max(header.seq.0 + 1);
+                Ok(Accept::Drop)
+            }
+            Some(state) => Ok(if state.rx.accept(header.seq, wire_len)? { Accept::New } else { Accept::Drop }),
+        }
+    }
+
+    /// Acts on a control frame's payload.
+    ///
+    /// # Errors
+    /// [`SessionError::Protocol`] where the peer breaks the protocol.
+    pub fn on_control(&mut self, link: LinkId, payload: &[u8]) -> Result<(), SessionError> {
+        if let Some(link) = self.links.get_mut(&link) {
+            link.next_rx += 1;
+        }
+        for message in Message::parse_all(payload)? {
+            self.on_message(link, message)?;
+        }
+        Ok(())
+    }
+
+    fn on_message(&mut self, link: LinkId, message: Message) -> Result<(), SessionError> {
+        match message {
+            Message::Hello(_) => return Err(SessionError::Protocol("a second Hello on one link")),
+            Message::Open { channel, service } => self.on_open(channel, service)?,
+            Message::Credit { channel, next_seq, bytes } => {
+                if let Some(state) = self.channels.get_mut(&channel).filter(|state| !state.aborted) {
+                    state.tx.credit(next_seq, bytes)?;
+                    self.reap(channel);
+                }
+            }
+            Message::Finish { channel, chunks } => {
+                if let Some(state) = self.channels.get_mut(&channel).filter(|state| !state.aborted) {
+                    match state.rx.finish {
+                        Some(before) if before != chunks => {
+                            return Err(SessionError::Protocol("a channel that ends twice, differently"));
+                        }
+                        Some(_) => {}
+                        None if chunks < state.rx.next_seq => {
+                            return Err(SessionError::Protocol("a channel that ends before its chunks"));
+                        }
+                        None => {
+                            state.rx.finish = Some(chunks);
+                            self.events.push_back(Event::Finished { channel, chunks });
+                            self.acknowledge(channel);
+                        }
+                    }
+                }
+            }
+            Message::Abort { channel, code, text } => {
+                if let Some(state) = self.channels.get_mut(&channel).filter(|state| !state.aborted) {
+                    state.aborted = true;
+                    state.tx.clear();
+                    self.say_on_all(&Message::Abort { channel, code, text: String::new() });
+                    self.events.push_back(Event::Aborted { channel, code, text });
+                }
+            }
+            Message::Feedback { workers, raw_bytes, unpack_ns, waiting_bytes, sink_ns } => {
+                self.events.push_back(Event::Feedback(Feedback {
+                    now_ns: 0,
+                    workers,
+                    raw_bytes,
+                    unpack_ns,
+                    waiting_bytes,
+                    sink_ns,
+                }));
+            }
+            Message::Resume { channel: ChannelId::CONTROL, .. } => {
+                // The peer has named every channel it knows: of the others it has nothing.
+                for channel in self.channels.keys().copied().collect::<Vec<_>>() {
+                    self.rewind(link, channel, 0);
+                }
+            }
+            Message::Resume { channel, next_seq } => self.rewind(link, channel, next_seq),
+            Message::Bye { code, text } => self.events.push_back(Event::Bye { code, text }),
+            Message::Ping => self.say(link, &Message::Pong),
+            Message::Pong => {}
+        }
+        Ok(())
+    }
+
+    fn rewind(&mut self, link: LinkId, channel: ChannelId, peer_has: u64) {
+        if let Some(state) = self.channels.get_mut(&channel).filter(|state| !state.aborted) {
+            state.tx.rewind(peer_has, link);
+            if !self.turn.contains(&channel) {
+                self.turn.push_back(channel);
+            }
+        }
+    }
+
+    fn on_open(&mut self, channel: ChannelId, service: String) -> Result<(), SessionError> {
+        if self.channels.get(&channel).is_some_and(|state| !state.aborted) {
+            return Ok(());
+        }
+        let theirs_is_odd = self.config.role == Role::Acceptor;
+        if channel == ChannelId::CONTROL || (channel.0 % 2 == 1) != theirs_is_odd {
+            return Err(SessionError::Protocol("a channel of this side's numbers, opened by the other"));
+        }
+        let open = self.channels.values().filter(|state| !state.aborted).count();
+        if open >= usize::from(self.config.limits.channels_max) {
+            return Err(SessionError::Protocol("more channels than were agreed"));
+        }
+        let window = self.peer.as_ref().map_or(0, |peer| peer.limits.window_len);
+        self.channels.insert(channel, Channel::new(service.clone(), window, self.config.limits.window_len));
+        self.events.push_back(Event::Opened { channel, service });
+        Ok(())
+    }
+
+    /// The next chunk in order left the receiver's hands; its frame had this length.
+    pub fn consumed(&mut self, channel: ChannelId, wire_len: usize) {
+        if let Some(state) = self.channels.get_mut(&channel).filter(|state| !state.aborted) {
+            state.rx.consume(wire_len);
+            self.acknowledge(channel);
+        }
+    }
+
+    fn acknowledge(&mut self, channel: ChannelId) {
+        let Some(state) = self.channels.get_mut(&channel) else { return };
+        if let Some((next_seq, bytes)) = state.rx.credit_due() {
+            // Any one link will do; where it is lost, `attach` says it again.
+            if let Some(&link) = self.links.keys().next() {
+                self.say(link, &Message::Credit { channel, next_seq, bytes });
+            }
+        }
+        self.reap(channel);
+    }
+
+    fn reap(&mut self, channel: ChannelId) {
+        if self.channels.get(&channel).is_some_and(Channel::is_over) {
+            self.channels.remove(&channel);
+            self.events.push_back(Event::Closed(channel));
+        }
+    }
+
+    /// What to send next on `link`: the session's own messages first, then channels in turn, one frame each.
+    pub fn poll_send(&mut self, link: LinkId) -> Option<Out<B>> {
+        let state = self.links.get_mut(&link)?;
+        if let Some(payload) = state.messages.pop_front() {
+            let seq = Seq(state.next_tx);
+            state.next_tx += 1;
+            return Some(Out::Control(seq, payload));
+        }
+        for _ in 0..self.turn.len() {
+            let channel = self.turn.pop_front()?;
+            let Some(state) = self.channels.get_mut(&channel) else { continue };
+            if state.tx.is_empty() {
+                continue;
+            }
+            self.turn.push_back(channel);
+            if let Some(frame) = state.tx.pop(link) {
+                return Some(Out::Frame(frame));
+            }
+        }
+        None
+    }
+
+    /// What happened, oldest first.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Bytes submitted and not yet handed to a link.
+    #[must_use]
+    pub fn queued_bytes(&self) -> u64 {
+        self.channels.values().map(|state| state.tx.queued_bytes()).sum()
+    }
+
+    /// Whether something waits for credit and nothing could be sent instead.
+    #[must_use]
+    pub fn is_starved(&self) -> bool {
+        let mut starved = false;
+        for state in self.channels.values() {
+            if state.tx.is_sendable() {
+                return false;
+            }
+            starved |= state.tx.is_starved();
+        }
+        starved
+    }
+
+    /// Whether the peer has consumed all that was submitted on `channel`.
+    #[must_use]
+    pub fn is_drained(&self, channel: ChannelId) -> bool {
+        self.channels.get(&channel).is_none_or(|state| state.tx.is_drained())
+    }
+
+    fn say(&mut self, link: LinkId, message: &Message) {
+        if let Some(link) = self.links.get_mut(&link) {
+            link.say(message);
+        }
+    }
+
+    fn say_on_all(&mut self, message: &Message) {
+        self.links.values_mut().for_each(|link| link.say(message));
+    }
+}
+
+impl Link {
+    fn say(&mut self, message: &Message) {
+        // A peer that asks and does not read the answers gets no more of them.
+        if *message == Message::Pong && self.messages.len() > 16 {
+            return;
+        }
+        match self.messages.back_mut() {
+            Some(batch) if batch.len() + MESSAGE_LEN_MAX <= limits::CONTROL_LEN_MAX => message.write(batch),
+            _ => {
+                let mut batch = Vec::new();
+                message.write(&mut batch);
+                self.messages.push_back(batch);
+            }
+        }
+    }
+}
+
+/// No message is longer: a Hello is 86 bytes and a text.
+const MESSAGE_LEN_MAX: usize = 1280;
+
+/// Whether a Hello can be answered at all; the acceptor asks before it makes a session.
+fn check_hello(theirs: &Hello) -> Result<(), SessionError> {
+    let (theirs_min, theirs_max) = theirs.versions;
+    if !(theirs_min..=theirs_max).contains(&PROTOCOL_VERSION) {
+        return Err(SessionError::Version { theirs_min, theirs_max, ours: PROTOCOL_VERSION });
+    }
+    if theirs.features != 0 {
+        return Err(SessionError::Protocol("the peer requires a feature that this version does not have"));
+    }
+    if theirs.limits.chunk_len_max < limits::CHUNK_LEN_MIN || theirs.limits.depth == 0 {
+        return Err(SessionError::Protocol("the peer's limits leave no room for a chunk"));
+    }
+    if !theirs.codecs.contains(&CodecId::RAW) {
+        return Err(SessionError::Protocol("the peer cannot read raw chunks"));
+    }
+    Ok(())
+}
