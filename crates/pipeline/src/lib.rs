@@ -1,0 +1,32 @@
+//! Chunks to frames and back, on one pool of workers, in order, within a stated memory bound.
+//!
+//! ```text
+//! chunk -> Packer -> policy decides -> worker packs -> Sequencer -> Outlet::submit   (sending)
+//! frame -> Unpacker -> worker unpacks -> in order -> Unpacker::next                  (receiving)
+//! ```
+//!
+//! Memory of one sending channel: `depth` chunks and as many packed frames, and the history its policy uses. Of one
+//! receiving channel: the packed bytes its credit allows, `depth` chunks, and the agreed history. Buffers come from a
+//! [`BufferPool`] and go back to it, so a steady stream allocates nothing.
+//!
+//! Upstream: the facade's channels; downstream: `format`. Does no I/O; time comes through
+//! [`Clock`](narrows_core::Clock).
+#![forbid(unsafe_code)]
+
+mod buffer;
+mod history;
+mod packer;
+mod pool;
+mod sequencer;
+mod unpacker;
+
+pub use buffer::{Buf, BufferPool, Bytes};
+pub use history::History;
+pub use packer::{Explain, Outlet, Packer, Packing, Stopped};
+pub use pool::WorkerPool;
+pub use sequencer::Sequencer;
+pub use unpacker::{Chunk, Counters, Direct, UnpackError, Unpacker, Unpacking};
+
+/// Chunks up to this length are packed and unpacked by the thread that has them at hand: handing one to a worker and
+/// back costs two wake-ups, some 10 µs, more than the work itself.
+pub const INLINE_LEN: usize = 16 << 10;

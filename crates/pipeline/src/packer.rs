@@ -1,0 +1,244 @@
+//! One channel's sending side: chunks in, frames out in order.
+//!
+//! Flow of one chunk: [`Packer::push`] waits until the [`Outlet`] has room, asks the policy, and hands the chunk to a
+//! worker; the worker packs, the sequencer restores order, the outlet takes the frame. A raw or small chunk is done on
+//! the calling thread: there is nothing to share out.
+//!
+//! What a worker packs into is its own scratch, copied to a buffer of the right length afterwards: the copy is a
+//! tenth of the packing, the scratch stays in cache, and frames waiting for their acknowledgement hold no slack.
+
+use std::sync::Arc;
+
+use narrows_core::{
+    Candidate, ChannelId, Clock, CodecId, Decision, Gauges, Outcome, Policy, Registry, Seq, Workspace,
+};
+use narrows_format::{Frame, Header, chunk_check, packed_len_max};
+use parking_lot::Mutex;
+
+use crate::{BufferPool, Bytes, History, INLINE_LEN, Sequencer, WorkerPool};
+
+/// Length of the slice an audition works on: enough to be typical, little enough to be cheap.
+const AUDITION_LEN: usize = 32 << 10;
+
+/// The session has ended; nothing more can be sent. Why is known to whoever ended it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the session has ended")]
+pub struct Stopped;
+
+/// Where frames go.
+pub trait Outlet: Send + Sync {
+    /// Waits until the channel may have one more chunk under way.
+    ///
+    /// # Errors
+    /// [`Stopped`] when it never will.
+    fn admit(&self, channel: ChannelId) -> Result<(), Stopped>;
+
+    /// Takes a frame, in order of sequence. Does not wait.
+    fn submit(&self, frame: Frame<Bytes>);
+
+    /// State of link and workers.
+    fn gauges(&self) -> Gauges;
+}
+
+/// Told of each decision and what became of it.
+pub type Explain = Arc<dyn Fn(&Decision, &Outcome) + Send + Sync>;
+
+/// What the packers of a session share.
+#[derive(Clone)]
+pub struct Packing {
+    /// Codecs.
+    pub registry: Arc<Registry>,
+    /// Threads.
+    pub pool: Arc<WorkerPool>,
+    /// Buffers for frames.
+    pub buffers: Arc<BufferPool>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Chooses for all channels, since they share link and workers.
+    pub policy: Arc<Mutex<Box<dyn Policy>>>,
+    /// Where frames go.
+    pub outlet: Arc<dyn Outlet>,
+    /// Send a chunk raw where packing does not shrink it (the paper's V2); else what the codec made.
+    pub keep_if_smaller: bool,
+    /// Most bytes of history a decision may use: what the receiver allows.
+    pub history_len_max: usize,
+    /// Where `--explain` goes.
+    pub explain: Option<Explain>,
+}
+
+impl std::fmt::Debug for Packing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Packing").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+/// Packs the chunks of one channel.
+#[derive(Debug)]
+pub struct Packer {
+    shared: Packing,
+    channel: ChannelId,
+    next_seq: Seq,
+    history: History,
+    order: Arc<Mutex<Sequencer<Frame<Bytes>>>>,
+    ws: Workspace,
+}
+
+struct Job {
+    shared: Packing,
+    channel: ChannelId,
+    seq: Seq,
+    chunk: Bytes,
+    history: History,
+    decision: Decision,
+    order: Arc<Mutex<Sequencer<Frame<Bytes>>>>,
+}
+
+/// A worker's own buffers.
+#[derive(Default)]
+struct Scratch {
+    packed: Vec<u8>,
+    history: Vec<u8>,
+}
+
+impl Packer {
+    /// A packer for a channel without chunks so far.
+    #[must_use]
+    pub fn new(shared: Packing, channel: ChannelId) -> Self {
+        let history = History::new(shared.history_len_max);
+        Self { shared, channel, next_seq: Seq(0), history, order: Arc::default(), ws: Workspace::default() }
+    }
+
+    /// How long the next chunk should be, in bytes.
+    #[must_use]
+    pub fn chunk_len(&self) -> usize {
+        self.shared.policy.lock().chunk_len(&self.shared.outlet.gauges())
+    }
+
+    /// Sends a chunk on its way; waits while too many are under way.
+    ///
+    /// # Errors
+    /// [`Stopped`] when the session has ended.
+    pub fn push(&mut self, chunk: Bytes) -> Result<(), Stopped> {
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        self.shared.outlet.admit(self.channel)?;
+        let decision = self.shared.policy.lock().decide(&chunk, &self.shared.outlet.gauges());
+        let candidate = decision.candidate;
+        let job = Job {
+            shared: self.shared.clone(),
+            channel: self.channel,
+            seq: self.next_seq,
+            history: self.history.last(candidate.history_len as usize),
+            chunk: chunk.clone(),
+            decision,
+            order: self.order.clone(),
+        };
+        self.next_seq = self.next_seq.next();
+        self.history.push(&chunk);
+        if job.decision.audition.is_none() && (candidate.codec == CodecId::RAW || chunk.len() <= INLINE_LEN) {
+            job.run(&mut self.ws);
+        } else {
+            self.shared.pool.spawn(move |ws| job.run(ws));
+        }
+        Ok(())
+    }
+}
+
+impl Job {
+    fn run(self, ws: &mut Workspace) {
+        let mut scratch = std::mem::take(ws.get::<Scratch>());
+        let candidate = self.decision.candidate;
+        let history = self.history.assemble(&mut scratch.history);
+        let room = self.room();
+        if scratch.packed.len() < room {
+            scratch.packed.resize(room, 0);
+        }
+        let (packed_len, outcome) = self.measure(candidate, &self.chunk, history, &mut scratch.packed[..room], ws);
+        let (codec, payload) = match packed_len {
+            Some(len) => {
+                let mut payload = self.shared.buffers.take(len);
+                payload.copy_from_slice(&scratch.packed[..len]);
+                (candidate.codec, Arc::new(payload))
+            }
+            None => (CodecId::RAW, self.chunk.clone()),
+        };
+        let header = Header {
+            codec,
+            channel: self.channel,
+            seq: self.seq,
+            raw_len: self.chunk.len() as u32,
+            packed_len: payload.len() as u32,
+            history_len: if packed_len.is_some() { history.len() as u32 } else { 0 },
+            check: chunk_check(self.channel, self.seq, &self.chunk),
+        };
+        {
+            // Frames leave while the order is held, else two workers could overtake each other on the way out.
+            let mut order = self.order.lock();
+            order.insert(self.seq.0, Frame { header, payload });
+            while let Some(frame) = order.pop() {
+                self.shared.outlet.submit(frame);
+            }
+        }
+        self.shared.policy.lock().learn(&outcome);
+        if let Some(explain) = &self.shared.explain {
+            explain(&self.decision, &outcome);
+        }
+        self.audition(&mut scratch, ws);
+        *ws.get::<Scratch>() = scratch;
+    }
+
+    /// Bytes the codec may write: one less than raw where it must shrink.
+    fn room(&self) -> usize {
+        if self.shared.keep_if_smaller {
+            self.chunk.len() - 1
+        } else {
+            packed_len_max(self.chunk.len() as u32) as usize
+        }
+    }
+
+    /// Packs `raw` and times it. `None` where it travels raw.
+    fn measure(
+        &self,
+        candidate: Candidate,
+        raw: &[u8],
+        history: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> (Option<usize>, Outcome) {
+        let clock = &self.shared.clock;
+        let mut outcome = Outcome {
+            seq: self.seq,
+            candidate,
+            ticket: self.decision.ticket,
+            raw_len: raw.len() as u32,
+            packed_len: raw.len() as u32,
+            cpu_ns: 0,
+            wall_ns: 0,
+            audition: false,
+        };
+        if candidate.codec == CodecId::RAW {
+            return (None, outcome);
+        }
+        let codec = self.shared.registry.by_id(candidate.codec).expect("policies choose among registered codecs");
+        let (wall, cpu) = (clock.now_ns(), clock.thread_cpu_ns());
+        let packed_len = codec.pack(raw, candidate.level, history, out, ws);
+        outcome.cpu_ns = clock.thread_cpu_ns() - cpu;
+        outcome.wall_ns = clock.now_ns() - wall;
+        outcome.packed_len = packed_len.map_or(outcome.raw_len, |len| len as u32);
+        (packed_len, outcome)
+    }
+
+    /// Tries other candidates on the chunk's first bytes, after the chunk itself is on its way.
+    fn audition(&self, scratch: &mut Scratch, ws: &mut Workspace) {
+        let Some(candidates) = &self.decision.audition else { return };
+        let slice = &self.chunk[..self.chunk.len().min(AUDITION_LEN)];
+        let room = slice.len() - 1;
+        for &candidate in candidates.iter() {
+            let out = &mut scratch.packed[..room];
+            let (_, mut outcome) = self.measure(candidate, slice, &[], out, ws);
+            outcome.audition = true;
+            self.shared.policy.lock().learn(&outcome);
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! One channel's receiving side: frames in, chunks out in order.
+//!
+//! Frames arrive in order on one link, out of order over several. A frame that stands alone is unpacked by any worker;
+//! one that names history waits until all chunks before it are there, and is then unpacked by the worker that made the
+//! last of them. At most `depth` chunks are unpacked or wait for the consumer; frames beyond that wait packed, and
+//! their credit bounds them.
+//!
+//! Invariants: slot `i` of `slots` is chunk `next_deliver + i`; every chunk before `next_history` is `Done`, and
+//! `history` ends with the last of them.
+
+use std::{
+    collections::VecDeque,
+    fmt::Debug,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use narrows_core::{ChannelId, Clock, CodecId, DecodeError, Registry, Seq, Workspace};
+use narrows_format::{Frame, chunk_check};
+use parking_lot::{Condvar, Mutex};
+
+use crate::{BufferPool, Bytes, History, INLINE_LEN, WorkerPool};
+
+/// What the unpackers of a session share.
+#[derive(Clone)]
+pub struct Unpacking {
+    /// Codecs.
+    pub registry: Arc<Registry>,
+    /// Threads.
+    pub pool: Arc<WorkerPool>,
+    /// Buffers for chunks.
+    pub buffers: Arc<BufferPool>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Chunks unpacked or waiting for the consumer, at most.
+    pub depth: usize,
+    /// Bytes of history to keep: what was agreed.
+    pub history_len_max: usize,
+    /// Unpack nothing until the channel's end is known (the published pipeline's scenario B).
+    pub whole: bool,
+    /// Where the work is counted.
+    pub counters: Arc<Counters>,
+}
+
+/// What a session's unpackers have done, for feedback to the sender. Counters only grow but for `waiting_bytes`.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Bytes unpacked.
+    pub raw_bytes: AtomicU64,
+    /// Processor time spent on it, in nanoseconds.
+    pub unpack_ns: AtomicU64,
+    /// Packed bytes that arrived and were not unpacked yet.
+    pub waiting_bytes: AtomicU64,
+    /// Time during which unpacked chunks waited for the consumer while it was busy, in nanoseconds.
+    pub sink_ns: AtomicU64,
+}
+
+/// Why a channel's chunks cannot go on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnpackError {
+    /// A frame's payload is wrong.
+    #[error("chunk {seq}: {fault}")]
+    Decode {
+        /// Which chunk.
+        seq: Seq,
+        /// What is wrong with it.
+        fault: DecodeError,
+    },
+    /// The channel ended before its chunks were complete.
+    #[error("{0}")]
+    Aborted(String),
+}
+
+/// A chunk in the consumer's hands.
+#[derive(Debug, Clone)]
+pub struct Chunk {
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// How many of them a direct sink took already.
+    pub taken: usize,
+    /// Length of the frame it came in, for the credit.
+    pub wire_len: usize,
+}
+
+/// Takes as many bytes as it can without waiting, and says how many. Called only while the consumer is idle.
+pub type Direct = Box<dyn FnMut(&[u8]) -> usize + Send>;
+
+/// Unpacks the frames of one channel. Shared by the link's reader and the consumer.
+#[derive(Clone)]
+pub struct Unpacker(Arc<Inner>);
+
+struct Inner {
+    shared: Unpacking,
+    channel: ChannelId,
+    state: Mutex<State>,
+    ready: Condvar,
+}
+
+struct State {
+    next_deliver: u64,
+    slots: VecDeque<Slot>,
+    next_history: u64,
+    history: History,
+    chunks: Option<u64>,
+    failed: Option<UnpackError>,
+    /// The consumer waits in [`Unpacker::next`]: nothing delivered is still in its hands.
+    idle: bool,
+    busy_since_ns: u64,
+    direct: Option<Direct>,
+}
+
+enum Slot {
+    Missing,
+    Packed(Frame<Bytes>),
+    Running,
+    Done(Chunk),
+}
+
+impl Debug for Unpacker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Unpacker").field("channel", &self.0.channel).finish_non_exhaustive()
+    }
+}
+
+impl Unpacker {
+    /// An unpacker for a channel without frames so far.
+    #[must_use]
+    pub fn new(shared: Unpacking, channel: ChannelId) -> Self {
+        let state = State {
+            next_deliver: 0,
+            slots: VecDeque::new(),
+            next_history: 0,
+            history: History::new(shared.history_len_max),
+            chunks: None,
+            failed: None,
+            idle: false,
+            busy_since_ns: 0,
+            direct: None,
+        };
+        Self(Arc::new(Inner { shared, channel, state: Mutex::new(state), ready: Condvar::new() }))
+    }
+
+    /// Sets where chunks may go without waking the consumer.
+    pub fn set_direct(&self, direct: Direct) {
+        self.0.state.lock().direct = Some(direct);
+    }
+
+    /// Takes a frame that the session accepted as new. Small ones in order are unpacked on the spot with `ws`.
+    /// Returns the frame lengths of chunks that a direct sink consumed.
+    pub fn accept(&self, frame: Frame<Bytes>, ws: &mut Workspace) -> Option<usize> {
+        let mut state = self.0.state.lock();
+        let Some(slot) = frame.header.seq.0.checked_sub(state.next_deliver) else { return None };
+        let slot = slot as usize;
+        if slot >= state.slots.len() {
+            state.slots.resize_with(slot + 1, || Slot::Missing);
+        }
+        self.0.shared.counters.waiting_bytes.fetch_add(frame.payload.len() as u64, Ordering::Relaxed);
+        let small = frame.header.raw_len as usize <= INLINE_LEN || frame.header.codec == CodecId::RAW;
+        let in_turn = frame.header.seq.0 == state.next_history && slot < self.0.shared.depth;
+        if small && in_turn && !self.0.shared.whole {
+            state.slots[slot] = Slot::Running;
+            let history = state.history.last(frame.header.history_len as usize);
+            drop(state);
+            self.0.unpack(&frame, &history, ws);
+            return self.0.deliver_directly();
+        }
+        state.slots[slot] = Slot::Packed(frame);
+        self.0.schedule(&mut state);
+        None
+    }
+
+    /// The next chunk in order; `None` at the channel's end. Waits.
+    ///
+    /// # Errors
+    /// [`UnpackError`] when there will be no next chunk; the same one ever after.
+    pub fn next(&self) -> Result<Option<Chunk>, UnpackError> {
+        let mut state = self.0.state.lock();
+        if !std::mem::replace(&mut state.idle, true) && state.busy_since_ns > 0 {
+            let busy_ns = self.0.shared.clock.now_ns().saturating_sub(state.busy_since_ns);
+            self.0.shared.counters.sink_ns.fetch_add(busy_ns, Ordering::Relaxed);
+        }
+        loop {
+            if let Some(chunk) = state.pop_done() {
+                state.idle = false;
+                state.busy_since_ns = self.0.shared.clock.now_ns();
+                self.0.schedule(&mut state);
+                return Ok(Some(chunk));
+            }
+            if let Some(fault) = &state.failed {
+                return Err(fault.clone());
+            }
+            if state.chunks == Some(state.next_deliver) {
+                return Ok(None);
+            }
+            self.0.ready.wait(&mut state);
+        }
+    }
+
+    /// The channel ends after `chunks` chunks.
+    pub fn finish(&self, chunks: u64) {
+        let mut state = self.0.state.lock();
+        state.chunks = Some(chunks);
+        self.0.schedule(&mut state);
+        self.0.ready.notify_all();
+    }
+
+    /// The channel ends at once; the consumer learns why. Chunks not delivered yet are dropped.
+    pub fn abort(&self, why: &str) {
+        self.0.fail(UnpackError::Aborted(why.into()));
+    }
+}
+
+impl Inner {
+    fn fail(&self, fault: UnpackError) {
+        let mut state = self.state.lock();
+        state.failed.get_or_insert(fault);
+        state.slots.clear();
+        state.direct = None;
+        self.ready.notify_all();
+    }
+
+    /// Starts what may be unpacked now.
+    fn schedule(self: &Arc<Self>, state: &mut State) {
+        if self.shared.whole && state.chunks.is_none_or(|chunks| chunks > state.next_deliver + state.slots.len() as u64) {
+            return;
+        }
+        for slot in 0..state.slots.len().min(self.shared.depth) {
+            let seq = state.next_deliver + slot as u64;
+            let Slot::Packed(frame) = &state.slots[slot] else { continue };
+            if frame.header.history_len > 0 && seq != state.next_history {
+                continue;
+            }
+            let Slot::Packed(frame) = std::mem::replace(&mut state.slots[slot], Slot::Running) else { unreachable!() };
+            let history = state.history.last(frame.header.history_len as usize);
+            let inner = self.clone();
+            self.shared.pool.spawn(move |ws| inner.unpack(&frame, &history, ws));
+        }
+    }
+
+    /// Unpacks a frame and everything that waited for just this chunk.
+    fn unpack(self: &Arc<Self>, frame: &Frame<Bytes>, history: &History, ws: &mut Workspace) {
+        let seq = frame.header.seq;
+        match self.unpack_one(frame, history, ws) {
+            Ok(bytes) => {
+                let mut state = self.state.lock();
+                let Some(slot) = seq.0.checked_sub(state.next_deliver).map(|slot| slot as usize) else { return };
+                // A failed channel has no slots left.
+                if slot >= state.slots.len() || state.failed.is_some() {
+                    return;
+                }
+                state.slots[slot] = Slot::Done(Chunk { bytes, taken: 0, wire_len: frame.wire_len() });
+                state.advance_history();
+                self.schedule(&mut state);
+                if slot == 0 {
+                    self.ready.notify_one();
+                }
+            }
+            Err(fault) => self.fail(UnpackError::Decode { seq, fault }),
+        }
+    }
+
+    fn unpack_one(&self, frame: &Frame<Bytes>, history: &History, ws: &mut Workspace) -> Result<Bytes, DecodeError> {
+        let (clock, counters) = (&self.shared.clock, &self.shared.counters);
+        let header = &frame.header;
+        let cpu = clock.thread_cpu_ns();
+        let bytes = if header.codec == CodecId::RAW {
+            frame.payload.clone()
+        } else {
+            let codec = self.shared.registry.by_id(header.codec).ok_or(DecodeError::Unsupported(header.codec))?;
+            if history.len() < header.history_len as usize {
+                return Err(DecodeError::corrupt(14, "more history than the channel carried"));
+            }
+            let mut scratch = std::mem::take(ws.get::<Scratch>());
+            let history = history.assemble(&mut scratch.0);
+            let mut bytes = self.shared.buffers.take(header.raw_len as usize);
+            let unpacked = codec.unpack(&frame.payload, history, &mut bytes, ws);
+            *ws.get::<Scratch>() = scratch;
+            unpacked?;
+            Arc::new(bytes)
+        };
+        if chunk_check(header.channel, header.seq, &bytes) != header.check {
+            return Err(DecodeError::corrupt(header.len(), "chunk check differs"));
+        }
+        counters.unpack_ns.fetch_add(clock.thread_cpu_ns() - cpu, Ordering::Relaxed);
+        counters.raw_bytes.fetch_add(u64::from(header.raw_len), Ordering::Relaxed);
+        counters.waiting_bytes.fetch_sub(u64::from(header.packed_len), Ordering::Relaxed);
+        Ok(bytes)
+    }
+
+    fn deliver_directly(&self) -> Option<usize> {
+        let mut state = self.state.lock();
+        if !state.idle {
+            return None;
+        }
+        let mut direct = state.direct.take()?;
+        let consumed = match state.slots.front_mut() {
+            Some(Slot::Done(chunk)) => {
+                chunk.taken += direct(&chunk.bytes[chunk.taken..]);
+                (chunk.taken == chunk.bytes.len()).then_some(chunk.wire_len)
+            }
+            _ => None,
+        };
+        state.direct = Some(direct);
+        if consumed.is_some() {
+            state.pop_done();
+        }
+        consumed
+    }
+}
+
+/// Where a worker puts history together.
+#[derive(Default)]
+struct Scratch(Vec<u8>);
+
+impl State {
+    fn pop_done(&mut self) -> Option<Chunk> {
+        match self.slots.pop_front_if(|slot| matches!(slot, Slot::Done(_))) {
+            Some(Slot::Done(chunk)) => {
+                self.next_deliver += 1;
+                Some(chunk)
+            }
+            _ => None,
+        }
+    }
+
+    fn advance_history(&mut self) {
+        while let Some(Slot::Done(chunk)) = self.slots.get((self.next_history - self.next_deliver) as usize) {
+            self.history.push(&chunk.bytes);
+            self.next_history += 1;
+        }
+    }
+}
