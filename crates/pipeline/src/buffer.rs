@@ -64,7 +64,9 @@ impl BufferPool {
         let (shelf, rounded) = shelf(len);
         let reused = self.shelves[shelf].lock().pop();
         let bytes = reused
-            .inspect(|bytes| drop(self.kept_bytes.fetch_sub(bytes.len(), Ordering::Relaxed)))
+            .inspect(|bytes| {
+                self.kept_bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
+            })
             .unwrap_or_else(|| vec![0; rounded]);
         Buf { bytes, len, pool: Arc::downgrade(self) }
     }

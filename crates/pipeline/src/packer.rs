@@ -7,7 +7,10 @@
 //! What a worker packs into is its own scratch, copied to a buffer of the right length afterwards: the copy is a
 //! tenth of the packing, the scratch stays in cache, and frames waiting for their acknowledgement hold no slack.
 
-use std::sync::Arc;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use narrows_core::{
     Candidate, ChannelId, Clock, CodecId, Decision, Gauges, Outcome, Policy, Registry, Seq, Workspace,
@@ -35,6 +38,9 @@ pub trait Outlet: Send + Sync {
 
     /// Takes a frame, in order of sequence. Does not wait.
     fn submit(&self, frame: Frame<Bytes>);
+
+    /// Lets frames that were submitted leave; `here`, the calling thread may write to the link itself.
+    fn flush(&self, here: bool);
 
     /// State of link and workers.
     fn gauges(&self) -> Gauges;
@@ -138,15 +144,20 @@ impl Packer {
         self.history.push(&chunk);
         if job.decision.audition.is_none() && (candidate.codec == CodecId::RAW || chunk.len() <= INLINE_LEN) {
             job.run(&mut self.ws);
+            self.shared.outlet.flush(chunk.len() <= INLINE_LEN);
         } else {
-            self.shared.pool.spawn(move |ws| job.run(ws));
+            self.shared.pool.spawn(move |ws| {
+                let job = job.run(ws);
+                job.shared.outlet.flush(false);
+                job.audition(ws);
+            });
         }
         Ok(())
     }
 }
 
 impl Job {
-    fn run(self, ws: &mut Workspace) {
+    fn run(self, ws: &mut Workspace) -> Self {
         let mut scratch = std::mem::take(ws.get::<Scratch>());
         let candidate = self.decision.candidate;
         let history = self.history.assemble(&mut scratch.history);
@@ -184,8 +195,8 @@ impl Job {
         if let Some(explain) = &self.shared.explain {
             explain(&self.decision, &outcome);
         }
-        self.audition(&mut scratch, ws);
         *ws.get::<Scratch>() = scratch;
+        self
     }
 
     /// Bytes the codec may write: one less than raw where it must shrink.
@@ -222,7 +233,12 @@ impl Job {
         }
         let codec = self.shared.registry.by_id(candidate.codec).expect("policies choose among registered codecs");
         let (wall, cpu) = (clock.now_ns(), clock.thread_cpu_ns());
-        let packed_len = codec.pack(raw, candidate.level, history, out, ws);
+        // A panic is a bug in the codec; the chunk then travels raw, and the channel goes on.
+        let packed_len = catch_unwind(AssertUnwindSafe(|| codec.pack(raw, candidate.level, history, out, ws)));
+        let packed_len = packed_len.unwrap_or_else(|_| {
+            *ws = Workspace::default();
+            None
+        });
         outcome.cpu_ns = clock.thread_cpu_ns() - cpu;
         outcome.wall_ns = clock.now_ns() - wall;
         outcome.packed_len = packed_len.map_or(outcome.raw_len, |len| len as u32);
@@ -230,15 +246,20 @@ impl Job {
     }
 
     /// Tries other candidates on the chunk's first bytes, after the chunk itself is on its way.
-    fn audition(&self, scratch: &mut Scratch, ws: &mut Workspace) {
+    fn audition(&self, ws: &mut Workspace) {
         let Some(candidates) = &self.decision.audition else { return };
+        let mut scratch = std::mem::take(ws.get::<Scratch>());
         let slice = &self.chunk[..self.chunk.len().min(AUDITION_LEN)];
         let room = slice.len() - 1;
+        if scratch.packed.len() < room {
+            scratch.packed.resize(room, 0);
+        }
         for &candidate in candidates.iter() {
             let out = &mut scratch.packed[..room];
             let (_, mut outcome) = self.measure(candidate, slice, &[], out, ws);
             outcome.audition = true;
             self.shared.policy.lock().learn(&outcome);
         }
+        *ws.get::<Scratch>() = scratch;
     }
 }

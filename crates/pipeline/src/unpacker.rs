@@ -11,6 +11,7 @@
 use std::{
     collections::VecDeque,
     fmt::Debug,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -216,7 +217,11 @@ impl Inner {
     fn fail(&self, fault: UnpackError) {
         let mut state = self.state.lock();
         state.failed.get_or_insert(fault);
-        state.slots.clear();
+        for slot in state.slots.drain(..) {
+            if let Slot::Packed(frame) = slot {
+                self.shared.counters.waiting_bytes.fetch_sub(frame.payload.len() as u64, Ordering::Relaxed);
+            }
+        }
         state.direct = None;
         self.ready.notify_all();
     }
@@ -264,6 +269,7 @@ impl Inner {
     fn unpack_one(&self, frame: &Frame<Bytes>, history: &History, ws: &mut Workspace) -> Result<Bytes, DecodeError> {
         let (clock, counters) = (&self.shared.clock, &self.shared.counters);
         let header = &frame.header;
+        counters.waiting_bytes.fetch_sub(u64::from(header.packed_len), Ordering::Relaxed);
         let cpu = clock.thread_cpu_ns();
         let bytes = if header.codec == CodecId::RAW {
             frame.payload.clone()
@@ -275,9 +281,10 @@ impl Inner {
             let mut scratch = std::mem::take(ws.get::<Scratch>());
             let history = history.assemble(&mut scratch.0);
             let mut bytes = self.shared.buffers.take(header.raw_len as usize);
-            let unpacked = codec.unpack(&frame.payload, history, &mut bytes, ws);
+            // A panic is a bug in the codec; to the channel it is damage.
+            let unpacked = catch_unwind(AssertUnwindSafe(|| codec.unpack(&frame.payload, history, &mut bytes, ws)));
             *ws.get::<Scratch>() = scratch;
-            unpacked?;
+            unpacked.unwrap_or_else(|_| Err(DecodeError::corrupt(0, "the codec failed")))?;
             Arc::new(bytes)
         };
         if chunk_check(header.channel, header.seq, &bytes) != header.check {
@@ -285,7 +292,6 @@ impl Inner {
         }
         counters.unpack_ns.fetch_add(clock.thread_cpu_ns() - cpu, Ordering::Relaxed);
         counters.raw_bytes.fetch_add(u64::from(header.raw_len), Ordering::Relaxed);
-        counters.waiting_bytes.fetch_sub(u64::from(header.packed_len), Ordering::Relaxed);
         Ok(bytes)
     }
 

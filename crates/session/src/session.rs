@@ -454,6 +454,25 @@ impl<B> Session<B> {
         None
     }
 
+    /// Whether [`Session::poll_send`] would return something.
+    #[must_use]
+    pub fn can_send(&self, link: LinkId) -> bool {
+        let Some(link) = self.links.get(&link) else { return false };
+        !link.messages.is_empty() || self.channels.values().any(|state| state.tx.is_sendable())
+    }
+
+    /// Whether any link has messages of the session itself to send.
+    #[must_use]
+    pub fn has_messages(&self) -> bool {
+        self.links.values().any(|link| !link.messages.is_empty())
+    }
+
+    /// Frames submitted on a channel so far.
+    #[must_use]
+    pub fn submitted(&self, channel: ChannelId) -> u64 {
+        self.channels.get(&channel).map_or(0, |state| state.tx.next_submit())
+    }
+
     /// What happened, oldest first.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
