@@ -1,0 +1,22 @@
+//! Byte streams between hosts, and what they cost.
+//!
+//! Floor: engine. The only crate that waits: blocking calls on plain threads, no async runtime.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`address`] | [`Address`]: `HOST[:PORT]`, `unix:/path`, `-` |
+//! | [`transport`] | [`Transport`], a connected stream in two halves for two threads |
+//! | [`listener`] | [`Listener`], accepts transports until stopped |
+//! | [`secure`] | TLS or a pre-shared key around a transport, before any application byte |
+//! | [`meter`] | clock, CPU time, memory, `TCP_INFO` |
+
+pub mod address;
+pub mod listener;
+pub mod meter;
+mod poll;
+pub mod secure;
+pub mod transport;
+
+pub use address::Address;
+pub use listener::{Listener, Stop};
+pub use transport::{Shutdown, Transport, TransportRead, TransportWrite, Tuning};

@@ -1,0 +1,45 @@
+//! Waits on a descriptor and a wake-up at once; the few raw system calls of the waiting code stand here.
+
+use std::{
+    fs::OpenOptions,
+    io,
+    os::fd::{AsRawFd, RawFd},
+};
+
+/// Blocks until `fd` can be read (or ended, or failed) or `wake` can be read.
+pub(crate) fn readable_or(fd: &impl AsRawFd, wake: &impl AsRawFd) -> io::Result<()> {
+    wait(fd.as_raw_fd(), libc::POLLIN, wake.as_raw_fd(), -1).map(drop)
+}
+
+/// Blocks until `fd` can be written (or failed) or `wake` can be read.
+pub(crate) fn writable_or(fd: &impl AsRawFd, wake: &impl AsRawFd) -> io::Result<()> {
+    wait(fd.as_raw_fd(), libc::POLLOUT, wake.as_raw_fd(), -1).map(drop)
+}
+
+/// Whether `fd` could be read now.
+pub(crate) fn is_readable(fd: &impl AsRawFd) -> io::Result<bool> {
+    wait(fd.as_raw_fd(), libc::POLLIN, fd.as_raw_fd(), 0)
+}
+
+fn wait(fd: RawFd, events: libc::c_short, wake: RawFd, timeout_ms: libc::c_int) -> io::Result<bool> {
+    let mut set =
+        [libc::pollfd { fd, events, revents: 0 }, libc::pollfd { fd: wake, events: libc::POLLIN, revents: 0 }];
+    loop {
+        // SAFETY: `set` is an array of two initialised pollfd and outlives the call.
+        let ready = unsafe { libc::poll(set.as_mut_ptr(), 2, timeout_ms) };
+        if ready >= 0 {
+            return Ok(ready > 0);
+        }
+        let err = io::Error::last_os_error();
+        if err.kind() != io::ErrorKind::Interrupted {
+            return Err(err);
+        }
+    }
+}
+
+/// Points descriptor `fd` at `/dev/null`, so that what it held ends while the number stays taken.
+pub(crate) fn replace_with_null(fd: RawFd) -> io::Result<()> {
+    let null = OpenOptions::new().write(true).open("/dev/null")?;
+    // SAFETY: dup2 takes two numbers; `null` is open, and `fd` is replaced atomically, never left dangling.
+    if unsafe { libc::dup2(null.as_raw_fd(), fd) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
