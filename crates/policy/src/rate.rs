@@ -72,7 +72,7 @@ impl Rate {
         self.verdict = match () {
             () if share(starved) > 0.2 => Verdict::Starved,
             () if share(sending) > HELD_UP => Verdict::Link,
-            () if share(sending) < 0.9 * HELD_UP && gauges.queued_bytes == 0 => Verdict::Idle,
+            () if share(sending) < 0.9 * HELD_UP => Verdict::Idle,
             () => Verdict::Unclear,
         };
         if self.verdict == Verdict::Link {
