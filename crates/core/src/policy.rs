@@ -8,6 +8,12 @@ use std::{fmt::Debug, sync::Arc};
 
 use crate::{CodecId, Level, Seq};
 
+/// First bytes of a chunk on which an audition is held; a shorter chunk is auditioned whole. Long enough to see an LZ
+/// codec's speed, short enough that a dozen auditions cost less than a millisecond.
+///
+/// Auditions run *after* the chunk's own packing, when its frame has gone on, so that they delay no byte.
+pub const AUDITION_LEN: usize = 32 << 10;
+
 /// One thing a policy may choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Candidate {

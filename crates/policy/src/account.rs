@@ -1,0 +1,64 @@
+//! Keeps the stages level chunk by chunk: what the last decisions should cost each stage, against each other.
+//!
+//! Why: the best mix usually lies *between* two candidates, where the solved prices call them equal and any rounding
+//! decides. So we add up the stage times of the last couple of dozen choices. A stage with slack is discounted, which
+//! tips the next choice towards using it: on uniform data two neighbours share the time in the right proportion, and
+//! after a run of raw chunks the next ones may take their time while the queue drains.
+//!
+//! Neighbours: [`crate::solve`] gives the weights it tilts, [`crate::adaptive`] charges it. Units: nanoseconds of a stage.
+
+use crate::solve::{Times, Weights};
+
+/// Stage times of the last decisions, fading.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Account {
+    spent: Times,
+}
+
+impl Account {
+    /// One more chunk of `raw_len` bytes, at `times` per byte.
+    pub fn charge(&mut self, times: Times, raw_len: f32) {
+        for (spent, time) in self.spent.iter_mut().zip(times) {
+            *spent = *spent * (1.0 - 1.0 / HORIZON) + time * raw_len;
+        }
+    }
+
+    /// An earlier charge was wrong by this much, in nanoseconds.
+    pub fn correct(&mut self, stage: usize, by: f32) {
+        self.spent[stage] = (self.spent[stage] + by).max(0.0);
+    }
+
+    /// `weights`, with slack stages discounted.
+    #[must_use]
+    pub fn tilt(&self, weights: Weights) -> Weights {
+        let most = self.spent.iter().fold(1.0_f32, |most, &spent| most.max(spent));
+        std::array::from_fn(|stage| weights[stage] * (GAIN * (self.spent[stage] / most - 1.0)).exp())
+    }
+}
+
+/// Chunks after which a charge has faded to a third: about what a pipeline holds in flight.
+const HORIZON: f32 = 16.0;
+/// A stage with 10 % slack gets a quarter off.
+const GAIN: f32 = 3.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::solve::{bound, cheapest, solve};
+
+    // Goal: the mix of two candidates reaches the bound that neither reaches alone.
+    #[test]
+    fn two_neighbours_share_the_time() {
+        let row: [Times; 2] = [[4.0, 10.0, 0.1], [13.0, 6.0, 0.1]];
+        let weights = solve(&[(1.0, &row)]);
+        let mut account = Account::default();
+        let mut sums = [0.0_f32; 3];
+        for _ in 0..1000 {
+            let times = row[cheapest(&row, account.tilt(weights)).0];
+            account.charge(times, 1.0);
+            (0..3).for_each(|stage| sums[stage] += times[stage] / 1000.0);
+        }
+        let reached = sums[0].max(sums[1]);
+        assert!(reached < 1.01 * bound(&[(1.0, &row)]), "{sums:?}");
+    }
+}

@@ -1,0 +1,377 @@
+//! The default policy: every chunk takes the candidate with the lowest price.
+//!
+//! A chunk's way through here: [`probe`](crate::probe) maps it to a class; the class's row holds what every candidate is
+//! expected to cost, from the [`table`](crate::table), as times of the three stages at the capacities that
+//! [`rate`](crate::rate), [`effort`](crate::effort) and [`peer`](crate::peer) estimate; [`solve`](crate::solve) weighs the
+//! stages, [`account`](crate::account) tilts the weights to keep them level, and the cheapest candidate wins, unless it
+//! would hold up the stream. Now and then [`explore`](crate::explore) asks for an audition.
+//!
+//! A pure state machine: reads no clock, draws no random numbers. Units: see the modules.
+
+use narrows_core::{Candidate, Decision, Feedback, Gauges, Level, Outcome, Policy, policy::Estimate};
+
+use crate::{
+    account::Account,
+    effort::Effort,
+    explore::Explorer,
+    length,
+    offers::Offer,
+    peer::{Corrections, Peer},
+    prior::Cost,
+    probe::{Class, Probe},
+    rate::Rate,
+    solve::{Times, Weights, solve, weighted},
+    table::{Basis, Table},
+};
+
+/// What users may set.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Length of every chunk in bytes, instead of the policy's own choice.
+    pub chunk_len: Option<usize>,
+    /// What the link is believed to carry before it was measured, in bytes per second.
+    pub rate_guess_bytes_per_s: f64,
+    /// What a second of processor time is worth at least, in bytes on the link: 0 spends whatever saves time, a battery
+    /// wants tens of millions.
+    pub cpu_price_bytes_per_s: f64,
+    /// No zstd level above this one.
+    pub level_max: Option<Level>,
+    /// Most history, in bytes.
+    pub history_len_max: u32,
+    /// Whether the receiver unpacks on the same processors (loopback): its time then counts as ours.
+    pub shared_host: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            chunk_len: None,
+            // 1 Gbit/s: the light choices it leads to are off by little either way.
+            rate_guess_bytes_per_s: 125e6,
+            cpu_price_bytes_per_s: 0.0,
+            level_max: None,
+            history_len_max: u32::MAX,
+            shared_host: false,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Adaptive {
+    config: Config,
+    offers: Vec<Offer>,
+    allowed: Vec<bool>,
+    probe: Probe,
+    table: Table,
+    rate: Rate,
+    effort: Effort,
+    peer: Peer,
+    account: Account,
+    explorer: Explorer,
+    rows: Vec<Row>,
+    weights: Weights,
+    pending: Vec<Pending>,
+    corrections: Corrections,
+    decided: u64,
+    solved_ns: u64,
+    /// Packed over raw of the last decisions, expected.
+    size: f32,
+    /// Chunks still to pass without a look, and the row they are taken for.
+    unlooked: u32,
+    row_last: usize,
+}
+
+/// One class seen lately.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) class: Class,
+    /// Raw bytes seen, fading.
+    mass: f32,
+    pub(crate) costs: Vec<(Cost, Basis)>,
+    pub(crate) times: Vec<Times>,
+    pub(crate) last: usize,
+    pub(crate) chunks: u64,
+}
+
+/// A decision whose outcome is still to come.
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    ticket: u32,
+    class: Class,
+    times: Times,
+    cost: Cost,
+}
+
+impl Adaptive {
+    /// Chooses among `offers`; raw is added where it is missing.
+    #[must_use]
+    pub fn new(mut offers: Vec<Offer>, config: Config) -> Self {
+        offers.retain(|offer| offer.candidate != Candidate::RAW);
+        offers.insert(0, Offer::new(Candidate::RAW, "raw"));
+        let level_max = config.level_max.map_or(i16::MAX, |level| level.0);
+        let allowed = offers
+            .iter()
+            .map(|offer| offer.candidate.level.0 <= level_max && offer.candidate.history_len <= config.history_len_max)
+            .collect();
+        let vacant = Pending { ticket: u32::MAX, class: Class::UNSEEN, times: [0.0; 3], cost: Cost::RAW };
+        Self {
+            allowed,
+            probe: Probe::default(),
+            table: Table::new(offers.clone()),
+            rate: Rate::new(config.rate_guess_bytes_per_s / 1e9),
+            effort: Effort::default(),
+            peer: Peer::default(),
+            account: Account::default(),
+            explorer: Explorer::default(),
+            rows: Vec::new(),
+            weights: [0.5, 0.5, 0.0],
+            pending: vec![vacant; PENDING],
+            corrections: Corrections::new(),
+            decided: 0,
+            solved_ns: 0,
+            size: 0.5,
+            unlooked: 0,
+            row_last: 0,
+            offers,
+            config,
+        }
+    }
+
+    /// What the link is believed to carry, in bytes per second.
+    #[must_use]
+    pub fn rate_bytes_per_s(&self) -> f64 {
+        self.rate.bytes_per_ns() * 1e9
+    }
+
+    /// Weights of packing, link and unpacking as last solved, for `--explain`.
+    #[must_use]
+    pub fn weights(&self) -> Weights {
+        self.weights
+    }
+
+    /// The row of this chunk: looks at it unless the last looks make one unnecessary.
+    fn classify(&mut self, raw: &[u8]) -> usize {
+        if self.unlooked > 0 && self.row_last < self.rows.len() {
+            self.unlooked -= 1;
+            return self.row_last;
+        }
+        let class = self.probe.look(raw).map_or(Class::UNSEEN, |features| features.class());
+        if let Some(row) = self.rows.iter().position(|row| row.class == class) {
+            return row;
+        }
+        if self.rows.len() == ROWS {
+            let least = (0..ROWS).min_by(|&a, &b| self.rows[a].mass.total_cmp(&self.rows[b].mass)).expect("ROWS > 0");
+            self.rows.swap_remove(least);
+        }
+        self.rows.push(Row { class, mass: 0.0, costs: Vec::new(), times: Vec::new(), last: 0, chunks: 0 });
+        self.solved_ns = 0;
+        self.rows.len() - 1
+    }
+
+    /// Rebuilds the rows of the classes seen lately and solves for the weights.
+    fn solve(&mut self, gauges: &Gauges) {
+        let workers = gauges.workers.max(1) as f32;
+        let shared = self.config.shared_host;
+        let efficiency = if shared { 1.0 } else { self.effort.efficiency() };
+        let pack = workers * efficiency * self.effort.trim();
+        let link = self.rate.bytes_per_ns() as f32;
+        let unpack = self.peer.capacity(gauges.workers);
+        let cpu_price = (self.config.cpu_price_bytes_per_s / 1e9) as f32;
+        let total: f32 = self.rows.iter().map(|row| row.mass).sum();
+        for row in self.rows.iter_mut().filter(|row| row.mass > 0.005 * total || row.times.is_empty()) {
+            self.table.estimate(row.class, &mut row.costs);
+            row.times.clear();
+            for (index, (cost, _)) in row.costs.iter().enumerate() {
+                let candidate = &self.offers[index].candidate;
+                let raw = index == 0;
+                if !raw && (cost.size > 1.0 - SAVING_MIN || !self.allowed[index]) {
+                    row.times.push([NEVER; 3]);
+                    continue;
+                }
+                // A frame that names history waits for the one before it: one thread unpacks.
+                let unpack = if candidate.history_len > 0 { self.peer.efficiency() } else { unpack };
+                let pack_ns = if shared { cost.pack + cost.unpack } else { cost.pack };
+                let cpu_bytes = if raw { 0.0 } else { cpu_price * (cost.pack + cost.unpack) };
+                let mut times = [pack_ns / pack, (cost.size + cpu_bytes) / link, cost.unpack / unpack];
+                if !raw {
+                    // Raw is certain, everything else a forecast.
+                    times.iter_mut().for_each(|time| *time *= 1.0 + RAW_MARGIN);
+                }
+                row.times.push(times);
+            }
+        }
+        let classes: Vec<(f32, &[Times])> = self
+            .rows
+            .iter()
+            .filter(|row| row.mass > 0.005 * total)
+            .map(|row| (row.mass / total, row.times.as_slice()))
+            .collect();
+        if !classes.is_empty() {
+            self.weights = solve(&classes);
+        }
+        self.solved_ns = gauges.now_ns;
+    }
+
+    /// The cheapest candidate of the row that does not hold up the stream, and why it.
+    fn choose(&self, row: &Row, raw_len: f32, weights: Weights, gauges: &Gauges) -> (usize, &'static str) {
+        let ahead = gauges.queued_bytes as f32 + gauges.packing as f32 * raw_len * self.size;
+        let link = self.rate.bytes_per_ns() as f32;
+        let drain_ns = ahead / link;
+        let workers = gauges.workers.max(1) as f32;
+        let efficiency = self.effort.efficiency();
+        let price = |index: usize| weighted(row.times[index], weights);
+        let mut best = (0, price(0));
+        let mut capped = false;
+        for index in 1..row.times.len() {
+            let mut price = price(index);
+            if index == row.last {
+                price *= 1.0 - HYSTERESIS;
+            }
+            if price < best.1 {
+                let cost = row.costs[index].0;
+                let pack_ns = cost.pack * raw_len / efficiency;
+                let room_ns = (DRAIN_SHARE * drain_ns).max(workers * cost.size * raw_len / link);
+                if pack_ns > room_ns && pack_ns > HOLD_UP_NS {
+                    capped = true;
+                } else {
+                    best = (index, price);
+                }
+            }
+        }
+        let why = match (best.0, capped) {
+            (0, false) if row.times[1..].iter().all(|times| times[0] >= NEVER) => "incompressible",
+            (_, true) => "latency",
+            _ => "price",
+        };
+        (best.0, why)
+    }
+
+    /// How many of the next chunks need no look: where raw wins clearly and chunks are gone in no time.
+    fn rest(&self, row: &Row, index: usize, raw_len: f32) -> u32 {
+        if index != 0 {
+            return 0;
+        }
+        let raw = weighted(row.times[0], self.weights);
+        let clear = row.times[1..].iter().all(|&times| weighted(times, self.weights) > CLEAR * raw);
+        let chunk_ns = raw_len / self.rate.bytes_per_ns() as f32;
+        if clear { (REST_NS / chunk_ns).min(15.0) as u32 } else { 0 }
+    }
+}
+
+impl Policy for Adaptive {
+    fn name(&self) -> &'static str {
+        "adaptive"
+    }
+
+    fn chunk_len(&mut self, _: &Gauges) -> usize {
+        self.config.chunk_len.unwrap_or_else(|| {
+            length::chunk_len(self.decided, self.rate.bytes_per_ns(), self.rate.is_measured(), self.size)
+        })
+    }
+
+    fn decide(&mut self, raw: &[u8], gauges: &Gauges) -> Decision {
+        if let Some(verdict) = self.rate.update(gauges) {
+            self.effort.judge(verdict, gauges);
+        }
+        let looked = self.unlooked == 0;
+        let at = self.classify(raw);
+        let raw_len = raw.len() as f32;
+        for row in &mut self.rows {
+            row.mass *= 1.0 - 1.0 / MEMORY;
+        }
+        self.rows[at].mass += raw_len;
+        if self.solved_ns == 0 || gauges.now_ns >= self.solved_ns + SOLVE_NS {
+            self.solve(gauges);
+        }
+        let weights = self.account.tilt(self.weights);
+        let row = &self.rows[at];
+        let (mut index, mut why) = self.choose(row, raw_len, weights, gauges);
+        let mut audition = None;
+        if looked {
+            let link = self.rate.bytes_per_ns() as f32;
+            let proposal = self.explorer.propose(row, index, raw.len(), weights, gauges, &self.offers, &self.table, link);
+            audition = proposal.audition;
+            if let Some(other) = proposal.instead {
+                (index, why) = (other, "explore");
+            }
+            self.unlooked = self.rest(row, index, raw_len);
+        }
+        let (cost, times) = (row.costs[index].0, row.times[index]);
+        self.account.charge(times, raw_len);
+        self.peer.note(index, raw.len(), cost.unpack * raw_len);
+        self.size += (cost.size - self.size) / 8.0;
+        let ticket = self.decided as u32;
+        self.decided += 1;
+        self.pending[ticket as usize % PENDING] = Pending { ticket, class: row.class, times, cost };
+        let row = &mut self.rows[at];
+        row.chunks += 1;
+        if why != "explore" {
+            row.last = index;
+        }
+        self.row_last = at;
+        Decision {
+            candidate: self.offers[index].candidate,
+            ticket,
+            estimate: Estimate {
+                packed_len: (cost.size * raw_len) as u32,
+                pack_ns: (cost.pack * raw_len) as u32,
+                unpack_ns: (cost.unpack * raw_len) as u32,
+            },
+            audition,
+            why,
+        }
+    }
+
+    fn learn(&mut self, outcome: &Outcome) {
+        let pending = self.pending[outcome.ticket as usize % PENDING];
+        let index = self.offers.iter().position(|offer| offer.candidate == outcome.candidate);
+        let (Some(index), true) = (index, pending.ticket == outcome.ticket && outcome.raw_len > 0) else { return };
+        let raw_len = outcome.raw_len as f32;
+        let size = outcome.packed_len as f32 / raw_len;
+        let pack = outcome.cpu_ns as f32 / raw_len;
+        self.table.learn(pending.class, index, size, pack.max(1e-4), outcome.audition);
+        if !outcome.audition {
+            self.effort.learn(outcome.cpu_ns, outcome.wall_ns);
+            for (stage, expected, found) in [(0, pending.cost.pack, pack), (1, pending.cost.size, size)] {
+                if expected > 0.0 {
+                    self.account.correct(stage, pending.times[stage] * raw_len * (found / expected - 1.0).min(4.0));
+                }
+            }
+        }
+    }
+
+    fn feedback(&mut self, feedback: &Feedback) {
+        let mut corrections = std::mem::take(&mut self.corrections);
+        self.peer.report(feedback, &mut corrections);
+        for &(index, share, ratio) in &corrections {
+            self.table.learn_unpack(index, share, ratio);
+        }
+        self.corrections = corrections;
+    }
+}
+
+/// Times of a candidate that is out of the question.
+pub(crate) const NEVER: f32 = 1e20;
+/// Least saving worth unpacking for, as zstd has it.
+const SAVING_MIN: f32 = 1.0 / 64.0;
+/// What a forecast must beat raw by.
+const RAW_MARGIN: f32 = 0.01;
+/// What another candidate must beat the last one by: every change costs a context its warm tables.
+const HYSTERESIS: f32 = 0.03;
+/// Share of the time the queue needs to drain that one chunk may take to pack.
+const DRAIN_SHARE: f32 = 0.5;
+/// A chunk packed in less holds nobody up, in nanoseconds.
+const HOLD_UP_NS: f32 = 1e6;
+/// Raw wins clearly if everything else costs this much more.
+const CLEAR: f32 = 1.1;
+/// Longest span without a look, in nanoseconds of link time.
+const REST_NS: f32 = 2e6;
+/// Chunks after which a class's mass has faded to a third.
+const MEMORY: f32 = 24.0;
+/// Time between two solutions, in nanoseconds.
+const SOLVE_NS: u64 = 2_000_000;
+/// Classes kept.
+const ROWS: usize = 16;
+/// Decisions whose outcome may be outstanding.
+const PENDING: usize = 1024;

@@ -1,0 +1,64 @@
+//! How much processor time packing really gets.
+//!
+//! `workers` threads are not `workers` processors: the receiver may share them (loopback), a quota may bind, neighbours
+//! may steal. Processor time over time on the clock shows it, per chunk; what it misses shows in who waits for whom: a
+//! link that runs dry while workers are busy means we asked too much of them. That second signal moves slowly and little
+//! (a trim); the solved prices do the work, or they would swing.
+//!
+//! Neighbours: [`crate::rate`] gives the verdict, [`crate::adaptive`] the outcomes. Units: nanoseconds.
+
+use narrows_core::Gauges;
+
+use crate::rate::Verdict;
+
+/// Processors that packing can use.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    cpu_ns: f32,
+    wall_ns: f32,
+    trim: f32,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { cpu_ns: 0.0, wall_ns: 0.0, trim: 1.0 }
+    }
+}
+
+impl Effort {
+    /// A chunk took this much.
+    pub fn learn(&mut self, cpu_ns: u64, wall_ns: u64) {
+        // Short work fits between two interruptions and would say nothing.
+        if cpu_ns < SHORT_NS {
+            return;
+        }
+        self.cpu_ns = self.cpu_ns * FADE + cpu_ns as f32;
+        self.wall_ns = self.wall_ns * FADE + wall_ns.max(cpu_ns) as f32;
+    }
+
+    /// A window of the link ended with `verdict`.
+    pub fn judge(&mut self, verdict: Verdict, gauges: &Gauges) {
+        let busy = gauges.packing >= gauges.workers.max(1);
+        match verdict {
+            Verdict::Idle if busy => self.trim *= 0.96,
+            Verdict::Link if !busy && gauges.queued_bytes > 0 => self.trim *= 1.02,
+            _ => {}
+        }
+        self.trim = self.trim.clamp(0.6, 1.1);
+    }
+
+    /// Share of its wall time packing spends on a processor, 0 to 1.
+    #[must_use]
+    pub fn efficiency(&self) -> f32 {
+        if self.wall_ns > 0.0 { (self.cpu_ns / self.wall_ns).clamp(0.05, 1.0) } else { 1.0 }
+    }
+
+    /// What queues say besides: below 1 where the link ran dry.
+    #[must_use]
+    pub fn trim(&self) -> f32 {
+        self.trim
+    }
+}
+
+const FADE: f32 = 0.96;
+const SHORT_NS: u64 = 30_000;

@@ -1,0 +1,144 @@
+//! Tries what the table does not know: auditions on slices, and now and then a whole chunk.
+//!
+//! Why both: an audition costs little and delays nothing, but a slice says little of a codec with a large window or with
+//! history. What is worth trying is what would win *if it were better than expected* by a margin that shrinks with what
+//! is known. Auditions of unlikely winners are so never held: no zstd 19 on a 10 Gbit/s link.
+//!
+//! Budget: 2 % of the workers' time after a small start-up allowance; whole chunks at most one in 48 of a class.
+//! Neighbours: [`crate::adaptive`] asks with every chunk it looked at. Units: nanoseconds of CPU.
+
+use std::sync::Arc;
+
+use narrows_core::{Candidate, Gauges, policy::AUDITION_LEN};
+
+use crate::{
+    adaptive::{NEVER, Row},
+    offers::Offer,
+    solve::{Weights, weighted},
+    table::{Basis, Table},
+};
+
+/// Keeps the budget.
+#[derive(Debug)]
+pub struct Explorer {
+    allowance_ns: f32,
+    last_ns: u64,
+}
+
+/// What to try with this chunk.
+#[derive(Debug, Default)]
+pub(crate) struct Proposal {
+    /// On a slice, besides.
+    pub(crate) audition: Option<Arc<[Candidate]>>,
+    /// On the whole chunk, instead of the choice.
+    pub(crate) instead: Option<usize>,
+}
+
+impl Default for Explorer {
+    fn default() -> Self {
+        Self { allowance_ns: START_NS, last_ns: 0 }
+    }
+}
+
+impl Explorer {
+    #[expect(clippy::too_many_arguments, reason = "everything a decision knows, borrowed apart")]
+    pub(crate) fn propose(
+        &mut self,
+        row: &Row,
+        chosen: usize,
+        raw_len: usize,
+        weights: Weights,
+        gauges: &Gauges,
+        offers: &[Offer],
+        table: &Table,
+        link: f32,
+    ) -> Proposal {
+        let passed = gauges.now_ns.saturating_sub(self.last_ns) as f32;
+        self.last_ns = gauges.now_ns;
+        self.allowance_ns = (self.allowance_ns + BUDGET * passed * gauges.workers.max(1) as f32).min(SAVED_MAX_NS);
+        let mut proposal = Proposal::default();
+        let again = row.chunks > 0 && row.chunks % AGAIN == 0;
+        if row.chunks < ROUNDS || again {
+            proposal.audition = self.audition(row, chosen, raw_len, weights, offers, table, again);
+        }
+        if row.chunks % EXPLORE == EXPLORE / 2 {
+            proposal.instead = whole(row, chosen, raw_len, weights, gauges, link);
+        }
+        proposal
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "everything a decision knows, borrowed apart")]
+    fn audition(
+        &mut self,
+        row: &Row,
+        chosen: usize,
+        raw_len: usize,
+        weights: Weights,
+        offers: &[Offer],
+        table: &Table,
+        again: bool,
+    ) -> Option<Arc<[Candidate]>> {
+        let slice = raw_len.min(AUDITION_LEN) as f32;
+        let best = weighted(row.times[chosen], weights);
+        let mut list: Vec<(f32, usize)> = Vec::new();
+        for (index, (_, basis)) in row.costs.iter().enumerate().skip(1) {
+            // A slice says nothing about history.
+            if index == chosen || offers[index].candidate.history_len > 0 {
+                continue;
+            }
+            let hope = match basis {
+                Basis::Prior => 0.7,
+                _ if again => 0.9,
+                _ => continue,
+            };
+            let _ = table;
+            let price = optimistic(row, index, weights, hope);
+            if price < best {
+                list.push((price, index));
+            }
+        }
+        list.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let mut picked = Vec::new();
+        for (_, index) in list.into_iter().take(PER_ROUND) {
+            let cost_ns = row.costs[index].0.pack * slice;
+            if cost_ns <= self.allowance_ns {
+                self.allowance_ns -= cost_ns;
+                picked.push(offers[index].candidate);
+            }
+        }
+        (!picked.is_empty()).then(|| picked.into())
+    }
+}
+
+/// The candidate that would win if it were a little better than believed, among those never used on a whole chunk.
+fn whole(row: &Row, chosen: usize, raw_len: usize, weights: Weights, gauges: &Gauges, link: f32) -> Option<usize> {
+    let best = weighted(row.times[chosen], weights);
+    let room_ns = (gauges.queued_bytes as f32 / link).max(raw_len as f32 * row.costs[chosen].0.size / link);
+    (1..row.costs.len())
+        .filter(|&index| index != chosen && row.costs[index].1 != Basis::Chunks)
+        .filter(|&index| row.costs[index].0.pack * (raw_len as f32) < room_ns.max(4.0 * row.costs[chosen].0.pack * raw_len as f32))
+        .map(|index| (optimistic(row, index, weights, 0.88), index))
+        .filter(|&(price, _)| price < best)
+        .min_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, index)| index)
+}
+
+fn optimistic(row: &Row, index: usize, weights: Weights, hope: f32) -> f32 {
+    let times = row.times[index];
+    if times[0] >= NEVER { NEVER } else { hope * weighted(times, weights) }
+}
+
+/// Start-up allowance, in nanoseconds of CPU.
+const START_NS: f32 = 4e6;
+/// Share of the workers' time.
+const BUDGET: f32 = 0.02;
+/// Most that may be saved up, in nanoseconds of CPU.
+const SAVED_MAX_NS: f32 = 30e6;
+/// Chunks of a new class with which auditions are held.
+const ROUNDS: u64 = 6;
+/// Chunks of a class between two re-auditions.
+const AGAIN: u64 = 400;
+/// Chunks of a class between two whole-chunk trials.
+const EXPLORE: u64 = 48;
+/// Auditions with one chunk.
+const PER_ROUND: usize = 5;

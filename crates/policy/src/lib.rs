@@ -1,0 +1,37 @@
+//! Policies: which codec and level each chunk gets.
+//!
+//! Floor: engine. Pure state machines over the words of `narrows_core::policy`: no I/O, no clock, no threads, no random
+//! numbers; the same calls always give the same decisions. The simulator (feature `sim`) tests them in virtual time.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`simple`] | [`NonePolicy`] and [`Fixed`], the measures of the adaptive one |
+//! | [`adaptive`] | [`Adaptive`], the default, put together from the following |
+//! | [`offers`], [`prior`] | the candidates, and what they cost before anything was measured |
+//! | [`probe`] | a look at a chunk: what kind of data is it? |
+//! | [`table`] | what candidates cost, per class of data |
+//! | [`rate`], [`effort`], [`peer`] | what the link, our processors and the receiver can take |
+//! | [`solve`], [`account`] | prices of pipeline time, and keeping the stages level |
+//! | [`explore`], [`length`] | what to try; how long chunks should be |
+#![forbid(unsafe_code)]
+
+pub mod account;
+pub mod adaptive;
+pub mod effort;
+pub mod explore;
+pub mod length;
+pub mod offers;
+pub mod peer;
+pub mod prior;
+pub mod probe;
+pub mod rate;
+pub mod simple;
+pub mod solve;
+pub mod table;
+
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
+
+pub use adaptive::{Adaptive, Config};
+pub use offers::{Offer, default_offers};
+pub use simple::{CHUNK_LEN_DEFAULT, Fixed, NonePolicy};

@@ -1,0 +1,98 @@
+//! Candidates of the automatic choice, each with its priors.
+//!
+//! Why these: raw; LZ4; zstd at negative levels, which the codec packs *with literals forced through Huffman* and which
+//! then beat LZ4 on text and find the entropy of float weights; igzip's DEFLATE where built; zstd 1 to 19, the slow
+//! ones also with history; planes of 2, 4 and 8 bytes before LZ4 or a fast zstd. What else exists is either dominated
+//! or there for other programs' sake. Upstream: the caller's registry; downstream: [`crate::adaptive`].
+
+use narrows_core::{Candidate, CodecId, Level};
+
+use crate::prior::{Cost, Kind, prior};
+
+/// One candidate, and the name its priors go by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    /// What the pipeline would be told.
+    pub candidate: Candidate,
+    /// The codec's name, as in `narrows_core::Info::name`.
+    pub name: String,
+}
+
+impl Offer {
+    /// Any candidate of any codec; an unknown name gets zstd's priors until it was measured.
+    #[must_use]
+    pub fn new(candidate: Candidate, name: &str) -> Self {
+        Self { candidate, name: name.into() }
+    }
+
+    /// What it likely costs on data of this kind with numbers of `stride` bytes.
+    #[must_use]
+    pub fn prior(&self, kind: Kind, stride: u8) -> Cost {
+        prior(&self.name, self.candidate.level.0, self.candidate.history_len, kind, stride)
+    }
+}
+
+/// The candidates of the automatic choice for which `lookup` knows a codec. Raw comes first, always.
+///
+/// `history_len_max` is the most history the peers agreed on, in bytes; 0 leaves those variants out.
+#[must_use]
+pub fn default_offers(lookup: impl Fn(&str) -> Option<CodecId>, history_len_max: u32) -> Vec<Offer> {
+    let mut offers = vec![Offer::new(Candidate::RAW, "raw")];
+    for &(name, level, history_len) in DEFAULT {
+        let Some(codec) = lookup(name) else { continue };
+        if history_len <= history_len_max {
+            offers.push(Offer::new(Candidate { codec, level: Level(level), history_len }, name));
+        }
+    }
+    offers
+}
+
+/// Name, level, history in bytes. Fast before slow within one codec: neighbours here are neighbours in price.
+const DEFAULT: &[(&str, i16, u32)] = &[
+    ("lz4", 1, 0),
+    ("zstd", -200, 0),
+    ("zstd", -20, 0),
+    ("zstd", -5, 0),
+    ("zstd", 1, 0),
+    ("zstd", 3, 0),
+    ("zstd", 6, 0),
+    ("zstd", 6, 256 << 10),
+    ("zstd", 9, 0),
+    ("zstd", 9, 1 << 20),
+    ("zstd", 12, 0),
+    ("zstd", 12, 1 << 20),
+    ("zstd", 15, 0),
+    ("zstd", 15, 4 << 20),
+    ("zstd", 19, 0),
+    ("zstd", 19, 4 << 20),
+    ("deflate", 0, 0),
+    ("deflate", 1, 0),
+    ("shuffle2-lz4", 1, 0),
+    ("shuffle2-zstd", -3, 0),
+    ("shuffle2-zstd", 1, 0),
+    ("shuffle2-zstd", 3, 0),
+    ("shuffle4-lz4", 1, 0),
+    ("shuffle4-zstd", -3, 0),
+    ("shuffle4-zstd", 1, 0),
+    ("shuffle4-zstd", 3, 0),
+    ("shuffle4-zstd", 9, 0),
+    ("shuffle8-lz4", 1, 0),
+    ("shuffle8-zstd", -3, 0),
+    ("shuffle8-zstd", 1, 0),
+    ("shuffle8-zstd", 9, 0),
+    ("delta4-zstd", 1, 0),
+    ("delta8-zstd", 1, 0),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn raw_comes_first_and_missing_codecs_are_left_out() {
+        let offers = default_offers(|name| (name == "zstd").then_some(CodecId(5)), 0);
+        assert_eq!(offers[0].candidate, Candidate::RAW);
+        assert!(offers[1..].iter().all(|offer| offer.name == "zstd" && offer.candidate.history_len == 0));
+        assert_eq!(default_offers(|_| None, 0).len(), 1);
+    }
+}
