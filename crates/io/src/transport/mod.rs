@@ -42,7 +42,7 @@ pub trait TransportRead: Read + Send {}
 pub trait TransportWrite: Write + Send {
     /// Sends every byte of `bufs`, header and payload in one system call where the kernel takes them.
     ///
-    /// Not called `write_all_vectored`: the standard library may add that name to `Write`.
+    /// Not called `write_slices`: the standard library may add that name to `Write`.
     ///
     /// `bufs` is advanced while bytes leave; its content afterwards is unspecified.
     ///

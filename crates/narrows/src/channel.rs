@@ -1,0 +1,179 @@
+//! A channel's two ends: where bytes go in and where they come out.
+
+use std::{
+    io::{self, Read, Write},
+    sync::Arc,
+};
+
+use narrows_core::ChannelId;
+use narrows_pipeline::{Buf, Bytes, Chunk, Direct, Packer, Unpacker};
+use narrows_session::Code;
+
+use crate::endpoint::{End, Inner};
+
+/// The sending end of a channel. Dropped without [`ChannelWriter::finish`], it aborts the channel: the receiver must not
+/// take a part for the whole.
+#[derive(Debug)]
+pub struct ChannelWriter {
+    inner: Arc<Inner>,
+    channel: ChannelId,
+    packer: Packer,
+    filling: Option<(Buf, usize)>,
+    finished: bool,
+}
+
+/// The receiving end of a channel.
+#[derive(Debug)]
+pub struct ChannelReader {
+    inner: Arc<Inner>,
+    channel: ChannelId,
+    unpacker: Unpacker,
+    current: Option<(Chunk, usize)>,
+}
+
+impl ChannelWriter {
+    pub(crate) fn new(inner: Arc<Inner>, channel: ChannelId) -> Self {
+        let packer = Packer::new(inner.packing.clone(), channel);
+        Self { inner, channel, packer, filling: None, finished: false }
+    }
+
+    /// Which channel.
+    #[must_use]
+    pub fn id(&self) -> ChannelId {
+        self.channel
+    }
+
+    /// A buffer of the length that the policy wants for the next chunk, to be filled and given to
+    /// [`ChannelWriter::push`]: bytes read into it are not copied again.
+    #[must_use]
+    pub fn buffer(&self) -> Buf {
+        self.inner.engine.buffers.take(self.packer.chunk_len())
+    }
+
+    /// Sends a chunk; it leaves without waiting for more. Waits while too much is under way.
+    ///
+    /// # Errors
+    /// [`End`] when the session or the channel has ended.
+    pub fn push(&mut self, chunk: Buf) -> Result<(), End> {
+        self.packer.push(Bytes::new(chunk)).map_err(|_| self.inner.end_of(self.channel))
+    }
+
+    /// Ends this direction. The receiver's reader sees the end after the last chunk.
+    ///
+    /// # Errors
+    /// [`End`] when the session or the channel has ended before.
+    pub fn finish(&mut self) -> Result<(), End> {
+        Write::flush(self).map_err(|_| self.inner.end_of(self.channel))?;
+        self.finished = true;
+        self.inner.finish(self.channel)
+    }
+
+    /// Waits until the receiver has consumed everything that was sent.
+    ///
+    /// # Errors
+    /// [`End`] when the session ends first.
+    pub fn wait_consumed(&self) -> Result<(), End> {
+        self.inner.wait_consumed(self.channel)
+    }
+
+    /// Ends the channel at once and tells the receiver why.
+    pub fn abort(mut self, code: Code, text: &str) {
+        self.finished = true;
+        self.inner.abort(self.channel, code, text);
+    }
+}
+
+impl Drop for ChannelWriter {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.inner.abort(self.channel, Code::CANCELLED, "the sender gave up");
+        }
+    }
+}
+
+/// Gathers small writes into chunks; [`Write::flush`] sends what is there.
+impl Write for ChannelWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let (mut buf, filled) = self.filling.take().unwrap_or_else(|| (self.buffer(), 0));
+        let taken = bytes.len().min(buf.len() - filled);
+        buf[filled..filled + taken].copy_from_slice(&bytes[..taken]);
+        if filled + taken == buf.len() {
+            self.push(buf)?;
+        } else {
+            self.filling = Some((buf, filled + taken));
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if let Some((mut buf, filled)) = self.filling.take() {
+            buf.truncate(filled);
+            self.push(buf)?;
+        }
+        Ok(())
+    }
+}
+
+impl ChannelReader {
+    pub(crate) fn new(inner: Arc<Inner>, channel: ChannelId, unpacker: Unpacker) -> Self {
+        Self { inner, channel, unpacker, current: None }
+    }
+
+    /// Which channel.
+    #[must_use]
+    pub fn id(&self) -> ChannelId {
+        self.channel
+    }
+
+    /// Sets where small chunks may go from the link's own thread while this reader waits, saving a wake-up.
+    /// `direct` writes what it can without waiting; the rest comes through [`ChannelReader::next_chunk`].
+    pub fn set_direct(&self, direct: Direct) {
+        self.unpacker.set_direct(direct);
+    }
+
+    /// The bytes of the next chunk; `None` at the end. They count as consumed when the next call comes, which lets
+    /// the sender send more. Waits.
+    ///
+    /// # Errors
+    /// [`End`] when the channel or session ended early, or a chunk was damaged.
+    pub fn next_chunk(&mut self) -> Result<Option<&[u8]>, End> {
+        self.release();
+        let chunk = match self.unpacker.next() {
+            Ok(chunk) => chunk,
+            Err(fault) => return Err(self.inner.unpack_failed(self.channel, &fault)),
+        };
+        self.current = chunk.map(|chunk| (chunk.clone(), chunk.taken));
+        Ok(self.current.as_ref().map(|(chunk, _)| &chunk.bytes[chunk.taken..]))
+    }
+
+    /// Ends the channel at once and tells the sender why.
+    pub fn abort(&self, code: Code, text: &str) {
+        self.inner.abort(self.channel, code, text);
+    }
+
+    fn release(&mut self) {
+        if let Some((chunk, _)) = self.current.take() {
+            self.inner.consumed(self.channel, chunk.wire_len);
+        }
+    }
+}
+
+impl Drop for ChannelReader {
+    fn drop(&mut self) {
+        self.release();
+        self.inner.forget(self.channel);
+    }
+}
+
+impl Read for ChannelReader {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.current.as_ref().is_none_or(|(chunk, at)| *at == chunk.bytes.len()) && self.next_chunk()?.is_none() {
+            return Ok(0);
+        }
+        let Some((chunk, at)) = &mut self.current else { return Ok(0) };
+        let len = out.len().min(chunk.bytes.len() - *at);
+        out[..len].copy_from_slice(&chunk.bytes[*at..*at + len]);
+        *at += len;
+        Ok(len)
+    }
+}

@@ -1,0 +1,261 @@
+//! How a link comes to be: dialled or accepted, Hellos exchanged, joined to its session.
+
+use std::{
+    collections::HashMap,
+    io::{self, IoSlice},
+    sync::{Arc, Weak, mpsc},
+    thread,
+    time::Duration,
+};
+
+use narrows_core::{ChannelId, Limits, Seq};
+use narrows_io::{Shutdown, Transport};
+use narrows_pipeline::{Counters, Packing, Unpacking};
+use narrows_session::{Code, Config, Hello, Message, Role, Session, SessionError};
+use parking_lot::{Condvar, Mutex};
+
+use crate::{
+    End, Endpoint, Engine, Settings,
+    endpoint::{Inner, State, Tallies, WeakOutlet},
+    keeper,
+    link::{Link, LinkFault, ReadAhead, check_control, control_header},
+};
+
+/// Makes one more connection to the same peer. An error ends the first connect; after a loss it is tried again.
+pub type Dial = Box<dyn Fn() -> io::Result<Transport> + Send + Sync>;
+
+/// How long a peer may take for its Hello.
+const HELLO_WITHIN: Duration = Duration::from_secs(10);
+
+impl Endpoint {
+    /// Dials the peer and begins a session.
+    ///
+    /// # Errors
+    /// [`End`] when the peer cannot be reached or does not suit, in words.
+    pub fn connect(engine: &Engine, settings: Settings, dial: Dial) -> Result<Self, End> {
+        let transport = dial().map_err(|fault| End::new(Code::FAILED, fault.to_string()))?;
+        let mut machine = Session::new(config(engine, &settings, Role::Initiator, session_name()));
+        let (transport, theirs) = greet(&machine.hello(), transport)?;
+        let id = narrows_session::LinkId(0);
+        machine.attach(id, theirs.clone()).map_err(refused)?;
+        let inner = build(engine, settings, machine, &theirs);
+        inner.add_link(id, transport);
+        keeper::start(&inner, Some(dial));
+        Ok(Self { inner })
+    }
+}
+
+/// Where accepted connections become sessions, or join the one they belong to.
+#[derive(Debug)]
+pub struct Acceptor {
+    engine: Engine,
+    settings: Settings,
+    sessions: Mutex<HashMap<[u8; 16], Weak<Inner>>>,
+}
+
+impl Acceptor {
+    /// An acceptor without sessions.
+    #[must_use]
+    pub fn new(engine: Engine, settings: Settings) -> Self {
+        Self { engine, settings, sessions: Mutex::default() }
+    }
+
+    /// Takes an authenticated connection. `None` when it joined a session that is already there.
+    ///
+    /// # Errors
+    /// [`End`] when the peer does not suit; it was told.
+    pub fn take(&self, transport: Transport) -> Result<Option<Endpoint>, End> {
+        let Transport { reader, writer, peer, shutdown, probe, security } = transport;
+        let mut ahead = ReadAhead::new(reader);
+        let theirs = within(&shutdown, HELLO_WITHIN, || read_hello(&mut ahead))?;
+        let transport = Transport { reader: ahead.into_half(), writer, peer, shutdown, probe, security };
+        let known = {
+            let mut sessions = self.sessions.lock();
+            sessions.retain(|_, inner| inner.strong_count() > 0);
+            sessions.get(&theirs.session).and_then(Weak::upgrade)
+        };
+        match known {
+            Some(inner) => self.join(&inner, transport, theirs).map(|()| None),
+            None if theirs.resume => {
+                let end = End::new(Code::PROTOCOL, "this receiver does not know the session any more; start again");
+                Err(say_bye(transport, end))
+            }
+            None => self.begin(transport, theirs).map(Some),
+        }
+    }
+
+    fn begin(&self, mut transport: Transport, theirs: Hello) -> Result<Endpoint, End> {
+        let mut machine = Session::new(config(&self.engine, &self.settings, Role::Acceptor, theirs.session));
+        let id = narrows_session::LinkId(0);
+        let ours = machine.hello();
+        if let Err(fault) = machine.attach(id, theirs.clone()) {
+            return Err(say_bye(transport, refused(fault)));
+        }
+        write_hello(&mut transport, &Message::Hello(ours)).map_err(lost)?;
+        let inner = build(&self.engine, self.settings.clone(), machine, &theirs);
+        self.sessions.lock().insert(theirs.session, Arc::downgrade(&inner));
+        inner.add_link(id, transport);
+        keeper::start(&inner, None);
+        Ok(Endpoint { inner })
+    }
+
+    fn join(&self, inner: &Arc<Inner>, mut transport: Transport, theirs: Hello) -> Result<(), End> {
+        let hello = inner.state.lock().machine.hello();
+        write_hello(&mut transport, &Message::Hello(hello)).map_err(lost)?;
+        inner.attach(transport, theirs)
+    }
+}
+
+impl Inner {
+    /// Adds a link on which Hellos were exchanged.
+    pub(crate) fn attach(self: &Arc<Self>, transport: Transport, theirs: Hello) -> Result<(), End> {
+        let mut state = self.state.lock();
+        if let Some(end) = &state.ended {
+            return Err(say_bye(transport, end.clone()));
+        }
+        state.next_link += 1;
+        let id = narrows_session::LinkId(state.next_link);
+        if let Err(fault) = state.machine.attach(id, theirs) {
+            drop(state);
+            return Err(say_bye(transport, refused(fault)));
+        }
+        drop(state);
+        self.add_link(id, transport);
+        Ok(())
+    }
+
+    fn add_link(self: &Arc<Self>, id: narrows_session::LinkId, transport: Transport) {
+        let mut state = self.state.lock();
+        state.linkless_since_ns = None;
+        let link = Link::start(self, id, transport);
+        state.links.insert(id, link);
+        drop(state);
+        self.to_send.notify_all();
+    }
+}
+
+fn config(engine: &Engine, settings: &Settings, role: Role, session: [u8; 16]) -> Config {
+    let agent = concat!("narrows ", env!("CARGO_PKG_VERSION")).into();
+    let mut limits = settings.limits;
+    if !settings.history {
+        limits.history_len_max = 0;
+    }
+    Config { role, limits, codecs: engine.registry.ids().collect(), agent, session }
+}
+
+fn build(engine: &Engine, settings: Settings, machine: Session<narrows_pipeline::Bytes>, theirs: &Hello) -> Arc<Inner> {
+    let limits = *machine.limits();
+    // What the receiver there holds bounds what is sent; what is received is bounded by our own limits.
+    let mut theirs_limits = theirs.limits;
+    theirs_limits.chunk_len_max = theirs_limits.chunk_len_max.min(narrows_core::limits::CHUNK_LEN_MAX);
+    if !settings.history {
+        theirs_limits.history_len_max = 0;
+    }
+    let policy = settings.policy(&engine.registry, &theirs_limits, &theirs.codecs);
+    Arc::new_cyclic(|weak| Inner {
+        packing: Packing {
+            registry: engine.registry.clone(),
+            pool: engine.pool.clone(),
+            buffers: engine.buffers.clone(),
+            clock: engine.clock.clone(),
+            policy: Arc::new(Mutex::new(policy)),
+            outlet: Arc::new(WeakOutlet(weak.clone())),
+            keep_if_smaller: settings.keep_if_smaller,
+            history_len_max: theirs_limits.history_len_max.min(settings.limits.history_len_max),
+            explain: settings.explain.clone(),
+        },
+        unpacking: Unpacking {
+            registry: engine.registry.clone(),
+            pool: engine.pool.clone(),
+            buffers: engine.buffers.clone(),
+            clock: engine.clock.clone(),
+            depth: limits.depth,
+            history_len_max: limits.history_len_max,
+            whole: settings.is_naive(),
+            counters: Arc::new(Counters::default()),
+        },
+        limits,
+        state: Mutex::new(State::new(machine)),
+        to_send: Condvar::new(),
+        changed: Condvar::new(),
+        keeper_wake: Condvar::new(),
+        began_ns: engine.clock.now_ns(),
+        tallies: Tallies::default(),
+        engine: engine.clone(),
+        settings,
+    })
+}
+
+/// Says Hello and waits for the peer's.
+pub(crate) fn greet(ours: &Hello, mut transport: Transport) -> Result<(Transport, Hello), End> {
+    write_hello(&mut transport, &Message::Hello(ours.clone())).map_err(lost)?;
+    let Transport { reader, writer, peer, shutdown, probe, security } = transport;
+    let mut ahead = ReadAhead::new(reader);
+    let theirs = within(&shutdown, HELLO_WITHIN, || read_hello(&mut ahead))?;
+    let transport = Transport { reader: ahead.into_half(), writer, peer, shutdown, probe, security };
+    Ok((transport, theirs))
+}
+
+fn write_hello(transport: &mut Transport, hello: &Message) -> io::Result<()> {
+    let mut payload = Vec::new();
+    hello.write(&mut payload);
+    let header = control_header(Seq(0), &payload);
+    let bytes = header.to_bytes();
+    transport.writer.write_slices(&mut [IoSlice::new(&bytes[..header.len()]), IoSlice::new(&payload)])
+}
+
+fn read_hello(ahead: &mut ReadAhead) -> Result<Hello, End> {
+    let next_seq = |channel| (channel == ChannelId::CONTROL).then_some(Seq(0));
+    let header = match ahead.read_header(&Limits::default(), next_seq) {
+        Ok(Some(header)) => header,
+        Ok(None) => return Err(End::new(Code::FAILED, "the peer closed the connection before its handshake")),
+        Err(LinkFault::Io(fault)) => return Err(lost(fault)),
+        Err(LinkFault::Session(fault)) => {
+            return Err(End::new(Code::PROTOCOL, format!("the peer does not speak narrows: {fault}")));
+        }
+    };
+    let mut payload = vec![0; header.packed_len as usize];
+    io::Read::read_exact(ahead, &mut payload).map_err(lost)?;
+    check_control(&header, &payload).map_err(|fault| refused(fault.into()))?;
+    match Message::parse_all(&payload).map_err(refused)?.pop() {
+        Some(Message::Hello(hello)) => Ok(hello),
+        Some(Message::Bye { code, text }) => Err(End::new(code, text)),
+        _ => Err(End::new(Code::PROTOCOL, "the peer did not begin with a handshake")),
+    }
+}
+
+fn say_bye(mut transport: Transport, end: End) -> End {
+    let _ = write_hello(&mut transport, &Message::Bye { code: end.code, text: end.text.clone() });
+    let _ = transport.writer.finish();
+    end
+}
+
+fn refused(fault: SessionError) -> End {
+    End::new(fault.code(), fault.to_string())
+}
+
+fn lost(fault: io::Error) -> End {
+    End::new(Code::FAILED, format!("the connection broke during the handshake: {fault}"))
+}
+
+/// Runs `work` and cuts the connection if it takes too long.
+fn within<T>(shutdown: &Shutdown, limit: Duration, work: impl FnOnce() -> T) -> T {
+    let (done, wait) = mpsc::channel::<()>();
+    let shutdown = shutdown.clone();
+    let watch = thread::spawn(move || {
+        if wait.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+            shutdown.abort();
+        }
+    });
+    let result = work();
+    drop(done);
+    let _ = watch.join();
+    result
+}
+
+/// 128 bits nobody guesses: a stranger who could name a session could disturb it.
+fn session_name() -> [u8; 16] {
+    let mut name = [0; 16];
+    getrandom::fill(&mut name).expect("the system has random numbers");
+    name
+}

@@ -1,0 +1,480 @@
+//! One side of a session: its state, shared by links, channels and keeper.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt, io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use narrows_core::{ChannelId, Gauges, Limits};
+use narrows_format::Frame;
+use narrows_pipeline::{Bytes, Counters, Outlet, Packing, Stopped, UnpackError, Unpacker, Unpacking};
+use narrows_session::{Code, Event, LinkId, Session};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::{ChannelReader, ChannelWriter, Engine, Settings, link::Link};
+
+/// Why a session or channel ended early, or that it ended well ([`Code::DONE`]).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct End {
+    /// Whose fault, and the exit code that follows.
+    pub code: Code,
+    /// In words.
+    pub text: String,
+}
+
+impl End {
+    pub(crate) fn new(code: Code, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+}
+
+impl From<End> for io::Error {
+    fn from(end: End) -> Self {
+        Self::other(end)
+    }
+}
+
+/// What an endpoint has done so far. Bytes and nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Raw bytes of the chunks that went out.
+    pub sent_raw: u64,
+    /// Bytes written to the links, headers and control frames included.
+    pub sent_wire: u64,
+    /// Raw bytes of the chunks that came in.
+    pub received_raw: u64,
+    /// Bytes read from the links.
+    pub received_wire: u64,
+    /// Time since the session began.
+    pub elapsed_ns: u64,
+    /// Links lost and replaced.
+    pub resumed: u64,
+}
+
+/// A channel that the peer opened.
+#[derive(Debug)]
+pub struct Incoming {
+    /// What the peer says it is for.
+    pub service: String,
+    /// To the peer.
+    pub writer: ChannelWriter,
+    /// From the peer.
+    pub reader: ChannelReader,
+}
+
+/// One side of a session. Dropping the last handle ends it; [`Endpoint::close`] ends it well.
+#[derive(Debug)]
+pub struct Endpoint {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) engine: Engine,
+    pub(crate) settings: Settings,
+    /// The bounds both sides live with when this side receives.
+    pub(crate) limits: Limits,
+    pub(crate) packing: Packing,
+    pub(crate) unpacking: Unpacking,
+    pub(crate) state: Mutex<State>,
+    /// A link may have something to send.
+    pub(crate) to_send: Condvar,
+    /// A frame left, credit came, a channel was opened or closed, the session ended.
+    pub(crate) changed: Condvar,
+    /// The keeper should look now.
+    pub(crate) keeper_wake: Condvar,
+    pub(crate) began_ns: u64,
+    pub(crate) tallies: Tallies,
+}
+
+/// Counters that threads bump without a lock.
+#[derive(Debug, Default)]
+pub(crate) struct Tallies {
+    pub(crate) sent_raw: AtomicU64,
+    pub(crate) sent_wire: AtomicU64,
+    pub(crate) sending_ns: AtomicU64,
+    pub(crate) starved_ns: AtomicU64,
+    pub(crate) received_wire: AtomicU64,
+    pub(crate) heard_ns: AtomicU64,
+    pub(crate) resumed: AtomicU64,
+}
+
+pub(crate) struct State {
+    pub(crate) machine: Session<Bytes>,
+    pub(crate) links: BTreeMap<LinkId, Arc<Link>>,
+    pub(crate) next_link: u32,
+    pub(crate) channels: BTreeMap<ChannelId, ChannelState>,
+    incoming: VecDeque<(ChannelId, String)>,
+    pub(crate) ended: Option<End>,
+    pub(crate) linkless_since_ns: Option<u64>,
+}
+
+pub(crate) struct ChannelState {
+    unpacker: Unpacker,
+    admitted: u64,
+    left: u64,
+    /// Frames of a naive channel, until its end.
+    held: Vec<Frame<Bytes>>,
+    ended: Option<End>,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// Breaks the circle between the packers, which hold their outlet, and the endpoint, which holds what packers share.
+pub(crate) struct WeakOutlet(pub(crate) std::sync::Weak<Inner>);
+
+impl Outlet for WeakOutlet {
+    fn admit(&self, channel: ChannelId) -> Result<(), Stopped> {
+        self.0.upgrade().ok_or(Stopped)?.admit(channel)
+    }
+
+    fn submit(&self, frame: Frame<Bytes>) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.submit(frame);
+        }
+    }
+
+    fn flush(&self, here: bool) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.flush(here);
+        }
+    }
+
+    fn gauges(&self) -> Gauges {
+        self.0.upgrade().map(|inner| inner.gauges()).unwrap_or_default()
+    }
+}
+
+impl Endpoint {
+    /// Opens a channel; the peer finds it in [`Endpoint::accept`] with `service` to say what it is for.
+    ///
+    /// # Errors
+    /// [`End`] when the session has ended or the peer allows no more channels.
+    pub fn open(&self, service: &str) -> Result<(ChannelWriter, ChannelReader), End> {
+        let mut state = self.inner.state.lock();
+        if let Some(end) = &state.ended {
+            return Err(end.clone());
+        }
+        let channel = state.machine.open(service).map_err(|fault| End::new(fault.code(), fault.to_string()))?;
+        let unpacker = self.inner.add_channel(&mut state, channel);
+        drop(state);
+        self.inner.to_send.notify_all();
+        Ok(self.inner.ends(channel, unpacker))
+    }
+
+    /// The next channel that the peer opened; `None` when the session has ended well. Waits.
+    ///
+    /// # Errors
+    /// [`End`] when the session ended otherwise.
+    pub fn accept(&self) -> Result<Option<Incoming>, End> {
+        let mut state = self.inner.state.lock();
+        loop {
+            if let Some((channel, service)) = state.incoming.pop_front() {
+                let Some(unpacker) = state.channels.get(&channel).map(|held| held.unpacker.clone()) else { continue };
+                drop(state);
+                let (writer, reader) = self.inner.ends(channel, unpacker);
+                return Ok(Some(Incoming { service, writer, reader }));
+            }
+            match &state.ended {
+                Some(end) if end.code == Code::DONE => return Ok(None),
+                Some(end) => return Err(end.clone()),
+                None => self.inner.changed.wait(&mut state),
+            }
+        }
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let Inner { tallies, engine, unpacking, began_ns, .. } = &*self.inner;
+        Stats {
+            sent_raw: tallies.sent_raw.load(Relaxed),
+            sent_wire: tallies.sent_wire.load(Relaxed),
+            received_raw: unpacking.counters.raw_bytes.load(Relaxed),
+            received_wire: tallies.received_wire.load(Relaxed),
+            elapsed_ns: engine.clock.now_ns() - began_ns,
+            resumed: tallies.resumed.load(Relaxed),
+        }
+    }
+
+    /// The session's end, once it has come.
+    #[must_use]
+    pub fn ended(&self) -> Option<End> {
+        self.inner.state.lock().ended.clone()
+    }
+
+    /// Ends the session well: says so and closes the links after what was queued.
+    pub fn close(&self) {
+        self.inner.end(End::new(Code::DONE, "the work is done"), true);
+    }
+
+    /// Ends the session at once and tells the peer why.
+    pub fn fail(&self, code: Code, text: &str) {
+        self.inner.end(End::new(code, text), true);
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.inner.end(End::new(Code::CANCELLED, "the peer gave up"), true);
+    }
+}
+
+impl Inner {
+    fn ends(self: &Arc<Self>, channel: ChannelId, unpacker: Unpacker) -> (ChannelWriter, ChannelReader) {
+        (ChannelWriter::new(self.clone(), channel), ChannelReader::new(self.clone(), channel, unpacker))
+    }
+
+    fn add_channel(&self, state: &mut State, channel: ChannelId) -> Unpacker {
+        let unpacker = Unpacker::new(self.unpacking.clone(), channel);
+        let held = ChannelState { unpacker: unpacker.clone(), admitted: 0, left: 0, held: Vec::new(), ended: None };
+        state.channels.insert(channel, held);
+        unpacker
+    }
+
+    pub(crate) fn unpacker(&self, channel: ChannelId) -> Option<Unpacker> {
+        self.state.lock().channels.get(&channel).map(|held| held.unpacker.clone())
+    }
+
+    fn admit(&self, channel: ChannelId) -> Result<(), Stopped> {
+        let mut state = self.state.lock();
+        loop {
+            if state.ended.is_some() {
+                return Err(Stopped);
+            }
+            let held = state.channels.get_mut(&channel).filter(|held| held.ended.is_none()).ok_or(Stopped)?;
+            // A naive channel holds its whole message, as the scheme it reproduces does.
+            if held.admitted - held.left < self.settings.depth as u64 || self.settings.is_naive() {
+                held.admitted += 1;
+                return Ok(());
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    fn submit(&self, frame: Frame<Bytes>) {
+        self.tallies.sent_raw.fetch_add(frame.header.raw_len.into(), Relaxed);
+        let mut state = self.state.lock();
+        if self.settings.is_naive() {
+            if let Some(held) = state.channels.get_mut(&frame.header.channel) {
+                held.held.push(frame);
+            }
+        } else {
+            state.machine.submit(frame);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Sends what is queued: by the calling thread where it may and the link is free, else by the link's writer.
+    fn flush(&self, here: bool) {
+        if here {
+            let link = self.state.lock().links.values().next().cloned();
+            if link.is_some_and(|link| link.try_pump(self)) {
+                return;
+            }
+        }
+        self.to_send.notify_one();
+    }
+
+    pub(crate) fn finish(&self, channel: ChannelId) -> Result<(), End> {
+        let mut state = self.state.lock();
+        // Frames still with workers come first: the count of chunks must be final.
+        while state.end_of(channel).is_none() && state.in_hand(channel) > 0 {
+            self.changed.wait(&mut state);
+        }
+        let held = state.channels.get_mut(&channel).map(|held| std::mem::take(&mut held.held));
+        held.into_iter().flatten().for_each(|frame| state.machine.submit(frame));
+        if let Some(end) = state.end_of(channel) {
+            return Err(end);
+        }
+        state.machine.finish(channel);
+        self.drain_events(&mut state);
+        drop(state);
+        self.to_send.notify_all();
+        Ok(())
+    }
+
+    pub(crate) fn wait_consumed(&self, channel: ChannelId) -> Result<(), End> {
+        let mut state = self.state.lock();
+        loop {
+            if state.machine.is_drained(channel) {
+                return Ok(());
+            }
+            if let Some(end) = state.end_of(channel) {
+                return Err(end);
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    pub(crate) fn abort(&self, channel: ChannelId, code: Code, text: &str) {
+        let mut state = self.state.lock();
+        state.machine.abort(channel, code, text);
+        if let Some(held) = state.channels.get_mut(&channel) {
+            held.ended.get_or_insert(End::new(code, text));
+            held.unpacker.abort(text);
+        }
+        drop(state);
+        self.to_send.notify_all();
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn consumed(&self, channel: ChannelId, wire_len: usize) {
+        if self.unpacking.whole {
+            return;
+        }
+        let mut state = self.state.lock();
+        state.machine.consumed(channel, wire_len);
+        self.drain_events(&mut state);
+        let speak = state.machine.has_messages();
+        drop(state);
+        if speak {
+            self.to_send.notify_one();
+        }
+    }
+
+    pub(crate) fn end_of(&self, channel: ChannelId) -> End {
+        self.state.lock().end_of(channel).unwrap_or_else(|| End::new(Code::FAILED, "the channel has ended"))
+    }
+
+    pub(crate) fn unpack_failed(&self, channel: ChannelId, fault: &UnpackError) -> End {
+        match fault {
+            UnpackError::Decode { .. } => {
+                let end = End::new(Code::CORRUPT, format!("received damaged data: {fault}"));
+                self.end(end.clone(), true);
+                end
+            }
+            UnpackError::Aborted(_) => self.end_of(channel),
+        }
+    }
+
+    /// Ends the session, once. `say` tells the peer; the link writers then send what is queued and close.
+    pub(crate) fn end(&self, end: End, say: bool) {
+        let mut state = self.state.lock();
+        if state.ended.is_some() {
+            return;
+        }
+        tracing::debug!(code = end.code.0, text = end.text, "session ends");
+        if say {
+            state.machine.bye(end.code, &end.text);
+        }
+        for held in state.channels.values_mut() {
+            held.unpacker.abort(&end.text);
+        }
+        let abrupt = end.code != Code::DONE;
+        state.ended = Some(end);
+        let links: Vec<_> = state.links.values().cloned().collect();
+        drop(state);
+        self.to_send.notify_all();
+        self.changed.notify_all();
+        self.keeper_wake.notify_all();
+        for link in links {
+            link.retire(abrupt);
+        }
+    }
+
+    pub(crate) fn gauges(&self) -> Gauges {
+        let (packing, queued_bytes) = {
+            let state = self.state.lock();
+            let packing: u64 = state.channels.keys().map(|&channel| state.in_hand(channel)).sum();
+            (packing, state.machine.queued_bytes())
+        };
+        Gauges {
+            now_ns: self.engine.clock.now_ns() - self.began_ns,
+            workers: self.engine.workers() as u32,
+            packing: packing as u32,
+            queued_bytes,
+            sent_bytes: self.tallies.sent_wire.load(Relaxed),
+            sending_ns: self.tallies.sending_ns.load(Relaxed),
+            starved_ns: self.tallies.starved_ns.load(Relaxed),
+        }
+    }
+
+    /// Acts on what the state machine reports. Called with the state locked, so that a channel exists before the
+    /// first frame of it can be looked up.
+    pub(crate) fn drain_events(&self, state: &mut MutexGuard<'_, State>) {
+        let mut bye = None;
+        while let Some(event) = state.machine.poll_event() {
+            match event {
+                Event::Opened { channel, service } => {
+                    self.add_channel(state, channel);
+                    state.incoming.push_back((channel, service));
+                }
+                Event::Finished { channel, chunks } => {
+                    if let Some(held) = state.channels.get(&channel) {
+                        held.unpacker.finish(chunks);
+                    }
+                }
+                Event::Aborted { channel, code, text } => {
+                    if let Some(held) = state.channels.get_mut(&channel) {
+                        held.unpacker.abort(&text);
+                        held.ended.get_or_insert(End::new(code, text));
+                    }
+                }
+                Event::Closed(channel) => drop(state.channels.remove(&channel)),
+                Event::Feedback(mut feedback) => {
+                    feedback.now_ns = self.engine.clock.now_ns() - self.began_ns;
+                    // The policy's lock is never held while the state's is waited for, so this order is safe.
+                    MutexGuard::unlocked(state, || self.packing.policy.lock().feedback(&feedback));
+                }
+                Event::Bye { code, text } => bye = Some(End::new(code, text)),
+            }
+        }
+        self.changed.notify_all();
+        if let Some(end) = bye {
+            MutexGuard::unlocked(state, || self.end(end, false));
+        }
+    }
+
+    /// The reader of a channel is gone: what was kept for an ended one goes too.
+    pub(crate) fn forget(&self, channel: ChannelId) {
+        let mut state = self.state.lock();
+        if state.channels.get(&channel).is_some_and(|held| held.ended.is_some()) {
+            state.channels.remove(&channel);
+        }
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.unpacking.counters
+    }
+}
+
+impl State {
+    pub(crate) fn end_of(&self, channel: ChannelId) -> Option<End> {
+        let of_channel = self.channels.get(&channel).and_then(|held| held.ended.clone());
+        of_channel.or_else(|| self.ended.clone())
+    }
+
+    /// Chunks of a channel that are being packed.
+    fn in_hand(&self, channel: ChannelId) -> u64 {
+        let Some(held) = self.channels.get(&channel) else { return 0 };
+        held.admitted.saturating_sub(self.machine.submitted(channel) + held.held.len() as u64)
+    }
+
+    /// A chunk's frame went out for the first time.
+    pub(crate) fn left(&mut self, frame: &Frame<Bytes>) {
+        if let Some(held) = self.channels.get_mut(&frame.header.channel) {
+            held.left = held.left.max(frame.header.seq.0 + 1);
+        }
+    }
+
+    pub(crate) fn new(machine: Session<Bytes>) -> Self {
+        Self {
+            machine,
+            links: BTreeMap::new(),
+            next_link: 0,
+            channels: BTreeMap::new(),
+            incoming: VecDeque::new(),
+            ended: None,
+            linkless_since_ns: None,
+        }
+    }
+}

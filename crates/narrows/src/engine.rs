@@ -1,0 +1,66 @@
+//! What a process has once: codecs, worker threads, buffers, a clock.
+
+use std::{sync::Arc, thread};
+
+use narrows_core::{Clock, Registry};
+use narrows_pipeline::{BufferPool, WorkerPool};
+
+/// Unused buffers a process keeps, in bytes: enough for two chunks per worker and the frames between them.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+
+/// Shared by all endpoints of a process. Clones are handles of the same engine.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    /// Codecs this process can run.
+    pub registry: Arc<Registry>,
+    pub(crate) pool: Arc<WorkerPool>,
+    pub(crate) buffers: Arc<BufferPool>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Engine {
+    /// Starts `workers` threads; 0 means one for each processor this process may use.
+    #[must_use]
+    pub fn new(workers: usize) -> Self {
+        let workers = if workers == 0 { thread::available_parallelism().map_or(1, usize::from) } else { workers };
+        Self {
+            registry: Arc::new(default_registry()),
+            pool: WorkerPool::new(workers),
+            buffers: BufferPool::new(KEPT_BYTES_MAX),
+            clock: Arc::new(RealClock(narrows_io::meter::Clock)),
+        }
+    }
+
+    /// How many threads pack and unpack.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.pool.workers()
+    }
+}
+
+/// The codecs of every backend that is there.
+///
+/// # Panics
+/// When two backends give one id different names: a build mistake that the first test finds.
+#[must_use]
+pub fn default_registry() -> Registry {
+    let mut registry = Registry::default();
+    registry
+        .add(&narrows_codecs::Cpu)
+        .and_then(|registry| registry.add(&narrows_backends::IsaL))
+        .expect("codec ids are unique");
+    registry
+}
+
+#[derive(Debug)]
+struct RealClock(narrows_io::meter::Clock);
+
+impl Clock for RealClock {
+    fn now_ns(&self) -> u64 {
+        self.0.now_ns()
+    }
+
+    fn thread_cpu_ns(&self) -> u64 {
+        narrows_io::meter::thread_cpu_ns()
+    }
+}

@@ -1,0 +1,143 @@
+//! The thread that looks after a session: feedback to the sender, signs of life, new links for lost ones.
+
+use std::{
+    sync::{Arc, Weak, atomic::Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
+
+use narrows_core::Feedback;
+use narrows_session::Code;
+
+use crate::{
+    Dial,
+    connect::greet,
+    endpoint::{End, Inner},
+};
+
+/// How often it looks while data flows: the sender's policy must settle within a second.
+const ROUND: Duration = Duration::from_millis(50);
+const IDLE_ROUND: Duration = Duration::from_millis(250);
+/// Silence after which a peer is asked for a sign of life, and after which its links are given up.
+const ASK_AFTER_NS: u64 = 5_000_000_000;
+const GIVE_UP_AFTER_NS: u64 = 20_000_000_000;
+const REDIAL_MIN: Duration = Duration::from_millis(50);
+const REDIAL_MAX: Duration = Duration::from_secs(2);
+
+struct Keeper {
+    inner: Weak<Inner>,
+    dial: Option<Dial>,
+    told: Feedback,
+    asked_ns: u64,
+    redial_after: Duration,
+}
+
+/// Starts the keeper of `inner`; with `dial` it also makes the links.
+pub(crate) fn start(inner: &Arc<Inner>, dial: Option<Dial>) {
+    inner.tallies.heard_ns.store(inner.engine.clock.now_ns(), Relaxed);
+    let keeper =
+        Keeper { inner: Arc::downgrade(inner), dial, told: Feedback::default(), asked_ns: 0, redial_after: REDIAL_MIN };
+    thread::Builder::new().name("keeper".into()).spawn(move || keeper.run()).expect("the system starts threads");
+}
+
+impl Keeper {
+    fn run(mut self) {
+        let mut pause = ROUND;
+        loop {
+            let Some(inner) = self.inner.upgrade() else { return };
+            {
+                let mut state = inner.state.lock();
+                if state.ended.is_none() && state.linkless_since_ns.is_none() {
+                    inner.keeper_wake.wait_for(&mut state, pause);
+                }
+                if state.ended.is_some() {
+                    return;
+                }
+            }
+            let told = self.feedback(&inner);
+            pause = if told { ROUND } else { IDLE_ROUND };
+            self.signs_of_life(&inner);
+            self.links(inner);
+        }
+    }
+
+    /// Tells the sender this receiver's state, where it changed.
+    fn feedback(&mut self, inner: &Inner) -> bool {
+        let counters = inner.counters();
+        let now = Feedback {
+            now_ns: 0,
+            workers: inner.engine.workers() as u32,
+            raw_bytes: counters.raw_bytes.load(Relaxed),
+            unpack_ns: counters.unpack_ns.load(Relaxed),
+            waiting_bytes: counters.waiting_bytes.load(Relaxed),
+            sink_ns: counters.sink_ns.load(Relaxed),
+        };
+        if now == self.told || now.raw_bytes == 0 {
+            return false;
+        }
+        self.told = now;
+        inner.state.lock().machine.tell(&now);
+        inner.to_send.notify_all();
+        true
+    }
+
+    fn signs_of_life(&mut self, inner: &Inner) {
+        let now_ns = inner.engine.clock.now_ns();
+        let silent_ns = now_ns.saturating_sub(inner.tallies.heard_ns.load(Relaxed));
+        if silent_ns > GIVE_UP_AFTER_NS {
+            tracing::info!("the peer has been silent for 20 s; its links are given up");
+            inner.state.lock().links.values().for_each(|link| link.cut());
+            inner.tallies.heard_ns.store(now_ns, Relaxed);
+        } else if silent_ns > ASK_AFTER_NS && now_ns.saturating_sub(self.asked_ns) > ASK_AFTER_NS {
+            self.asked_ns = now_ns;
+            inner.state.lock().machine.ping();
+            inner.to_send.notify_all();
+        }
+    }
+
+    /// Makes missing links, or ends a session that has had none for too long.
+    fn links(&mut self, inner: Arc<Inner>) {
+        let (links, since_ns, hello) = {
+            let state = inner.state.lock();
+            (state.links.len(), state.linkless_since_ns, state.machine.hello())
+        };
+        if let Some(since_ns) = since_ns {
+            let within_ns = inner.settings.resume_within.as_nanos() as u64;
+            let hopeless = self.dial.is_some() && inner.settings.resume_within.is_zero();
+            if hopeless || inner.engine.clock.now_ns() - since_ns > within_ns {
+                let text = format!("the peer vanished and did not come back within {:?}", inner.settings.resume_within);
+                inner.end(End::new(Code::FAILED, text), false);
+                return;
+            }
+        }
+        let wanted = if since_ns.is_some() { 1 } else { inner.settings.connections };
+        let Some(dial) = self.dial.as_ref().filter(|_| links < wanted) else {
+            if since_ns.is_some() {
+                thread::sleep(REDIAL_MIN);
+            }
+            return;
+        };
+        match dial() {
+            Ok(transport) => match greet(&hello, transport).and_then(|(t, theirs)| inner.attach(t, theirs)) {
+                Ok(()) => {
+                    inner.tallies.heard_ns.store(inner.engine.clock.now_ns(), Relaxed);
+                    if since_ns.is_some() {
+                        inner.tallies.resumed.fetch_add(1, Relaxed);
+                        tracing::info!("connected again; the session goes on where it was");
+                    }
+                    self.redial_after = REDIAL_MIN;
+                }
+                // The peer is there and does not want this session any more.
+                Err(end) if end.code == Code::PROTOCOL => inner.end(end, false),
+                Err(end) => self.wait_to_redial(&end.text),
+            },
+            Err(fault) => self.wait_to_redial(&fault.to_string()),
+        }
+    }
+
+    fn wait_to_redial(&mut self, why: &str) {
+        tracing::debug!(why, "dialling again soon");
+        thread::sleep(self.redial_after);
+        self.redial_after = (self.redial_after * 2).min(REDIAL_MAX);
+    }
+}

@@ -1,0 +1,404 @@
+//! One connection of a session: the thread that writes it and the thread that reads it.
+
+use std::{
+    io::{self, IoSlice, Read},
+    sync::{Arc, atomic::Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
+
+use narrows_core::{ChannelId, CodecId, DecodeError, Limits, Seq, Workspace};
+use narrows_format::{Frame, HEADER_LEN_MAX, HEADER_LEN_MIN, Header, chunk_check};
+use narrows_io::{Shutdown, Transport, TransportRead, TransportWrite};
+use narrows_pipeline::Bytes;
+use narrows_session::{Accept, LinkId, Out, SessionError};
+use parking_lot::Mutex;
+
+use crate::endpoint::{End, Inner};
+
+/// Frames gathered for one system call, in bytes.
+const BATCH_LEN: usize = 256 << 10;
+/// A write to the transport is no longer than this many milliseconds of the link's rate, so that the policy's gauges
+/// keep moving on slow links.
+const WRITE_MS: u64 = 5;
+const WRITE_LEN_MIN: usize = 16 << 10;
+/// Bytes read ahead: small frames cost one system call, and of large ones no more than this is copied twice.
+const READ_AHEAD_LEN: usize = 4 << 10;
+
+pub(crate) struct Link {
+    id: LinkId,
+    writer: Mutex<Writer>,
+    shutdown: Shutdown,
+}
+
+struct Writer {
+    half: Box<dyn TransportWrite>,
+    batch: Vec<(Header, Payload)>,
+}
+
+enum Payload {
+    Control(Vec<u8>),
+    Chunk(Bytes),
+}
+
+impl Link {
+    /// Starts the link's threads.
+    pub(crate) fn start(inner: &Arc<Inner>, id: LinkId, transport: Transport) -> Arc<Self> {
+        let Transport { reader, writer, shutdown, peer, .. } = transport;
+        let link = Arc::new(Self { id, writer: Mutex::new(Writer { half: writer, batch: Vec::new() }), shutdown });
+        let (read_inner, read_link) = (inner.clone(), link.clone());
+        let (write_inner, write_link) = (inner.clone(), link.clone());
+        spawn("link-reader", move || {
+            let fault = Reader::new(&read_inner, read_link.id, reader).run();
+            read_link.over(&read_inner, &peer, fault);
+        });
+        spawn("link-writer", move || write_link.write_loop(&write_inner));
+        link
+    }
+
+    /// Sends from the calling thread if nobody else is sending just now.
+    pub(crate) fn try_pump(&self, inner: &Inner) -> bool {
+        let Some(mut writer) = self.writer.try_lock() else { return false };
+        match writer.pump(self.id, inner) {
+            Ok(_) => true,
+            Err(_) => {
+                // The reader notices the same fault and says so.
+                self.shutdown.abort();
+                true
+            }
+        }
+    }
+
+    /// The session has ended: close, at once if it ended badly. A peer that does not read gets two seconds.
+    pub(crate) fn retire(self: Arc<Self>, abrupt: bool) {
+        let patience = Duration::from_millis(if abrupt { 500 } else { 2000 });
+        spawn("link-closer", move || {
+            thread::sleep(patience);
+            self.shutdown.abort();
+        });
+    }
+
+    pub(crate) fn cut(&self) {
+        self.shutdown.abort();
+    }
+
+    fn write_loop(&self, inner: &Inner) {
+        loop {
+            match self.writer.lock().pump(self.id, inner) {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(_) => return self.shutdown.abort(),
+            }
+            let mut state = inner.state.lock();
+            if !state.links.contains_key(&self.id) {
+                return;
+            }
+            if state.machine.can_send(self.id) {
+                continue;
+            }
+            if state.ended.is_some() {
+                drop(state);
+                let _ = self.writer.lock().half.finish();
+                return;
+            }
+            let starved = state.machine.is_starved().then(|| inner.engine.clock.now_ns());
+            inner.to_send.wait(&mut state);
+            if let Some(since_ns) = starved {
+                inner.tallies.starved_ns.fetch_add(inner.engine.clock.now_ns() - since_ns, Relaxed);
+            }
+        }
+    }
+
+    /// The reader is done: the session goes on without this link, or ends.
+    fn over(&self, inner: &Arc<Inner>, peer: &str, result: Result<(), LinkFault>) {
+        let ended = inner.state.lock().ended.is_some();
+        match result {
+            Err(LinkFault::Session(fault)) => {
+                inner.end(End::new(fault.code(), fault.to_string()), true);
+                // The peer should read why before the connection goes.
+                let _ = self.writer.lock().pump(self.id, inner);
+            }
+            Err(LinkFault::Io(fault)) if !ended => tracing::info!(peer, %fault, "link lost"),
+            Ok(()) if !ended => tracing::info!(peer, "the peer closed the link"),
+            _ => {}
+        }
+        let mut state = inner.state.lock();
+        state.machine.detach(self.id);
+        state.links.remove(&self.id);
+        if state.links.is_empty() {
+            state.linkless_since_ns = Some(inner.engine.clock.now_ns());
+        }
+        drop(state);
+        inner.to_send.notify_all();
+        inner.changed.notify_all();
+        inner.keeper_wake.notify_all();
+        if !ended {
+            self.shutdown.abort();
+        }
+    }
+}
+
+impl Writer {
+    /// Takes what may be sent, up to a batch, and sends it. `false` where there was nothing.
+    fn pump(&mut self, id: LinkId, inner: &Inner) -> io::Result<bool> {
+        let mut len = 0;
+        {
+            let mut state = inner.state.lock();
+            while len < BATCH_LEN {
+                let (header, payload) = match state.machine.poll_send(id) {
+                    None => break,
+                    Some(Out::Control(seq, payload)) => (control_header(seq, &payload), Payload::Control(payload)),
+                    Some(Out::Frame(frame)) => {
+                        state.left(&frame);
+                        (frame.header, Payload::Chunk(frame.payload.clone()))
+                    }
+                };
+                len += header.len() + payload.len();
+                self.batch.push((header, payload));
+            }
+        }
+        if self.batch.is_empty() {
+            return Ok(false);
+        }
+        inner.changed.notify_all();
+        let sent = self.write_batch(inner, len);
+        self.batch.clear();
+        sent.map(|()| true)
+    }
+
+    fn write_batch(&mut self, inner: &Inner, len: usize) -> io::Result<()> {
+        let headers: Vec<_> = self.batch.iter().map(|(header, _)| (header.to_bytes(), header.len())).collect();
+        let mut parts: Vec<&[u8]> = Vec::with_capacity(2 * headers.len());
+        for ((header, header_len), (_, payload)) in headers.iter().zip(&self.batch) {
+            parts.push(&header[..*header_len]);
+            parts.push(payload.bytes());
+        }
+        let tallies = &inner.tallies;
+        let rate_per_ms = tallies.sent_wire.load(Relaxed) * 1_000_000 / tallies.sending_ns.load(Relaxed).max(1);
+        let most = ((rate_per_ms * WRITE_MS) as usize).max(WRITE_LEN_MIN);
+        let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(parts.len());
+        let mut parts = parts.into_iter();
+        let mut part: &[u8] = &[];
+        let mut left = len;
+        while left > 0 {
+            slices.clear();
+            let mut room = most;
+            while room > 0 {
+                if part.is_empty() {
+                    let Some(next) = parts.next() else { break };
+                    part = next;
+                }
+                let (now, later) = part.split_at(part.len().min(room));
+                slices.push(IoSlice::new(now));
+                part = later;
+                room -= now.len();
+            }
+            let sent = most - room;
+            let began_ns = inner.engine.clock.now_ns();
+            self.half.write_slices(&mut slices)?;
+            tallies.sending_ns.fetch_add(inner.engine.clock.now_ns() - began_ns, Relaxed);
+            tallies.sent_wire.fetch_add(sent as u64, Relaxed);
+            left -= sent;
+        }
+        Ok(())
+    }
+}
+
+impl Payload {
+    fn len(&self) -> usize {
+        self.bytes().len()
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Control(bytes) => bytes,
+            Self::Chunk(bytes) => bytes,
+        }
+    }
+}
+
+/// Why a link is over.
+pub(crate) enum LinkFault {
+    Io(io::Error),
+    Session(SessionError),
+}
+
+impl From<io::Error> for LinkFault {
+    fn from(fault: io::Error) -> Self {
+        Self::Io(fault)
+    }
+}
+
+impl From<SessionError> for LinkFault {
+    fn from(fault: SessionError) -> Self {
+        Self::Session(fault)
+    }
+}
+
+impl From<DecodeError> for LinkFault {
+    fn from(fault: DecodeError) -> Self {
+        Self::Session(fault.into())
+    }
+}
+
+/// The header of a control frame.
+pub(crate) fn control_header(seq: Seq, payload: &[u8]) -> Header {
+    let len = payload.len() as u32;
+    let check = chunk_check(ChannelId::CONTROL, seq, payload);
+    let channel = ChannelId::CONTROL;
+    Header { codec: CodecId::RAW, channel, seq, raw_len: len, packed_len: len, history_len: 0, check }
+}
+
+struct Reader<'a> {
+    inner: &'a Arc<Inner>,
+    id: LinkId,
+    ahead: ReadAhead,
+    ws: Workspace,
+}
+
+impl<'a> Reader<'a> {
+    fn new(inner: &'a Arc<Inner>, id: LinkId, half: Box<dyn TransportRead>) -> Self {
+        Self { inner, id, ahead: ReadAhead::new(half), ws: Workspace::default() }
+    }
+
+    /// Reads frames until the link ends; `Ok` where it ends between two frames.
+    fn run(mut self) -> Result<(), LinkFault> {
+        let inner = self.inner;
+        loop {
+            let id = self.id;
+            let next_seq = |channel| inner.state.lock().machine.next_seq(id, channel);
+            let Some(header) = self.ahead.read_header(&inner.limits, next_seq)? else { return Ok(()) };
+            let wire_len = header.len() + header.packed_len as usize;
+            inner.tallies.received_wire.fetch_add(wire_len as u64, Relaxed);
+            inner.tallies.heard_ns.store(inner.engine.clock.now_ns(), Relaxed);
+            if header.channel == ChannelId::CONTROL {
+                let payload = self.read_payload(&header)?;
+                check_control(&header, &payload)?;
+                let mut state = inner.state.lock();
+                state.machine.on_control(id, &payload)?;
+                inner.drain_events(&mut state);
+                drop(state);
+                inner.to_send.notify_all();
+                continue;
+            }
+            let accept = inner.state.lock().machine.on_frame(&header)?;
+            let payload = self.read_payload(&header)?;
+            if accept == Accept::Drop {
+                continue;
+            }
+            if inner.unpacking.whole {
+                // Nothing is consumed before the end, so credit must not wait for it.
+                inner.state.lock().machine.consumed(header.channel, wire_len);
+                inner.to_send.notify_one();
+            }
+            let Some(unpacker) = inner.unpacker(header.channel) else { continue };
+            if let Some(consumed) = unpacker.accept(Frame { header, payload }, &mut self.ws) {
+                inner.consumed(header.channel, consumed);
+            }
+        }
+    }
+
+    fn read_payload(&mut self, header: &Header) -> io::Result<Bytes> {
+        let mut payload = self.inner.engine.buffers.take(header.packed_len as usize);
+        self.ahead.read_exact(&mut payload)?;
+        Ok(Bytes::new(payload))
+    }
+}
+
+pub(crate) fn check_control(header: &Header, payload: &[u8]) -> Result<(), DecodeError> {
+    if header.codec != CodecId::RAW {
+        return Err(DecodeError::corrupt(1, "packed control frame"));
+    }
+    if chunk_check(header.channel, header.seq, payload) != header.check {
+        return Err(DecodeError::corrupt(header.len(), "chunk check differs"));
+    }
+    Ok(())
+}
+
+/// Reads headers and payloads off a transport.
+pub(crate) struct ReadAhead {
+    half: Box<dyn TransportRead>,
+    buf: Box<[u8; READ_AHEAD_LEN]>,
+    start: usize,
+    end: usize,
+}
+
+impl ReadAhead {
+    pub(crate) fn new(half: Box<dyn TransportRead>) -> Self {
+        Self { half, buf: Box::new([0; READ_AHEAD_LEN]), start: 0, end: 0 }
+    }
+
+    /// The next header; `None` at an orderly end between frames.
+    pub(crate) fn read_header(
+        &mut self,
+        limits: &Limits,
+        next_seq: impl FnOnce(ChannelId) -> Option<Seq>,
+    ) -> Result<Option<Header>, LinkFault> {
+        if self.fill(HEADER_LEN_MIN)? == 0 {
+            return Ok(None);
+        }
+        let len = Header::len_from(self.buf[self.start])?;
+        if self.fill(len)? < len {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        let header = Header::parse(&self.buf[self.start..self.end], limits, next_seq)?;
+        self.start += len;
+        Ok(Some(header))
+    }
+
+    /// Reads until `needed` bytes are buffered or the stream ends; returns how many are.
+    fn fill(&mut self, needed: usize) -> io::Result<usize> {
+        debug_assert!(needed <= HEADER_LEN_MAX);
+        if self.end - self.start < needed && READ_AHEAD_LEN - self.start < HEADER_LEN_MAX {
+            self.buf.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+        while self.end - self.start < needed {
+            match self.half.read(&mut self.buf[self.end..]) {
+                Ok(0) => break,
+                Ok(len) => self.end += len,
+                Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(self.end - self.start)
+    }
+
+    /// Hands the transport's half back with what was read ahead of it, for the threads that take over.
+    pub(crate) fn into_half(self) -> Box<dyn TransportRead> {
+        if self.start == self.end {
+            return self.half;
+        }
+        Box::new(Chained(io::Cursor::new(self.buf[self.start..self.end].to_vec()).chain(self.half)))
+    }
+}
+
+impl Read for ReadAhead {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.start == self.end {
+            return self.half.read(out);
+        }
+        let len = out.len().min(self.end - self.start);
+        out[..len].copy_from_slice(&self.buf[self.start..self.start + len]);
+        self.start += len;
+        Ok(len)
+    }
+}
+
+struct Chained(io::Chain<io::Cursor<Vec<u8>>, Box<dyn TransportRead>>);
+
+impl Read for Chained {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.0.read(out)
+    }
+}
+
+impl TransportRead for Chained {}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
+    thread::Builder::new().name(name.into()).spawn(run).expect("the system starts threads");
+}

@@ -1,0 +1,128 @@
+//! What a user may set, and what follows from it.
+
+use std::{sync::Arc, time::Duration};
+
+use narrows_core::{Candidate, CodecId, Level, Limits, Policy, Registry};
+use narrows_pipeline::Explain;
+use narrows_policy::{Adaptive, Config, Fixed, NonePolicy, default_offers};
+
+/// How chunks are to be packed.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Plan {
+    /// Raw.
+    None,
+    /// The whole message packed, then sent, then unpacked: scenario B of Peñaranda et al. 2024.
+    Naive(Candidate),
+    /// One codec and level for every chunk: scenario C.
+    Fixed(Candidate),
+    /// By link, processors and data.
+    #[default]
+    Adaptive,
+}
+
+/// What a user may set of an endpoint.
+#[derive(Clone)]
+pub struct Settings {
+    /// How to pack.
+    pub plan: Plan,
+    /// Length of chunks in bytes; `None` lets the policy choose.
+    pub chunk_len: Option<usize>,
+    /// Chunks under way at once, per channel.
+    pub depth: usize,
+    /// Send raw what packing does not shrink: the paper's V2. Without it, what the codec made is sent.
+    pub keep_if_smaller: bool,
+    /// Whether a chunk's codec may refer to chunks before it in its channel.
+    pub history: bool,
+    /// What this side is willing to hold when it receives.
+    pub limits: Limits,
+    /// Connections to stripe over; only the dialling side's counts.
+    pub connections: usize,
+    /// How long a session without a link waits for a new one.
+    pub resume_within: Duration,
+    /// Told of each decision and what became of it.
+    pub explain: Option<Explain>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            plan: Plan::Adaptive,
+            chunk_len: None,
+            depth: 8,
+            keep_if_smaller: true,
+            history: true,
+            limits: Limits::default(),
+            connections: 1,
+            resume_within: Duration::from_secs(10),
+            explain: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings").field("plan", &self.plan).field("chunk_len", &self.chunk_len).finish_non_exhaustive()
+    }
+}
+
+/// A codec name nobody registered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no codec `{name}` here; `narrows codecs` lists those there are")]
+pub struct UnknownCodec {
+    name: String,
+}
+
+/// Reads `zstd`, `zstd:3`, `lz4-hc:9`: a codec's name and, after a colon, its level. History is what the codec can use
+/// of `history_len` bytes.
+///
+/// # Errors
+/// [`UnknownCodec`].
+pub fn candidate(registry: &Registry, text: &str, history_len: usize) -> Result<Candidate, UnknownCodec> {
+    let fault = || UnknownCodec { name: text.into() };
+    let (name, level) = match text.split_once(':') {
+        Some((name, level)) => (name, Some(level.parse::<i16>().map_err(|_| fault())?)),
+        None => (text, None),
+    };
+    let info = registry.by_name(name).ok_or_else(fault)?.info();
+    let level = level.unwrap_or(info.level_default).clamp(*info.levels.start(), *info.levels.end());
+    let history_len = if info.history { history_len as u32 } else { 0 };
+    Ok(Candidate { codec: info.id, level: Level(level), history_len })
+}
+
+impl Settings {
+    /// Chunk length of the plans that do not choose one.
+    const CHUNK_LEN: usize = 256 << 10;
+
+    pub(crate) fn is_naive(&self) -> bool {
+        matches!(self.plan, Plan::Naive(_))
+    }
+
+    /// The policy of the plan, for a receiver with these bounds and codecs.
+    pub(crate) fn policy(&self, registry: &Arc<Registry>, limits: &Limits, codecs: &[CodecId]) -> Box<dyn Policy> {
+        let chunk_len = self.chunk_len.unwrap_or(Self::CHUNK_LEN).min(limits.chunk_len_max);
+        let allowed = |candidate: Candidate| {
+            if codecs.contains(&candidate.codec) && registry.by_id(candidate.codec).is_some() {
+                Candidate { history_len: candidate.history_len.min(limits.history_len_max as u32), ..candidate }
+            } else {
+                Candidate::RAW
+            }
+        };
+        match self.plan {
+            Plan::None => Box::new(NonePolicy { chunk_len }),
+            Plan::Naive(candidate) => {
+                Box::new(Fixed { candidate: allowed(candidate), chunk_len: limits.chunk_len_max })
+            },
+            Plan::Fixed(candidate) => Box::new(Fixed { candidate: allowed(candidate), chunk_len }),
+            Plan::Adaptive => {
+                let lookup = |name: &str| {
+                    let id = registry.by_name(name)?.id();
+                    codecs.contains(&id).then_some(id)
+                };
+                let history_len_max = limits.history_len_max.min(self.limits.history_len_max) as u32;
+                let offers = default_offers(lookup, history_len_max);
+                let config = Config { chunk_len: self.chunk_len, history_len_max, ..Config::default() };
+                Box::new(Adaptive::new(offers, config))
+            }
+        }
+    }
+}

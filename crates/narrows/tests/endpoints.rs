@@ -1,0 +1,162 @@
+//! Two endpoints over real sockets: what goes in comes out, whatever the plan and whatever is cut.
+
+use std::{
+    io::{Read, Write},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use narrows::{
+    Acceptor, Code, Dial, Endpoint, Engine, Plan, Settings, candidate,
+    io::{Address, Listener, Tuning, transport},
+};
+
+/// Text, numbers and noise, so that codecs and raw chunks alternate.
+fn data(len: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len);
+    let mut x = 88_172_645_463_325_252_u64;
+    while bytes.len() < len {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        match bytes.len() / 300_000 % 3 {
+            0 => bytes.extend_from_slice(format!("line {} of {}\n", bytes.len(), x % 1000).as_bytes()),
+            1 => bytes.extend_from_slice(&((x % 1024) as u32).to_le_bytes()),
+            _ => bytes.extend_from_slice(&x.to_le_bytes()),
+        }
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+fn listener() -> (Arc<Listener>, Address) {
+    let address = Address::parse("127.0.0.1:0", 0).unwrap();
+    let listener = Listener::bind(&address, &Tuning::default()).unwrap();
+    let local = listener.local().clone();
+    (Arc::new(listener), local)
+}
+
+/// Accepts connections for ever and hands out the sessions among them.
+fn accept(listener: Arc<Listener>, engine: &Engine, settings: Settings) -> std::sync::mpsc::Receiver<Endpoint> {
+    let (tx, rx) = std::sync::mpsc::channel();
+    let acceptor = Arc::new(Acceptor::new(engine.clone(), settings));
+    thread::spawn(move || {
+        while let Ok(Some(transport)) = listener.accept() {
+            let (acceptor, tx) = (acceptor.clone(), tx.clone());
+            thread::spawn(move || {
+                if let Ok(Some(endpoint)) = acceptor.take(transport) {
+                    let _ = tx.send(endpoint);
+                }
+            });
+        }
+    });
+    rx
+}
+
+fn dial(address: Address) -> Dial {
+    Box::new(move || transport::connect(&address, &Tuning::default()).map_err(std::io::Error::other))
+}
+
+/// Sends `bytes` from one endpoint to another and back again.
+fn echo(settings: Settings, bytes: &[u8]) {
+    let engine = Engine::new(2);
+    let (listener, address) = listener();
+    let sessions = accept(listener, &engine, settings.clone());
+    let here = Endpoint::connect(&engine, settings.clone(), dial(address)).unwrap();
+    let there = sessions.recv_timeout(Duration::from_secs(10)).unwrap();
+    let server = thread::spawn(move || {
+        let mut incoming = there.accept().unwrap().unwrap();
+        assert_eq!(incoming.service, "echo");
+        let mut got = Vec::new();
+        incoming.reader.read_to_end(&mut got).unwrap();
+        incoming.writer.write_all(&got).unwrap();
+        incoming.writer.finish().unwrap();
+        incoming.writer.wait_consumed().unwrap();
+        assert!(there.accept().unwrap().is_none());
+    });
+    let (mut writer, mut reader) = here.open("echo").unwrap();
+    writer.write_all(bytes).unwrap();
+    writer.finish().unwrap();
+    let mut back = Vec::new();
+    reader.read_to_end(&mut back).unwrap();
+    assert!(back == bytes, "{} bytes came back of {}", back.len(), bytes.len());
+    drop(reader);
+    here.close();
+    server.join().unwrap();
+}
+
+#[test]
+fn every_plan_carries_everything_both_ways() {
+    let registry = narrows::default_registry();
+    let bytes = data(3_000_000);
+    let with = |text: &str| candidate(&registry, text, 1 << 20).unwrap();
+    for plan in [Plan::None, Plan::Naive(with("lz4")), Plan::Fixed(with("zstd:6")), Plan::Fixed(with("snappy")), Plan::Adaptive] {
+        for keep_if_smaller in [true, false] {
+            echo(Settings { plan: plan.clone(), keep_if_smaller, ..Settings::default() }, &bytes);
+        }
+    }
+}
+
+#[test]
+fn lengths_around_nothing_and_around_a_chunk() {
+    for len in [0, 1, 2, 4095, 65_536, 65_537, 262_144, 262_145] {
+        echo(Settings::default(), &data(len));
+        echo(Settings { chunk_len: Some(512), ..Settings::default() }, &data(len.min(70_000)));
+    }
+}
+
+#[test]
+fn several_connections_carry_one_session() {
+    echo(Settings { connections: 3, ..Settings::default() }, &data(20_000_000));
+}
+
+#[test]
+fn a_stalled_reader_holds_the_sender_and_nothing_is_lost() {
+    let engine = Engine::new(2);
+    let mut settings = Settings { plan: Plan::None, ..Settings::default() };
+    settings.limits.window_len = 1 << 20;
+    let (listener, address) = listener();
+    let sessions = accept(listener, &engine, settings.clone());
+    let here = Endpoint::connect(&engine, settings, dial(address)).unwrap();
+    let there = sessions.recv_timeout(Duration::from_secs(10)).unwrap();
+    let bytes = data(30_000_000);
+    let sender = {
+        let (mut writer, _reader) = here.open("x").unwrap();
+        let bytes = bytes.clone();
+        thread::spawn(move || {
+            writer.write_all(&bytes).unwrap();
+            writer.finish().unwrap();
+            writer.wait_consumed().unwrap();
+        })
+    };
+    let mut incoming = there.accept().unwrap().unwrap();
+    thread::sleep(Duration::from_millis(300));
+    let sent = here.stats().sent_wire;
+    assert!(sent < 6 << 20, "{sent} bytes went out with a window of 1 MiB and 8 chunks of 256 KiB");
+    let mut got = Vec::new();
+    incoming.reader.read_to_end(&mut got).unwrap();
+    assert!(got == bytes);
+    sender.join().unwrap();
+}
+
+#[test]
+fn an_abort_reaches_the_other_side_in_words() {
+    let engine = Engine::new(2);
+    let (listener, address) = listener();
+    let sessions = accept(listener, &engine, Settings::default());
+    let here = Endpoint::connect(&engine, Settings::default(), dial(address)).unwrap();
+    let there = sessions.recv_timeout(Duration::from_secs(10)).unwrap();
+    let (mut writer, _reader) = here.open("x").unwrap();
+    let incoming = there.accept().unwrap().unwrap();
+    incoming.reader.abort(Code::FAILED, "no space left on /data");
+    let end = loop {
+        if let Err(fault) = writer.write_all(&[7; 100_000]) {
+            break fault.to_string();
+        }
+    };
+    assert_eq!(end, "no space left on /data");
+    there.fail(Code::LIMIT, "shutting down");
+    let end = here.accept().unwrap_err();
+    assert_eq!((end.code, end.text.as_str()), (Code::LIMIT, "shutting down"));
+}
