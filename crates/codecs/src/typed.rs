@@ -14,10 +14,7 @@ use std::sync::Arc;
 
 use narrows_core::{Codec, CodecId, DecodeError, Info, Level, Workspace};
 
-use self::{
-    delta::Kind,
-    shuffle::{shuffle, unshuffle},
-};
+use self::shuffle::{shuffle, unshuffle};
 use crate::{
     lz4::Lz4,
     zstd::{Packer, Zstd},
@@ -27,7 +24,7 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub struct Typed {
     info: &'static Info,
-    kind: Kind,
+    delta: bool,
     width: usize,
     inner: Inner,
 }
@@ -44,7 +41,7 @@ pub fn all() -> impl Iterator<Item = Arc<dyn Codec>> {
 }
 
 macro_rules! typed {
-    ($id:literal, $name:literal, $kind:expr, $width:literal, $inner:expr) => {
+    ($id:literal, $name:literal, $delta:literal, $width:literal, $inner:expr) => {
         Typed {
             info: &Info {
                 id: CodecId($id),
@@ -54,7 +51,7 @@ macro_rules! typed {
                 history: false,
                 format: "docs/specs/codec-ids.md, typed transforms",
             },
-            kind: $kind,
+            delta: $delta,
             width: $width,
             inner: $inner,
         }
@@ -63,20 +60,18 @@ macro_rules! typed {
 
 /// The typed codecs by id. One line each; a line, once released, keeps its meaning.
 static ALL: &[Typed] = &[
-    typed!(16, "shuffle2-lz4", Kind::Plain, 2, Inner::Lz4),
-    typed!(17, "shuffle4-lz4", Kind::Plain, 4, Inner::Lz4),
-    typed!(18, "shuffle8-lz4", Kind::Plain, 8, Inner::Lz4),
-    typed!(19, "shuffle2-zstd", Kind::Plain, 2, Inner::Zstd),
-    typed!(20, "shuffle4-zstd", Kind::Plain, 4, Inner::Zstd),
-    typed!(21, "shuffle8-zstd", Kind::Plain, 8, Inner::Zstd),
-    typed!(22, "delta2-lz4", Kind::Integer, 2, Inner::Lz4),
-    typed!(23, "delta4-lz4", Kind::Integer, 4, Inner::Lz4),
-    typed!(24, "delta8-lz4", Kind::Integer, 8, Inner::Lz4),
-    typed!(25, "delta2-zstd", Kind::Integer, 2, Inner::Zstd),
-    typed!(26, "delta4-zstd", Kind::Integer, 4, Inner::Zstd),
-    typed!(27, "delta8-zstd", Kind::Integer, 8, Inner::Zstd),
-    typed!(28, "fdelta4-zstd", Kind::Float, 4, Inner::Zstd),
-    typed!(29, "fdelta8-zstd", Kind::Float, 8, Inner::Zstd),
+    typed!(16, "shuffle2-lz4", false, 2, Inner::Lz4),
+    typed!(17, "shuffle4-lz4", false, 4, Inner::Lz4),
+    typed!(18, "shuffle8-lz4", false, 8, Inner::Lz4),
+    typed!(19, "shuffle2-zstd", false, 2, Inner::Zstd),
+    typed!(20, "shuffle4-zstd", false, 4, Inner::Zstd),
+    typed!(21, "shuffle8-zstd", false, 8, Inner::Zstd),
+    typed!(22, "delta2-lz4", true, 2, Inner::Lz4),
+    typed!(23, "delta4-lz4", true, 4, Inner::Lz4),
+    typed!(24, "delta8-lz4", true, 8, Inner::Lz4),
+    typed!(25, "delta2-zstd", true, 2, Inner::Zstd),
+    typed!(26, "delta4-zstd", true, 4, Inner::Zstd),
+    typed!(27, "delta8-zstd", true, 8, Inner::Zstd),
 ];
 
 /// The chunk between the steps.
@@ -94,11 +89,11 @@ impl Codec for Typed {
     fn pack(&self, raw: &[u8], level: Level, _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Option<usize> {
         let mut scratch = std::mem::take(ws.get::<Scratch>());
         let planes = room(&mut scratch.planes, raw.len());
-        if self.kind == Kind::Plain {
+        if !self.delta {
             shuffle(self.width, raw, planes);
         } else {
             let differences = room(&mut scratch.differences, raw.len());
-            delta::difference(self.width, self.kind, raw, differences);
+            delta::difference(self.width, raw, differences);
             shuffle(self.width, differences, planes);
         }
         let packed = match self.inner {
@@ -118,7 +113,9 @@ impl Codec for Typed {
         };
         if unpacked.is_ok() {
             unshuffle(self.width, planes, out);
-            delta::sum(self.width, self.kind, out);
+            if self.delta {
+                delta::sum(self.width, out);
+            }
         }
         *ws.get::<Scratch>() = scratch;
         unpacked

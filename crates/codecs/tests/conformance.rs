@@ -39,8 +39,6 @@ enrol! {
     delta2_zstd "delta2-zstd";
     delta4_zstd "delta4-zstd";
     delta8_zstd "delta8-zstd";
-    fdelta4_zstd "fdelta4-zstd";
-    fdelta8_zstd "fdelta8-zstd";
 }
 
 fn all() -> Vec<Arc<dyn Codec>> {

@@ -134,7 +134,8 @@ fn even_odd(first: &[u8; BLOCK], second: &[u8; BLOCK]) -> ([u8; BLOCK], [u8; BLO
         __m128i, _mm_and_si128, _mm_loadu_si128, _mm_packus_epi16, _mm_set1_epi16, _mm_srli_epi16, _mm_storeu_si128,
     };
     let (mut even, mut odd) = ([0; BLOCK], [0; BLOCK]);
-    let low = _mm_set1_epi16(0xff);
+    // SAFETY: SSE2 is part of x86-64.
+    let low = unsafe { _mm_set1_epi16(0xff) };
     for (half, from) in [first, second].into_iter().enumerate() {
         for (n, bytes) in from.as_chunks::<32>().0.iter().enumerate() {
             let at = half * BLOCK / 2 + 16 * n;
