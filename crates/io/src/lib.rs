@@ -8,13 +8,15 @@
 //! | [`transport`] | [`Transport`], a connected stream in two halves for two threads |
 //! | [`listener`] | [`Listener`], accepts transports until stopped |
 //! | [`secure`] | TLS or a pre-shared key around a transport, before any application byte |
+//! | [`emulator`] | a relay with the rate, delay and faults of a chosen link |
 //! | [`meter`] | clock, CPU time, memory, `TCP_INFO` |
 
 pub mod address;
+pub mod emulator;
 pub mod listener;
 pub mod meter;
-mod poll;
 pub mod secure;
+mod sys;
 pub mod transport;
 
 pub use address::Address;

@@ -21,7 +21,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::{
     address::Address,
-    poll,
+    sys,
     transport::{Transport, Tuning, buffer_sizes, from_tcp, from_unix},
 };
 
@@ -48,12 +48,18 @@ pub enum ListenError {
     },
 }
 
-/// A listening socket.
+/// Accepts transports.
 #[derive(Debug)]
 pub struct Listener {
+    raw: RawListener,
+    tuning: Tuning,
+}
+
+/// A listening socket that gives plain sockets, for the emulator.
+#[derive(Debug)]
+pub(crate) struct RawListener {
     socket: Socket,
     local: Address,
-    tuning: Tuning,
     wake: UnixStream,
     stop: Stop,
     /// Held for its drop.
@@ -77,6 +83,43 @@ impl Listener {
     /// # Errors
     /// See [`ListenError`].
     pub fn bind(address: &Address, tuning: &Tuning) -> Result<Self, ListenError> {
+        Ok(Self { raw: RawListener::bind(address, tuning)?, tuning: *tuning })
+    }
+
+    /// The address bound, with the port the system chose if 0 was asked for.
+    #[must_use]
+    pub fn local(&self) -> &Address {
+        self.raw.local()
+    }
+
+    /// A handle that ends [`Listener::accept`].
+    #[must_use]
+    pub fn stopper(&self) -> Stop {
+        self.raw.stopper()
+    }
+
+    /// Waits for the next connection; `None` once stopped. The stream is plain; pass it through
+    /// [`crate::secure::accept`], on a thread of its own, before any application byte.
+    ///
+    /// # Errors
+    /// The process ran out of descriptors or memory; waiting a moment and calling again may succeed.
+    pub fn accept(&self) -> io::Result<Option<Transport>> {
+        loop {
+            let Some((socket, peer)) = self.raw.accept()? else { return Ok(None) };
+            let Some(peer) = peer.as_socket() else {
+                return Ok(Some(from_unix(socket, self.local().to_string())));
+            };
+            match from_tcp(socket, peer.to_string(), &self.tuning) {
+                Ok(transport) => return Ok(Some(transport)),
+                // The client left before its socket was set up.
+                Err(err) => tracing::debug!(%peer, %err, "dropped a connection"),
+            }
+        }
+    }
+}
+
+impl RawListener {
+    pub(crate) fn bind(address: &Address, tuning: &Tuning) -> Result<Self, ListenError> {
         let explain = |source: io::Error| match source.kind() {
             io::ErrorKind::AddrInUse => ListenError::InUse(address.clone()),
             _ => ListenError::Io { address: address.clone(), source },
@@ -96,30 +139,21 @@ impl Listener {
         };
         socket.set_nonblocking(true).map_err(explain)?;
         let (stop, wake) = UnixStream::pair().map_err(explain)?;
-        Ok(Self { socket, local, tuning: *tuning, wake, stop: Stop(Arc::new(stop)), _file: file })
+        Ok(Self { socket, local, wake, stop: Stop(Arc::new(stop)), _file: file })
     }
 
-    /// The address bound, with the port the system chose if 0 was asked for.
-    #[must_use]
-    pub fn local(&self) -> &Address {
+    pub(crate) fn local(&self) -> &Address {
         &self.local
     }
 
-    /// A handle that ends [`Listener::accept`].
-    #[must_use]
-    pub fn stopper(&self) -> Stop {
+    pub(crate) fn stopper(&self) -> Stop {
         self.stop.clone()
     }
 
-    /// Waits for the next connection; `None` once stopped. The stream is plain; pass it through
-    /// [`crate::secure::accept`], on a thread of its own, before any application byte.
-    ///
-    /// # Errors
-    /// The process ran out of descriptors or memory; waiting a moment and calling again may succeed.
-    pub fn accept(&self) -> io::Result<Option<Transport>> {
+    pub(crate) fn accept(&self) -> io::Result<Option<(Socket, SockAddr)>> {
         loop {
-            poll::readable_or(&self.socket, &self.wake)?;
-            if poll::is_readable(&self.wake)? {
+            sys::readable_or(&self.socket, &self.wake)?;
+            if sys::is_readable(&self.wake)? {
                 return Ok(None);
             }
             let (socket, peer) = match self.socket.accept() {
@@ -128,14 +162,7 @@ impl Listener {
                 Err(err) => return Err(err),
             };
             socket.set_nonblocking(false)?;
-            let Some(peer) = peer.as_socket() else {
-                return Ok(Some(from_unix(socket, self.local.to_string())));
-            };
-            match from_tcp(socket, peer.to_string(), &self.tuning) {
-                Ok(transport) => return Ok(Some(transport)),
-                // The client left before its socket was set up.
-                Err(err) => tracing::debug!(%peer, %err, "dropped a connection"),
-            }
+            return Ok(Some((socket, peer)));
         }
     }
 }

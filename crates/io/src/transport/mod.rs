@@ -16,7 +16,6 @@ mod socket;
 use std::{
     fmt,
     io::{self, IoSlice, Read, Write},
-    net::Shutdown as Half,
     os::unix::net::UnixStream,
     sync::{
         Arc, Weak,
@@ -27,7 +26,7 @@ use std::{
 
 use socket2::Socket;
 
-use crate::meter::TcpInfo;
+use crate::{meter::TcpInfo, sys};
 
 pub use child::spawn;
 pub(crate) use connect::buffer_sizes;
@@ -169,9 +168,7 @@ impl Shutdown {
             return;
         }
         for socket in self.0.sockets.iter().filter_map(Weak::upgrade) {
-            // What is still queued must not be mistaken for a whole stream: discard it on close.
-            let _ = socket.set_linger(Some(Duration::ZERO));
-            let _ = socket.shutdown(Half::Both);
+            sys::reset(&socket);
         }
         if let Some(mut waker) = self.0.waker.as_ref() {
             let _ = waker.write_all(&[1]);

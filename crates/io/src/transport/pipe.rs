@@ -22,7 +22,7 @@ use std::{
 use socket2::Socket;
 
 use super::{Shutdown, Transport, TransportRead, TransportWrite, aborted, send_all};
-use crate::poll;
+use crate::sys;
 
 /// Standard input and output of this process as one transport. Call it once; nothing else may use them then.
 ///
@@ -83,7 +83,7 @@ impl TransportRead for PipeRead {}
 impl Read for PipeRead {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
-            poll::readable_or(&self.handle.file, &self.wake)?;
+            sys::readable_or(&self.handle.file, &self.wake)?;
             if self.shutdown.is_aborted() {
                 return Err(aborted());
             }
@@ -112,7 +112,7 @@ impl PipeWrite {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "written after the end of stream"));
         };
         loop {
-            poll::writable_or(&handle.file, &self.wake)?;
+            sys::writable_or(&handle.file, &self.wake)?;
             if self.shutdown.is_aborted() {
                 return Err(aborted());
             }
@@ -155,7 +155,7 @@ impl TransportWrite for PipeWrite {
         }
         drop(handle);
         // The reader of a pipe sees its end only when every writing descriptor is gone, descriptor 1 included.
-        self.also_end.map_or(Ok(()), poll::replace_with_null)
+        self.also_end.map_or(Ok(()), sys::replace_with_null)
     }
 }
 

@@ -1,10 +1,14 @@
-//! Waits on a descriptor and a wake-up at once; the few raw system calls of the waiting code stand here.
+//! The raw system calls of the waiting code: polling a descriptor beside a wake-up, resetting a connection.
 
 use std::{
     fs::OpenOptions,
-    io,
+    io, mem,
+    net::Shutdown,
     os::fd::{AsRawFd, RawFd},
+    time::Duration,
 };
+
+use socket2::Socket;
 
 /// Blocks until `fd` can be read (or ended, or failed) or `wake` can be read.
 pub(crate) fn readable_or(fd: &impl AsRawFd, wake: &impl AsRawFd) -> io::Result<()> {
@@ -42,4 +46,19 @@ pub(crate) fn replace_with_null(fd: RawFd) -> io::Result<()> {
     let null = OpenOptions::new().write(true).open("/dev/null")?;
     // SAFETY: dup2 takes two numbers; `null` is open, and `fd` is replaced atomically, never left dangling.
     if unsafe { libc::dup2(null.as_raw_fd(), fd) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Ends a connection the hard way, from any thread; threads blocked in it return. A TCP peer sees a reset, never an
+/// orderly end; a Unix peer sees the end in the middle of something.
+pub(crate) fn reset(socket: &Socket) {
+    // `shutdown` alone sends an end of stream first, which a plain peer takes for a whole one. Connecting to nowhere
+    // sends a reset at once; kernels that refuse that while a thread waits (6.4 to 6.6) fall back to `shutdown`, and so
+    // do Unix sockets.
+    let _ = socket.set_linger(Some(Duration::ZERO));
+    // SAFETY: sockaddr holds integers only, for which all zero bytes are a value.
+    let mut nowhere: libc::sockaddr = unsafe { mem::zeroed() };
+    nowhere.sa_family = libc::AF_UNSPEC as libc::sa_family_t;
+    // SAFETY: `nowhere` is a sockaddr of the length given and outlives the call; the descriptor is open.
+    unsafe { libc::connect(socket.as_raw_fd(), &raw const nowhere, mem::size_of::<libc::sockaddr>() as u32) };
+    let _ = socket.shutdown(Shutdown::Both);
 }
