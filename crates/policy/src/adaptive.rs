@@ -79,6 +79,8 @@ pub struct Adaptive {
     size: f32,
     /// Chunks still to pass without a look, and the row they are taken for.
     unlooked: u32,
+    /// Looks in a row that showed data on which raw wins clearly.
+    dull: u32,
     row_last: usize,
 }
 
@@ -132,6 +134,7 @@ impl Adaptive {
             solved_ns: 0,
             size: 0.5,
             unlooked: 0,
+            dull: 0,
             row_last: 0,
             offers,
             config,
@@ -247,15 +250,17 @@ impl Adaptive {
         (best.0, why)
     }
 
-    /// How many of the next chunks need no look: where raw wins clearly and chunks are gone in no time.
-    fn rest(&self, row: &Row, index: usize, raw_len: f32) -> u32 {
-        if index != 0 {
-            return 0;
-        }
+    /// Whether raw wins clearly on this row, so that looking for something better soon again is a waste.
+    fn is_dull(&self, row: &Row, index: usize) -> bool {
         let raw = weighted(row.times[0], self.weights);
-        let clear = row.times[1..].iter().all(|&times| weighted(times, self.weights) > CLEAR * raw);
+        index == 0 && row.times[1..].iter().all(|&times| weighted(times, self.weights) > CLEAR * raw)
+    }
+
+    /// How many of the next chunks need no look: more, the longer looks showed nothing but dull data.
+    fn rest(&self, raw_len: f32) -> u32 {
         let chunk_ns = raw_len / self.rate.bytes_per_ns() as f32;
-        if clear { (REST_NS / chunk_ns).min(15.0) as u32 } else { 0 }
+        let most = (REST_NS / chunk_ns).min(REST_MAX as f32) as u32;
+        self.dull.saturating_sub(DULL_MIN).min(most)
     }
 }
 
@@ -295,8 +300,10 @@ impl Policy for Adaptive {
             if let Some(other) = proposal.instead {
                 (index, why) = (other, "explore");
             }
-            self.unlooked = self.rest(row, index, raw_len);
+            self.dull = if self.is_dull(&self.rows[at], index) { self.dull + 1 } else { 0 };
+            self.unlooked = self.rest(raw_len);
         }
+        let row = &self.rows[at];
         let (cost, times) = (row.costs[index].0, row.times[index]);
         self.account.charge(times, raw_len);
         self.peer.note(index, raw.len(), cost.unpack * raw_len);
@@ -367,6 +374,10 @@ const HOLD_UP_NS: f32 = 1e6;
 const CLEAR: f32 = 1.1;
 /// Longest span without a look, in nanoseconds of link time.
 const REST_NS: f32 = 2e6;
+/// Most chunks without a look.
+const REST_MAX: u32 = 15;
+/// Dull looks before any chunk goes without: data of which one chunk in a dozen packs well is still seen.
+const DULL_MIN: u32 = 24;
 /// Chunks after which a class's mass has faded to a third.
 const MEMORY: f32 = 24.0;
 /// Time between two solutions, in nanoseconds.
