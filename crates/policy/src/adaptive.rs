@@ -295,7 +295,7 @@ impl Policy for Adaptive {
         let mut audition = None;
         if looked {
             let link = self.rate.bytes_per_ns() as f32;
-            let proposal = self.explorer.propose(row, index, raw.len(), weights, gauges, &self.offers, &self.table, link);
+            let proposal = self.explorer.propose(row, index, raw.len(), weights, gauges, &self.offers, link);
             audition = proposal.audition;
             if let Some(other) = proposal.instead {
                 (index, why) = (other, "explore");

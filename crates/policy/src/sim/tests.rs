@@ -114,6 +114,71 @@ fn fixed_policies_reach_what_the_bound_says_of_them() {
     }
 }
 
+/// Prints throughput over the bound in force, in spans of `step_ns`.
+fn trace(title: &str, scene: &Scene, offers: &[Offer], config: Config, end_ns: f64, step_ns: f64) {
+    let mut policy = Adaptive::new(offers.to_vec(), config);
+    let mut run = Run::new(scene, offers);
+    println!("== {title}");
+    let mut now = 0.0;
+    while now < end_ns {
+        let first = run.trips.len();
+        run.until(now + step_ns, &mut policy);
+        let bound = scene.limits(offers, now + 1.0, 256 << 10);
+        let mut used: Vec<(String, u32)> = Vec::new();
+        for trip in &run.trips[first..] {
+            let name = format!("{}:{}", offers[trip.index].name, offers[trip.index].candidate.level);
+            match used.iter_mut().find(|(other, _)| *other == name) {
+                Some((_, count)) => *count += 1,
+                None => used.push((name, 1)),
+            }
+        }
+        used.sort_by_key(|(_, count)| u32::MAX - count);
+        used.truncate(4);
+        let tp = run.throughput(now, now + step_ns);
+        println!("{:6.0} ms {:7.1} MB/s bound {:.3} raw {:.3} rate {:.2} w {:.2?} {}", (now + step_ns) / 1e6, tp * 1e3,
+            tp * f64::from(bound.bound), tp * f64::from(bound.raw),
+            policy.rate_bytes_per_s() / 1e9 / Scene::step(&scene.link, now + 1.0), policy.weights(),
+            used.iter().map(|(n, c)| format!("{n} {c}")).collect::<Vec<_>>().join(", "));
+        now += step_ns;
+    }
+}
+
+#[test]
+#[ignore = "prints traces to look at"]
+fn traces() {
+    let offers = offers();
+    let text = || vec![truth(&offers, Kind::Text, 1, 1, 1.0)];
+    let mut scene = Scene::new(text(), 1000.0, 2);
+    scene.link = vec![(0, 0.125), (2_000_000_000, 0.0025), (6_000_000_000, 0.125)];
+    trace("link 1000 -> 20 -> 1000", &scene, &offers, Config::default(), 8e9, 2.5e8);
+    let mut scene = Scene::new(text(), 1000.0, 2);
+    scene.peer_slow = vec![(0, 1.0), (1_000_000_000, 8.0), (3_000_000_000, 1.0)];
+    trace("receiver x8 slow", &scene, &offers, Config::default(), 4e9, 1.25e8);
+    let mut scene = Scene::new(text(), 1000.0, 2);
+    scene.truths.push(truth(&offers, Kind::Random, 1, 2, 1.0));
+    scene.stretches = vec![(100 << 20, 1), (200 << 20, 0)];
+    trace("random -> text -> random", &scene, &offers, Config::default(), 4e9, 1.25e8);
+    for mbit in [1000.0, 10000.0, 30000.0] {
+        let mut scene = Scene::new(text(), mbit, 2);
+        scene.shared = true;
+        scene.kernel_bytes = 2e6;
+        trace(&format!("shared cores {mbit}"), &scene, &offers, Config::default(), 1e9, 1.25e8);
+        trace(&format!("shared cores {mbit}, told"), &scene, &offers, Config { shared_host: true, ..Config::default() }, 1e9, 1.25e8);
+    }
+    let mut scene = Scene::new(text(), 10.0, 2);
+    scene.kernel_bytes = 4e6;
+    trace("kernel 4 MB on 10 Mbit/s", &scene, &offers, Config::default(), 20e9, 1e9);
+    let mut scene = Scene::new(text(), 1000.0, 2);
+    scene.source = 0.02;
+    trace("source 20 MB/s", &scene, &offers, Config::default(), 2e9, 2.5e8);
+    let mut scene = Scene::new(text(), 10000.0, 4);
+    scene.cores = 1;
+    trace("4 workers on 1 core", &scene, &offers, Config::default(), 1e9, 1.25e8);
+    for (mbit, end) in [(10.0, 4e9), (100.0, 1e9), (1000.0, 3e8), (10000.0, 2e8), (25000.0, 2e8)] {
+        trace(&format!("start {mbit}"), &Scene::new(text(), mbit, 2), &offers, Config::default(), end, end / 10.0);
+    }
+}
+
 #[test]
 fn random_scenes() {
     let offers = offers();
