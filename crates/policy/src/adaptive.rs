@@ -16,7 +16,7 @@ use crate::{
     explore::Explorer,
     length,
     offers::Offer,
-    peer::{Corrections, Peer},
+    peer::{Peer, Unpacked},
     prior::Cost,
     probe::{Class, Probe},
     rate::Rate,
@@ -72,7 +72,7 @@ pub struct Adaptive {
     rows: Vec<Row>,
     weights: Weights,
     pending: Vec<Pending>,
-    corrections: Corrections,
+    unpacked: Unpacked,
     decided: u64,
     solved_ns: u64,
     /// Packed over raw of the last decisions, expected.
@@ -129,7 +129,7 @@ impl Adaptive {
             rows: Vec::new(),
             weights: [0.5, 0.5, 0.0],
             pending: vec![vacant; PENDING],
-            corrections: Corrections::new(),
+            unpacked: Unpacked::default(),
             decided: 0,
             solved_ns: 0,
             size: 0.5,
@@ -276,7 +276,9 @@ impl Policy for Adaptive {
     }
 
     fn decide(&mut self, raw: &[u8], gauges: &Gauges) -> Decision {
-        if let Some(verdict) = self.rate.update(gauges) {
+        if let Some(verdict) = self.rate.update(gauges)
+            && self.rate.is_measured()
+        {
             self.effort.judge(verdict, gauges);
         }
         let looked = self.unlooked == 0;
@@ -306,7 +308,7 @@ impl Policy for Adaptive {
         let row = &self.rows[at];
         let (cost, times) = (row.costs[index].0, row.times[index]);
         self.account.charge(times, raw_len);
-        self.peer.note(index, raw.len(), cost.unpack * raw_len);
+        self.peer.note(index, raw.len(), self.table.prior_unpack(row.class, index) * raw_len);
         self.size += (cost.size - self.size) / 8.0;
         let ticket = self.decided as u32;
         self.decided += 1;
@@ -349,12 +351,8 @@ impl Policy for Adaptive {
     }
 
     fn feedback(&mut self, feedback: &Feedback) {
-        let mut corrections = std::mem::take(&mut self.corrections);
-        self.peer.report(feedback, &mut corrections);
-        for &(index, share, ratio) in &corrections {
-            self.table.learn_unpack(index, share, ratio);
-        }
-        self.corrections = corrections;
+        self.peer.report(feedback, &mut self.unpacked);
+        self.table.learn_unpack(&self.unpacked);
     }
 }
 
