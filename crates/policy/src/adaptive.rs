@@ -16,7 +16,7 @@ use crate::{
     explore::Explorer,
     length,
     offers::Offer,
-    peer::{Corrections, Peer},
+    peer::{Peer, Unpacked},
     prior::Cost,
     probe::{Class, Probe},
     rate::Rate,
@@ -72,13 +72,15 @@ pub struct Adaptive {
     rows: Vec<Row>,
     weights: Weights,
     pending: Vec<Pending>,
-    corrections: Corrections,
+    unpacked: Unpacked,
     decided: u64,
     solved_ns: u64,
     /// Packed over raw of the last decisions, expected.
     size: f32,
     /// Chunks still to pass without a look, and the row they are taken for.
     unlooked: u32,
+    /// Looks in a row that showed data on which raw wins clearly.
+    dull: u32,
     row_last: usize,
 }
 
@@ -127,11 +129,12 @@ impl Adaptive {
             rows: Vec::new(),
             weights: [0.5, 0.5, 0.0],
             pending: vec![vacant; PENDING],
-            corrections: Corrections::new(),
+            unpacked: Unpacked::default(),
             decided: 0,
             solved_ns: 0,
             size: 0.5,
             unlooked: 0,
+            dull: 0,
             row_last: 0,
             offers,
             config,
@@ -247,15 +250,17 @@ impl Adaptive {
         (best.0, why)
     }
 
-    /// How many of the next chunks need no look: where raw wins clearly and chunks are gone in no time.
-    fn rest(&self, row: &Row, index: usize, raw_len: f32) -> u32 {
-        if index != 0 {
-            return 0;
-        }
+    /// Whether raw wins clearly on this row, so that looking for something better soon again is a waste.
+    fn is_dull(&self, row: &Row, index: usize) -> bool {
         let raw = weighted(row.times[0], self.weights);
-        let clear = row.times[1..].iter().all(|&times| weighted(times, self.weights) > CLEAR * raw);
+        index == 0 && row.times[1..].iter().all(|&times| weighted(times, self.weights) > CLEAR * raw)
+    }
+
+    /// How many of the next chunks need no look: more, the longer looks showed nothing but dull data.
+    fn rest(&self, raw_len: f32) -> u32 {
         let chunk_ns = raw_len / self.rate.bytes_per_ns() as f32;
-        if clear { (REST_NS / chunk_ns).min(15.0) as u32 } else { 0 }
+        let most = (REST_NS / chunk_ns).min(REST_MAX as f32) as u32;
+        self.dull.saturating_sub(DULL_MIN).min(most)
     }
 }
 
@@ -271,7 +276,9 @@ impl Policy for Adaptive {
     }
 
     fn decide(&mut self, raw: &[u8], gauges: &Gauges) -> Decision {
-        if let Some(verdict) = self.rate.update(gauges) {
+        if let Some(verdict) = self.rate.update(gauges)
+            && self.rate.is_measured()
+        {
             self.effort.judge(verdict, gauges);
         }
         let looked = self.unlooked == 0;
@@ -290,16 +297,18 @@ impl Policy for Adaptive {
         let mut audition = None;
         if looked {
             let link = self.rate.bytes_per_ns() as f32;
-            let proposal = self.explorer.propose(row, index, raw.len(), weights, gauges, &self.offers, &self.table, link);
+            let proposal = self.explorer.propose(row, index, raw.len(), weights, gauges, &self.offers, link);
             audition = proposal.audition;
             if let Some(other) = proposal.instead {
                 (index, why) = (other, "explore");
             }
-            self.unlooked = self.rest(row, index, raw_len);
+            self.dull = if self.is_dull(&self.rows[at], index) { self.dull + 1 } else { 0 };
+            self.unlooked = self.rest(raw_len);
         }
+        let row = &self.rows[at];
         let (cost, times) = (row.costs[index].0, row.times[index]);
         self.account.charge(times, raw_len);
-        self.peer.note(index, raw.len(), cost.unpack * raw_len);
+        self.peer.note(index, raw.len(), self.table.prior_unpack(row.class, index) * raw_len);
         self.size += (cost.size - self.size) / 8.0;
         let ticket = self.decided as u32;
         self.decided += 1;
@@ -342,12 +351,8 @@ impl Policy for Adaptive {
     }
 
     fn feedback(&mut self, feedback: &Feedback) {
-        let mut corrections = std::mem::take(&mut self.corrections);
-        self.peer.report(feedback, &mut corrections);
-        for &(index, share, ratio) in &corrections {
-            self.table.learn_unpack(index, share, ratio);
-        }
-        self.corrections = corrections;
+        self.peer.report(feedback, &mut self.unpacked);
+        self.table.learn_unpack(&self.unpacked);
     }
 }
 
@@ -367,6 +372,10 @@ const HOLD_UP_NS: f32 = 1e6;
 const CLEAR: f32 = 1.1;
 /// Longest span without a look, in nanoseconds of link time.
 const REST_NS: f32 = 2e6;
+/// Most chunks without a look.
+const REST_MAX: u32 = 15;
+/// Dull looks before any chunk goes without: data of which one chunk in a dozen packs well is still seen.
+const DULL_MIN: u32 = 24;
 /// Chunks after which a class's mass has faded to a third.
 const MEMORY: f32 = 24.0;
 /// Time between two solutions, in nanoseconds.

@@ -2,7 +2,7 @@
 //!
 //! Why: through TCP a slow receiver looks like a slow link, and the answer to a slow link, packing harder, is the wrong
 //! one. The receiver counts raw bytes and CPU in the order of the stream, so the bytes it has unpacked between two
-//! reports name the chunks it unpacked, and what we expected of those stands against what it took.
+//! reports name the chunks it unpacked, and what the priors say of those stands against what it took.
 //!
 //! Neighbours: [`crate::adaptive`] notes every decision and passes [`Feedback`]; [`crate::table`] takes the corrections.
 //! Units: nanoseconds of CPU, raw bytes.
@@ -26,11 +26,17 @@ struct Sent {
     raw_end: u64,
     raw_len: u32,
     index: u16,
-    expected_ns: f32,
+    prior_ns: f32,
 }
 
-/// Corrections from one report: candidate, its share of the expected time, and measured over expected.
-pub type Corrections = Vec<(usize, f32, f32)>;
+/// What one report tells: which candidates were unpacked in its span, with their prior times, and the time it took.
+#[derive(Debug, Default)]
+pub struct Unpacked {
+    /// Candidate and sum of its prior unpacking times, in nanoseconds.
+    pub prior_ns: Vec<(usize, f32)>,
+    /// CPU time measured for the same bytes, in nanoseconds; 0 where the report tells nothing.
+    pub measured_ns: f32,
+}
 
 impl Default for Peer {
     fn default() -> Self {
@@ -39,14 +45,15 @@ impl Default for Peer {
 }
 
 impl Peer {
-    /// A chunk was decided on, to be unpacked in `expected_ns` of CPU.
-    pub fn note(&mut self, index: usize, raw_len: usize, expected_ns: f32) {
+    /// A chunk was decided on, which the priors would have unpacked in `prior_ns` of CPU. Not the corrected estimate:
+    /// hundreds of chunks are on their way, and correcting a correction once for each of them overshoots.
+    pub fn note(&mut self, index: usize, raw_len: usize, prior_ns: f32) {
         self.raw_noted += raw_len as u64;
         if self.sent.len() == SENT_MAX {
             self.sent.pop_front();
         }
         let (raw_len, index) = (raw_len as u32, index as u16);
-        self.sent.push_back(Sent { raw_end: self.raw_noted, raw_len, index, expected_ns });
+        self.sent.push_back(Sent { raw_end: self.raw_noted, raw_len, index, prior_ns });
     }
 
     /// CPU nanoseconds the receiver can spend per nanosecond; `like` is what to assume before it reported.
@@ -62,9 +69,10 @@ impl Peer {
         self.efficiency
     }
 
-    /// One report. Returns what to correct in the table.
-    pub fn report(&mut self, report: &Feedback, corrections: &mut Corrections) {
-        corrections.clear();
+    /// One report. Fills in what was unpacked since the last.
+    pub fn report(&mut self, report: &Feedback, unpacked: &mut Unpacked) {
+        unpacked.prior_ns.clear();
+        unpacked.measured_ns = 0.0;
         self.workers = report.workers;
         let span = report.now_ns.saturating_sub(self.last.now_ns);
         let raw = report.raw_bytes.saturating_sub(self.last.raw_bytes);
@@ -83,28 +91,23 @@ impl Peer {
         } else {
             self.efficiency += 0.05 * (1.0 - self.efficiency);
         }
-        let (mut expected, mut covered) = (0.0, 0_u64);
+        let mut covered = 0_u64;
         while let Some(sent) = self.sent.front() {
             if sent.raw_end > report.raw_bytes {
                 break;
             }
             if sent.raw_end - u64::from(sent.raw_len) >= from {
-                expected += sent.expected_ns;
                 covered += u64::from(sent.raw_len);
                 let index = usize::from(sent.index);
-                match corrections.iter_mut().find(|(other, ..)| *other == index) {
-                    Some((_, share, _)) => *share += sent.expected_ns,
-                    None => corrections.push((index, sent.expected_ns, 1.0)),
+                match unpacked.prior_ns.iter_mut().find(|(other, _)| *other == index) {
+                    Some((_, sum)) => *sum += sent.prior_ns,
+                    None => unpacked.prior_ns.push((index, sent.prior_ns)),
                 }
             }
             self.sent.pop_front();
         }
-        // Chunks cut by a report's edge are not in `expected`: compare per byte.
-        let whole = expected * raw as f32 / covered.max(1) as f32;
-        for (_, share, ratio) in corrections.iter_mut() {
-            *share /= expected.max(1.0);
-            *ratio = if whole > 0.0 && unpack_ns > 0.0 { unpack_ns / whole } else { 1.0 };
-        }
+        // Chunks cut by a report's edge are not in the sums: compare per byte.
+        unpacked.measured_ns = unpack_ns * covered as f32 / raw.max(1) as f32;
     }
 }
 
@@ -120,23 +123,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_receiver_slower_than_expected_shows_in_the_ratio() {
+    fn a_receiver_slower_than_the_priors_shows() {
         let mut peer = Peer::default();
-        let mut corrections = Corrections::new();
+        let mut unpacked = Unpacked::default();
         for _ in 0..16 {
             peer.note(3, 256 << 10, 1e5);
         }
         let report =
             Feedback { now_ns: 50_000_000, workers: 2, raw_bytes: 4 << 20, unpack_ns: 6_400_000, ..Feedback::default() };
-        peer.report(&report, &mut corrections);
-        assert_eq!(corrections.len(), 1);
-        assert!(corrections[0].0 == 3 && (corrections[0].2 - 4.0).abs() < 0.01, "{corrections:?}");
+        peer.report(&report, &mut unpacked);
+        assert_eq!(unpacked.prior_ns, [(3, 1.6e6)]);
+        assert!((unpacked.measured_ns / 1.6e6 - 4.0).abs() < 0.01, "{unpacked:?}");
     }
 
     #[test]
     fn processors_taken_from_it_show_in_the_capacity() {
         let mut peer = Peer::default();
-        let mut corrections = Corrections::new();
+        let mut unpacked = Unpacked::default();
         for tick in 1..40_u64 {
             let report = Feedback {
                 now_ns: tick * 20_000_000,
@@ -146,7 +149,7 @@ mod tests {
                 waiting_bytes: 1 << 20,
                 sink_ns: 0,
             };
-            peer.report(&report, &mut corrections);
+            peer.report(&report, &mut unpacked);
         }
         assert!((peer.capacity(4) - 1.0).abs() < 0.05, "{peer:?}");
     }

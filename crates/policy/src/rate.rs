@@ -56,10 +56,12 @@ impl Rate {
     /// Looks at the counters. Returns what held the sender up where a window just ended.
     pub fn update(&mut self, gauges: &Gauges) -> Option<Verdict> {
         let span = gauges.now_ns.saturating_sub(self.start.now_ns);
-        if span < WINDOW_NS {
+        let sent = gauges.sent_bytes.saturating_sub(self.start.sent_bytes);
+        // At the start, more than any kernel buffers in a moment: the link is fast, and time is short.
+        let hurry = !self.measured && sent > HURRY_BYTES;
+        if span < if hurry { WINDOW_NS / 4 } else { WINDOW_NS } {
             return None;
         }
-        let sent = gauges.sent_bytes.saturating_sub(self.start.sent_bytes);
         // Few bytes are mostly buffer. On slow links wait for more, within reason.
         if sent < WINDOW_BYTES && span < 4 * WINDOW_NS || sent == 0 {
             return None;
@@ -89,6 +91,7 @@ impl Rate {
             self.previous = None;
             let least = sent as f64 / span as f64;
             let climb = match self.verdict {
+                Verdict::Idle if hurry => 3.0,
                 Verdict::Idle if share(sending) < 0.25 => 1.8,
                 Verdict::Idle => 1.15,
                 _ => 1.0,
@@ -103,6 +106,8 @@ impl Rate {
 
 /// Shortest window, in nanoseconds: many chunks of a fast link, a fraction of one of a slow link.
 const WINDOW_NS: u64 = 8_000_000;
+/// Sent within a first window, this much lets it end early, in bytes.
+const HURRY_BYTES: u64 = 1 << 20;
 /// Fewer bytes than this in a window say nothing, unless the window is long.
 const WINDOW_BYTES: u64 = 128 << 10;
 /// Share of a window spent writing above which the link is taken for the bottleneck.

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     offers::Offer,
+    peer::Unpacked,
     prior::Cost,
     probe::Class,
 };
@@ -23,7 +24,7 @@ pub struct Table {
     classes: BTreeMap<Class, Known>,
     /// Measured over prior packing time, per candidate, over all classes.
     speed: Vec<f32>,
-    /// The same for unpacking, as the receiver tells.
+    /// The same for unpacking, as the receiver tells: each candidate's own factor, and the one common to all.
     unpack_speed: Vec<f32>,
     unpack_speed_all: f32,
     /// Size of whole chunks over size of auditioned slices.
@@ -68,7 +69,7 @@ impl Table {
         Self {
             families,
             classes: BTreeMap::new(),
-            unpack_speed: vec![0.0; offers.len()],
+            unpack_speed: vec![1.0; offers.len()],
             unpack_speed_all: 1.0,
             slice_bias: 1.0,
             offers,
@@ -104,21 +105,26 @@ impl Table {
         self.speed[index] = if self.speed[index] == 1.0 { ratio } else { mean(self.speed[index], ratio, 4) };
     }
 
-    /// Unpacking took `ratio` times what was expected in a span in which `index` had this `share` of it.
-    pub fn learn_unpack(&mut self, index: usize, share: f32, ratio: f32) {
-        let ratio = ratio.clamp(0.1, 10.0);
-        let own = if self.unpack_speed[index] > 0.0 { self.unpack_speed[index] } else { self.unpack_speed_all };
-        self.unpack_speed[index] = (own * ratio.powf(0.7 * share)).clamp(0.05, 50.0);
-        self.unpack_speed_all = (self.unpack_speed_all * ratio.powf(0.4 * share)).clamp(0.05, 50.0);
+    /// The receiver unpacked these. One factor for the machine does most; each candidate's own follows slowly, because
+    /// a report does not say which of them took longer than thought.
+    pub fn learn_unpack(&mut self, unpacked: &Unpacked) {
+        let factor = |index: usize| self.unpack_speed[index] * self.unpack_speed_all;
+        let expected: f32 = unpacked.prior_ns.iter().map(|&(index, prior)| prior * factor(index)).sum();
+        if expected <= 0.0 || unpacked.measured_ns <= 0.0 {
+            return;
+        }
+        let ratio = (unpacked.measured_ns / expected).clamp(0.1, 10.0);
+        for &(index, prior) in &unpacked.prior_ns {
+            let share = prior * self.unpack_speed[index] * self.unpack_speed_all / expected;
+            self.unpack_speed[index] = (self.unpack_speed[index] * ratio.powf(0.2 * share)).clamp(0.2, 5.0);
+        }
+        self.unpack_speed_all = (self.unpack_speed_all * ratio.powf(0.5)).clamp(0.05, 50.0);
     }
 
-    /// How often `index` was tried on `class`: whole chunks, slices.
+    /// Prior unpacking time of `index` on `class`, in CPU nanoseconds per raw byte.
     #[must_use]
-    pub fn tried(&self, class: Class, index: usize) -> (u32, u32) {
-        self.classes.get(&class).map_or((0, 0), |known| {
-            let cell = &known.cells[index];
-            (cell.count, cell.auditions)
-        })
+    pub fn prior_unpack(&self, class: Class, index: usize) -> f32 {
+        self.classes.get(&class).map_or(0.0, |known| known.priors[index].unpack)
     }
 
     /// What every candidate is expected to cost on `class`, in the order of the offers.
@@ -128,8 +134,7 @@ impl Table {
         let known = &self.classes[&class];
         for index in 0..self.offers.len() {
             let mut cost = known.priors[index];
-            let own = self.unpack_speed[index];
-            cost.unpack *= if own > 0.0 { own } else { self.unpack_speed_all };
+            cost.unpack *= self.unpack_speed[index] * self.unpack_speed_all;
             let cell = &known.cells[index];
             let basis = match () {
                 () if cell.count > 0 => {

@@ -174,7 +174,9 @@ impl<'a> Run<'a> {
         let cost: Cost = self.scene.truths[self.trips[trip].sort].costs[index];
         let noise = |random: &mut Random, by: f64| (1.0 + by * random.normal()).max(0.3);
         let by = self.scene.noise;
-        let mut size = f64::from(cost.size * length_factor(len, cost.size)) * noise(&mut self.random, 0.5 * by);
+        // Data with nothing to gain have nothing to gain in every chunk.
+        let spread = if cost.size < 0.99 { 0.5 * by } else { 0.0 };
+        let mut size = f64::from(cost.size * length_factor(len, cost.size)) * noise(&mut self.random, spread);
         let mut unpack = f64::from(cost.unpack) * noise(&mut self.random, by);
         let pack = f64::from(cost.pack) * noise(&mut self.random, by) * len as f64;
         if size >= 1.0 || index == 0 {
