@@ -1,7 +1,7 @@
 //! A channel's two ends: where bytes go in and where they come out.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, BufRead, Read, Write},
     sync::Arc,
 };
 
@@ -167,13 +167,26 @@ impl Drop for ChannelReader {
 
 impl Read for ChannelReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if self.current.as_ref().is_none_or(|(chunk, at)| *at == chunk.bytes.len()) && self.next_chunk()?.is_none() {
-            return Ok(0);
-        }
-        let Some((chunk, at)) = &mut self.current else { return Ok(0) };
-        let len = out.len().min(chunk.bytes.len() - *at);
-        out[..len].copy_from_slice(&chunk.bytes[*at..*at + len]);
-        *at += len;
+        let bytes = self.fill_buf()?;
+        let len = out.len().min(bytes.len());
+        out[..len].copy_from_slice(&bytes[..len]);
+        self.consume(len);
         Ok(len)
+    }
+}
+
+/// The rest of the current chunk, without a copy.
+impl BufRead for ChannelReader {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.current.as_ref().is_none_or(|(chunk, at)| *at == chunk.bytes.len()) && self.next_chunk()?.is_none() {
+            return Ok(&[]);
+        }
+        Ok(self.current.as_ref().map_or(&[], |(chunk, at)| &chunk.bytes[*at..]))
+    }
+
+    fn consume(&mut self, len: usize) {
+        if let Some((chunk, at)) = &mut self.current {
+            *at = (*at + len).min(chunk.bytes.len());
+        }
     }
 }

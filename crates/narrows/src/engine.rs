@@ -47,7 +47,7 @@ pub fn default_registry() -> Registry {
     let mut registry = Registry::default();
     registry
         .add(&narrows_codecs::Cpu)
-        .and_then(|registry| registry.add(&narrows_backends::IsaL))
+        .and_then(|registry| registry.add(&narrows_backends::isal::IsaL))
         .expect("codec ids are unique");
     registry
 }

@@ -35,7 +35,15 @@ pub use pipe::stdio;
 pub(crate) use socket::{from_tcp, from_unix};
 
 /// The half that receives. `read` returning 0 is the peer's orderly end of stream, never a fault.
-pub trait TransportRead: Read + Send {}
+pub trait TransportRead: Read + Send {
+    /// Reads what is there without waiting; `None` where nothing is, or where the stream cannot tell.
+    ///
+    /// # Errors
+    /// As for reading.
+    fn read_ready(&mut self, _buf: &mut [u8]) -> io::Result<Option<usize>> {
+        Ok(None)
+    }
+}
 
 /// The half that sends.
 pub trait TransportWrite: Write + Send {
@@ -48,6 +56,14 @@ pub trait TransportWrite: Write + Send {
     /// # Errors
     /// The connection broke (`BrokenPipe`, `ConnectionReset`) or was aborted here (`ConnectionAborted`).
     fn write_slices(&mut self, bufs: &mut [IoSlice<'_>]) -> io::Result<()>;
+
+    /// Sends as much as goes without waiting and returns how much: 0 where nothing does, or the stream cannot tell.
+    ///
+    /// # Errors
+    /// As for writing.
+    fn try_write(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+        Ok(0)
+    }
 
     /// Sends what is buffered and the end of stream; the peer then reads 0. Nothing may be written afterwards.
     ///

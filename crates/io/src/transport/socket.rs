@@ -46,7 +46,16 @@ pub(super) struct SocketRead {
     pub(super) shutdown: Shutdown,
 }
 
-impl TransportRead for SocketRead {}
+impl TransportRead for SocketRead {
+    fn read_ready(&mut self, buf: &mut [u8]) -> io::Result<Option<usize>> {
+        match rustix::net::recv(&*self.socket, &mut *buf, rustix::net::RecvFlags::DONTWAIT) {
+            Ok((0, _)) if self.shutdown.is_aborted() && !buf.is_empty() => Err(aborted()),
+            Ok((len, _)) => Ok(Some(len)),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(None),
+            Err(err) => Err(self.shutdown.explain(err.into())),
+        }
+    }
+}
 
 impl Read for SocketRead {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
@@ -83,6 +92,13 @@ impl TransportWrite for SocketWrite {
         let socket = &*self.socket;
         send_all(bufs, |bufs| socket.send_vectored_with_flags(bufs, libc::MSG_NOSIGNAL))
             .map_err(|err| self.shutdown.explain(err))
+    }
+
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.socket.send_with_flags(bytes, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) {
+            Err(err) if matches!(err.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
+            other => other.map_err(|err| self.shutdown.explain(err)),
+        }
     }
 
     fn finish(&mut self) -> io::Result<()> {

@@ -1,0 +1,73 @@
+//! The first data path: files, trees, streams and connections over a narrows session.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`tree`] | the bytes of a tree of files on a channel (`docs/specs/tree.md`) |
+//! | [`send`] | reads paths or standard input into a channel |
+//! | [`recv`] | writes a channel into a directory or to standard output; a file gets its name when it is whole |
+//! | [`tunnel`] | carries connections of other programs, many over one session |
+#![forbid(unsafe_code)]
+
+pub mod recv;
+pub mod send;
+pub mod tree;
+pub mod tunnel;
+
+use narrows::{Code, End};
+
+/// What a transfer's receiver reports back when everything is in place.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Received {
+    /// Files, directories and links made.
+    pub entries: u64,
+    /// Content bytes, holes included.
+    pub bytes: u64,
+}
+
+/// Service name of a channel that carries a tree.
+pub const SERVICE_TREE: &str = "tree";
+/// Service name of a channel that carries plain bytes.
+pub const SERVICE_STREAM: &str = "stream";
+/// Service name of a channel that carries a connection.
+pub const SERVICE_TUNNEL: &str = "tunnel";
+
+/// Why a transfer failed. The text says what to do next; the code is the command's exit code.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferError {
+    /// The session ended, by the peer or the network.
+    #[error(transparent)]
+    End(#[from] End),
+    /// A file here could not be read or written.
+    #[error("{what} {path}: {fault}")]
+    File {
+        /// `"cannot read"`, `"cannot write"`, …
+        what: &'static str,
+        /// Which.
+        path: String,
+        /// The system's word.
+        fault: std::io::Error,
+    },
+    /// The peer's bytes are no tree, or one that may not be written here.
+    #[error("refused from the peer: {0}")]
+    Refused(String),
+}
+
+impl TransferError {
+    pub(crate) fn file(what: &'static str, path: &std::path::Path, fault: std::io::Error) -> Self {
+        // A session's end travels through `io::Error` where the standard traits are used.
+        match fault.downcast::<End>() {
+            Ok(end) => Self::End(end),
+            Err(fault) => Self::File { what, path: path.display().to_string(), fault },
+        }
+    }
+
+    /// The code the peer is told and the command exits with.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::End(end) => end.code,
+            Self::File { .. } => Code::FAILED,
+            Self::Refused(_) => Code::PROTOCOL,
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Reads paths or a stream into a channel.
+//!
+//! File bytes are read straight into the chunk that will travel; heads of entries are put between them.
+
+use std::{
+    fs::{self, File, Metadata},
+    io::{self, Read, Write},
+    os::{
+        fd::AsFd,
+        unix::{
+            ffi::{OsStrExt, OsStringExt},
+            fs::{FileTypeExt, MetadataExt, PermissionsExt},
+        },
+    },
+    path::{Path, PathBuf},
+};
+
+use narrows::{Buf, ChannelReader, ChannelWriter, Code, Endpoint};
+use rustix::fs::{SeekFrom, seek};
+
+use crate::{
+    Received, SERVICE_STREAM, SERVICE_TREE, TransferError,
+    tree::{EXTENT_LEN_MAX, Entry, Extent, Meta},
+};
+
+/// Told how many content bytes have been read so far.
+pub type Progress<'a> = &'a mut dyn FnMut(u64);
+
+/// A stream that pauses this long is sent as far as it is.
+const FLUSH_AFTER_MS: i32 = 5;
+
+/// Sends `paths`, directories with all they hold, and waits until the receiver has them in place. Each arrives under
+/// its last name: `send a/b` makes `b`.
+///
+/// # Errors
+/// [`TransferError`]; the receiver is told and keeps nothing that is not whole.
+pub fn paths(endpoint: &Endpoint, paths: &[PathBuf], progress: Progress<'_>) -> Result<Received, TransferError> {
+    let (writer, reader) = endpoint.open(SERVICE_TREE)?;
+    let mut sender = Sender { out: Filler::new(writer), head: Vec::new(), entries: 0, bytes: 0, progress };
+    match paths.iter().try_for_each(|path| sender.root(path)).and_then(|()| sender.end()) {
+        Ok(()) => answer(reader),
+        Err(fault) => {
+            sender.out.writer.abort(fault.code(), &fault.to_string());
+            Err(fault)
+        }
+    }
+}
+
+/// Sends what `from` yields until its end. What is there leaves within milliseconds when `from` pauses.
+///
+/// # Errors
+/// [`TransferError`]; the receiver is told.
+pub fn stream(
+    endpoint: &Endpoint,
+    from: &mut (impl Read + AsFd),
+    progress: Progress<'_>,
+) -> Result<Received, TransferError> {
+    let (writer, reader) = endpoint.open(SERVICE_STREAM)?;
+    let mut out = Filler::new(writer);
+    let mut bytes = 0;
+    loop {
+        if out.filled > 0 && !is_readable(from, FLUSH_AFTER_MS) {
+            out.flush()?;
+        }
+        match from.read(out.room()?) {
+            Ok(0) => break,
+            Ok(len) => {
+                out.advance(len)?;
+                bytes += len as u64;
+                progress(bytes);
+            }
+            Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
+            Err(fault) => {
+                let fault = TransferError::file("cannot read", Path::new("the input"), fault);
+                out.writer.abort(fault.code(), &fault.to_string());
+                return Err(fault);
+            }
+        }
+    }
+    out.flush()?;
+    out.writer.finish()?;
+    answer(reader)
+}
+
+/// The receiver's report, which comes when everything is in place.
+fn answer(mut reader: ChannelReader) -> Result<Received, TransferError> {
+    let mut report = Vec::new();
+    while let Some(chunk) = reader.next_chunk()? {
+        report.extend_from_slice(chunk);
+        if report.len() > 4096 {
+            return Err(TransferError::Refused("a report of over 4,096 bytes".into()));
+        }
+    }
+    serde_json::from_slice(&report).map_err(|fault| TransferError::Refused(format!("an unreadable report: {fault}")))
+}
+
+fn is_readable(fd: &impl AsFd, wait_ms: i32) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(wait_ms) * 1_000_000 };
+    poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&wait)).is_ok_and(|ready| ready > 0)
+}
+
+/// Fills chunks from reads of any length.
+struct Filler {
+    writer: ChannelWriter,
+    buf: Option<Buf>,
+    filled: usize,
+}
+
+impl Filler {
+    fn new(writer: ChannelWriter) -> Self {
+        Self { writer, buf: None, filled: 0 }
+    }
+
+    /// Free space of the chunk being filled, never empty.
+    fn room(&mut self) -> Result<&mut [u8], TransferError> {
+        let writer = &self.writer;
+        let filled = self.filled;
+        Ok(&mut self.buf.get_or_insert_with(|| writer.buffer())[filled..])
+    }
+
+    /// `len` bytes of [`Filler::room`] were filled.
+    fn advance(&mut self, len: usize) -> Result<(), TransferError> {
+        self.filled += len;
+        if self.buf.as_ref().is_some_and(|buf| self.filled == buf.len()) { self.flush() } else { Ok(()) }
+    }
+
+    fn put(&mut self, mut bytes: &[u8]) -> Result<(), TransferError> {
+        while !bytes.is_empty() {
+            let len = self.room()?.write(bytes).expect("slices take bytes");
+            bytes = &bytes[len..];
+            self.advance(len)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), TransferError> {
+        if let Some(mut buf) = self.buf.take() {
+            buf.truncate(std::mem::take(&mut self.filled));
+            self.writer.push(buf)?;
+        }
+        Ok(())
+    }
+}
+
+struct Sender<'a> {
+    out: Filler,
+    head: Vec<u8>,
+    entries: u64,
+    bytes: u64,
+    progress: Progress<'a>,
+}
+
+impl Sender<'_> {
+    fn root(&mut self, path: &Path) -> Result<(), TransferError> {
+        let name = match path.file_name() {
+            Some(name) => PathBuf::from(name),
+            // `.`, `..` and `/` have no name of their own: what they hold goes into the receiver's directory itself.
+            None => PathBuf::new(),
+        };
+        self.entry(path, &name)
+    }
+
+    fn entry(&mut self, path: &Path, name: &Path) -> Result<(), TransferError> {
+        let read = |fault| TransferError::file("cannot read", path, fault);
+        // What the user names may be a link to what is meant; below it, links travel as links.
+        let meta = if name.components().count() > 1 { fs::symlink_metadata(path) } else { fs::metadata(path) };
+        let meta = meta.map_err(read)?;
+        let kind = meta.file_type();
+        if kind.is_dir() {
+            if !name.as_os_str().is_empty() {
+                self.head(&Entry::Dir(describe(&meta, name)))?;
+            }
+            let mut inside: Vec<_> =
+                fs::read_dir(path).map_err(read)?.collect::<Result<_, _>>().map_err(read)?;
+            inside.sort_by_key(fs::DirEntry::file_name);
+            for below in inside {
+                self.entry(&below.path(), &name.join(below.file_name()))?;
+            }
+            Ok(())
+        } else if kind.is_symlink() {
+            let target = fs::read_link(path).map_err(read)?.into_os_string().into_vec();
+            self.head(&Entry::Link(describe(&meta, name), target))
+        } else if kind.is_file() {
+            self.head(&Entry::File(describe(&meta, name)))?;
+            self.content(path)
+        } else {
+            let what = if kind.is_socket() { "a socket" } else { "a device or pipe" };
+            tracing::warn!(path = %path.display(), "not sent: it is {what}");
+            Ok(())
+        }
+    }
+
+    fn content(&mut self, path: &Path) -> Result<(), TransferError> {
+        let read = |fault: io::Error| TransferError::file("cannot read", path, fault);
+        let mut file = File::open(path).map_err(read)?;
+        let mut at = 0;
+        loop {
+            // A file system without holes says that all of a file is data.
+            let data = seek(&file, SeekFrom::Data(at)).ok();
+            let end = match data {
+                Some(data) => seek(&file, SeekFrom::Hole(data)).map_err(|fault| read(fault.into()))?,
+                None => file.metadata().map_err(read)?.len(),
+            };
+            let data = data.unwrap_or(end).min(end);
+            if data > at {
+                self.extent(Extent::Hole(data - at))?;
+                self.count(data - at);
+            }
+            if data == end {
+                return self.extent(Extent::End);
+            }
+            seek(&file, SeekFrom::Start(data)).map_err(|fault| read(fault.into()))?;
+            at = data + self.data(&mut file, end - data, path)?;
+            if at < end {
+                return Err(read(io::Error::other("it shrank while it was read")));
+            }
+        }
+    }
+
+    /// Sends `len` bytes of `file` from where it stands; fewer where it ends.
+    fn data(&mut self, file: &mut File, len: u64, path: &Path) -> Result<u64, TransferError> {
+        let mut sent = 0;
+        while sent < len {
+            // The head says how many bytes follow before they are read, so it promises no more than fit this chunk.
+            if self.out.room()?.len() <= Extent::LEN_MAX {
+                self.out.flush()?;
+            }
+            let fits = self.out.room()?.len() - 5;
+            let now = (len - sent).min(fits as u64).min(EXTENT_LEN_MAX.into()) as usize;
+            let mut got = 0;
+            while got < now {
+                match file.read(&mut self.out.room()?[5 + got..5 + now]) {
+                    Ok(0) => break,
+                    Ok(read) => got += read,
+                    Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
+                    Err(fault) => return Err(TransferError::file("cannot read", path, fault)),
+                }
+            }
+            if got == 0 {
+                return Ok(sent);
+            }
+            let room = self.out.room()?;
+            room[0] = 1;
+            room[1..5].copy_from_slice(&(got as u32).to_le_bytes());
+            self.out.advance(5 + got)?;
+            sent += got as u64;
+            self.count(got as u64);
+        }
+        Ok(sent)
+    }
+
+    fn end(&mut self) -> Result<(), TransferError> {
+        let entries = self.entries;
+        self.head(&Entry::End(entries))?;
+        self.out.flush()?;
+        Ok(self.out.writer.finish()?)
+    }
+
+    fn head(&mut self, entry: &Entry) -> Result<(), TransferError> {
+        self.entries += 1;
+        self.head.clear();
+        entry.write(&mut self.head);
+        self.out.put(&self.head)
+    }
+
+    fn extent(&mut self, extent: Extent) -> Result<(), TransferError> {
+        self.head.clear();
+        extent.write(&mut self.head);
+        self.out.put(&self.head)
+    }
+
+    fn count(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        (self.progress)(self.bytes);
+    }
+}
+
+fn describe(meta: &Metadata, name: &Path) -> Meta {
+    Meta {
+        mode: meta.permissions().mode() & 0o7777,
+        mtime_s: meta.mtime(),
+        mtime_ns: meta.mtime_nsec() as u32,
+        path: name.as_os_str().as_bytes().to_vec(),
+    }
+}
+
+/// Tells the sender that everything is in place.
+pub(crate) fn report(writer: &mut ChannelWriter, received: Received) -> Result<(), TransferError> {
+    let report = serde_json::to_vec(&received).expect("numbers are JSON");
+    writer.write_all(&report).map_err(|fault| TransferError::file("cannot report to", Path::new("the sender"), fault))?;
+    writer.finish()?;
+    Ok(writer.wait_consumed()?)
+}
+
+/// For a receiver that gives up: says why and returns it.
+pub(crate) fn give_up(writer: ChannelWriter, fault: TransferError) -> TransferError {
+    let code = if fault.code() == Code::DONE { Code::FAILED } else { fault.code() };
+    writer.abort(code, &fault.to_string());
+    fault
+}

@@ -1,0 +1,156 @@
+//! Carries connections of other programs, TCP or Unix, many over one session.
+//!
+//! ```text
+//! program -> near end (listens) == one session, packed == far end (connects) -> server
+//! ```
+//!
+//! Message boundaries. What one read yields leaves at once as a chunk: no timer, so a request never waits for more. A
+//! stream that is busier than its link fills larger chunks by itself, because the next read finds more.
+//!
+//! Threads of a connection, at each end: one reads the program and sends, one receives and writes. Where the program
+//! takes bytes without waiting, the link's own thread writes them and the second is not woken.
+
+use std::{
+    io::Write,
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use narrows::{
+    ChannelReader, ChannelWriter, Code, End, Endpoint, Incoming,
+    io::{Address, Listener, Shutdown, Transport, TransportRead, TransportWrite, Tuning, transport},
+};
+
+use crate::{SERVICE_TUNNEL, TransferError};
+
+/// The near end: carries every connection that `listener` accepts, until it is stopped or the session ends.
+///
+/// # Errors
+/// [`TransferError`] when the session ends otherwise than well.
+pub fn near(endpoint: &Endpoint, listener: &Listener) -> Result<(), TransferError> {
+    loop {
+        let local = match listener.accept() {
+            Ok(Some(local)) => local,
+            Ok(None) => return Ok(()),
+            Err(fault) => {
+                // Out of descriptors, most likely: those in use go on, and may end.
+                tracing::warn!(%fault, "cannot accept a connection");
+                thread::sleep(std::time::Duration::from_millis(100));
+                continue;
+            }
+        };
+        match endpoint.open(SERVICE_TUNNEL) {
+            Ok((writer, reader)) => splice(local, writer, reader),
+            Err(end) => match endpoint.ended() {
+                Some(end) => return Err(end.into()),
+                // The peer's bound on connections: this one is closed, others go on.
+                None => tracing::warn!(%end, peer = local.peer, "connection refused"),
+            },
+        }
+    }
+}
+
+/// The far end: connects each connection of the session to `target`.
+///
+/// # Errors
+/// [`TransferError`] when the session ends otherwise than well.
+pub fn far(endpoint: &Endpoint, target: &Address) -> Result<(), TransferError> {
+    while let Some(incoming) = endpoint.accept()? {
+        let target = target.clone();
+        // A server that is slow to accept must not hold up the other connections.
+        spawn("tunnel-connect", move || {
+            let Incoming { service, writer, reader } = incoming;
+            if service != SERVICE_TUNNEL {
+                let end = "this end carries connections; use `narrows recv` for files";
+                return writer.abort(Code::PROTOCOL, end);
+            }
+            match transport::connect(&target, &Tuning::default()) {
+                Ok(local) => splice(local, writer, reader),
+                Err(fault) => {
+                    tracing::warn!(%fault, "the server does not answer");
+                    writer.abort(Code::FAILED, &fault.to_string());
+                }
+            }
+        });
+    }
+    Ok(())
+}
+
+/// Joins a program's connection and a channel, on threads of their own.
+fn splice(local: Transport, writer: ChannelWriter, reader: ChannelReader) {
+    let Transport { reader: from, writer: to, shutdown, peer, .. } = local;
+    let to = Arc::new(Mutex::new(to));
+    let direct = to.clone();
+    // Runs only while the receiving thread waits for its next chunk, so the lock is free. A fault shows there too.
+    reader.set_direct(Box::new(move |bytes| direct.lock().map_or(0, |mut to| to.try_write(bytes).unwrap_or(0))));
+    let (out_shutdown, out_peer) = (shutdown.clone(), peer.clone());
+    spawn("tunnel-out", move || outward(from, writer, &out_shutdown, &out_peer));
+    spawn("tunnel-in", move || inward(&to, reader, &shutdown, &peer));
+}
+
+fn outward(mut from: Box<dyn TransportRead>, mut writer: ChannelWriter, shutdown: &Shutdown, peer: &str) {
+    let ended: Result<(), End> = (|| {
+        loop {
+            let mut buf = writer.buffer();
+            let mut filled = match from.read(&mut buf) {
+                Ok(0) => return writer.finish(),
+                Ok(len) => len,
+                Err(fault) => return Err(local_fault(&fault)),
+            };
+            let mut over = false;
+            while filled < buf.len() {
+                match from.read_ready(&mut buf[filled..]) {
+                    Ok(Some(0)) => {
+                        over = true;
+                        break;
+                    }
+                    Ok(Some(len)) => filled += len,
+                    Ok(None) => break,
+                    Err(fault) => return Err(local_fault(&fault)),
+                }
+            }
+            buf.truncate(filled);
+            writer.push(buf)?;
+            if over {
+                return writer.finish();
+            }
+        }
+    })();
+    if let Err(end) = ended {
+        tracing::debug!(%end, peer, "connection ends");
+        shutdown.abort();
+        writer.abort(end.code, &end.text);
+    }
+}
+
+fn inward(to: &Mutex<Box<dyn TransportWrite>>, mut reader: ChannelReader, shutdown: &Shutdown, peer: &str) {
+    loop {
+        match reader.next_chunk() {
+            Ok(Some(chunk)) => {
+                let sent = to.lock().map_or(Ok(()), |mut to| to.write_all(chunk));
+                if let Err(fault) = sent {
+                    reader.abort(Code::FAILED, &local_fault(&fault).text);
+                    return shutdown.abort();
+                }
+            }
+            Ok(None) => {
+                let _ = to.lock().map(|mut to| to.finish());
+                return;
+            }
+            Err(end) => {
+                tracing::debug!(%end, peer, "connection ends");
+                return shutdown.abort();
+            }
+        }
+    }
+}
+
+fn local_fault(fault: &std::io::Error) -> End {
+    End { code: Code::FAILED, text: format!("the connection behind the tunnel broke: {fault}") }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
+    if let Err(fault) = thread::Builder::new().name(name.into()).spawn(run) {
+        tracing::error!(%fault, "the system starts no more threads; a connection is dropped");
+    }
+}
