@@ -205,3 +205,43 @@ fn openssl_accepts_the_generated_certificates() {
         }
     }
 }
+
+// Goal: an altered byte never reaches the application, what came before it does. Method: a relay flips one byte far
+// into the stream.
+#[test]
+fn altered_streams_are_refused_after_their_good_part() {
+    let dir = pki(YEAR);
+    for auth in [tls(dir.path()), Auth::Psk(Psk::new("a", &[1; 32]))] {
+        let listener = Listener::bind(&Address::parse("127.0.0.1:0", 0).unwrap(), &Tuning::default()).unwrap();
+        let relay = TcpListener::bind("127.0.0.1:0").unwrap();
+        let entrance = Address::from(relay.local_addr().unwrap());
+        let target = listener.local().resolve().unwrap()[0];
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let near = relay.accept().unwrap().0;
+                let far = TcpStream::connect(target).unwrap();
+                let (mut back, mut out) = (far.try_clone().unwrap(), near.try_clone().unwrap());
+                thread::spawn(move || std::io::copy(&mut back, &mut out));
+                let (mut near, mut far, mut buf) = (near, far, vec![0; 200_000]);
+                std::io::copy(&mut (&near).take(500_000), &mut far).unwrap();
+                near.read_exact(&mut buf).unwrap();
+                buf[100_000] ^= 1;
+                let _ = far.write_all(&buf).and_then(|()| std::io::copy(&mut near, &mut far).map(drop));
+            });
+            let client = scope.spawn(|| {
+                let plain = transport::connect(&entrance, &Tuning::default()).unwrap();
+                let mut link = secure::connect(plain, &auth, "127.0.0.1").unwrap();
+                let _ = link.writer.write_all(&vec![3; 1 << 20]);
+                link.shutdown.abort();
+            });
+            let mut link = secure::accept(listener.accept().unwrap().unwrap(), &auth).unwrap();
+            let mut got = Vec::new();
+            assert!(link.reader.read_to_end(&mut got).is_err(), "{auth:?}");
+            assert!(got.len() > 400_000 && got.len() < 600_000 && got.iter().all(|&byte| byte == 3), "{}", got.len());
+            assert!(link.reader.read(&mut [0]).is_err(), "it stays refused: {auth:?}");
+            link.shutdown.abort();
+            drop(link);
+            client.join().unwrap();
+        });
+    }
+}

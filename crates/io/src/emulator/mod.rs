@@ -7,7 +7,7 @@
 //! otherwise and the relay's own socket buffers are small at slow rates, so that a sender feels the link through
 //! back-pressure at once instead of after megabytes. Bytes never overtake each other, whatever the jitter.
 //!
-//! [`lane`] carries one direction of one connection on two threads that sleep; `shaper` says when bytes may pass.
+//! `lane` carries one direction of one connection on two threads that sleep; `shaper` says when bytes may pass.
 //! Faults: a stall, and a reset after exactly n bytes of one connection.
 
 mod lane;

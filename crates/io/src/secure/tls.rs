@@ -77,7 +77,7 @@ fn handshake(
     let other = conn.clone();
     Ok(Halves {
         reader: Box::new(move |inner| {
-            Box::new(TlsRead { inner, conn, packed: vec![0; BATCH_LEN / 2], start: 0, end: 0 })
+            Box::new(TlsRead { inner, conn, packed: vec![0; BATCH_LEN / 2], start: 0, end: 0, faulty: false })
         }),
         writer: Box::new(move |inner| Box::new(TlsWrite { inner, conn: other, packed: Vec::new() })),
     })
@@ -140,6 +140,8 @@ struct TlsRead {
     packed: Vec<u8>,
     start: usize,
     end: usize,
+    /// The peer broke the protocol behind bytes that were still good.
+    faulty: bool,
 }
 
 impl TransportRead for TlsRead {}
@@ -168,6 +170,9 @@ impl TlsRead {
     /// Decrypts what is here into `out`; `None` if more must be received, `Some(0)` at the orderly end.
     fn unpack(&mut self, out: &mut [u8]) -> io::Result<Option<usize>> {
         let mut conn = self.conn.lock();
+        if self.faulty {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer broke TLS"));
+        }
         let mut filled = 0;
         while filled < out.len() {
             match conn.reader().read(&mut out[filled..]) {
@@ -178,8 +183,15 @@ impl TlsRead {
                 Err(_) if self.start == self.end => break,
                 Err(_) => {
                     self.start += conn.read_tls(&mut &self.packed[self.start..self.end])?;
-                    let faulty = |err| io::Error::new(io::ErrorKind::InvalidData, err);
-                    conn.process_new_packets().map_err(faulty)?;
+                    match conn.process_new_packets() {
+                        Ok(_) => {}
+                        // What was good goes out first; the next call fails.
+                        Err(_) if filled > 0 => {
+                            self.faulty = true;
+                            break;
+                        }
+                        Err(err) => return Err(io::Error::new(io::ErrorKind::InvalidData, err)),
+                    }
                 }
             }
         }
