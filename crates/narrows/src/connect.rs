@@ -33,7 +33,9 @@ impl Endpoint {
     /// # Errors
     /// [`End`] when the peer cannot be reached or does not suit, in words.
     pub fn connect(engine: &Engine, settings: Settings, dial: Dial) -> Result<Self, End> {
-        let transport = dial().map_err(|fault| End::new(Code::FAILED, fault.to_string()))?;
+        let transport = dial().map_err(|fault| {
+            fault.downcast::<End>().unwrap_or_else(|fault| End::new(Code::FAILED, fault.to_string()))
+        })?;
         let mut machine = Session::new(config(engine, &settings, Role::Initiator, session_name()));
         let (transport, theirs) = greet(&machine.hello(), transport)?;
         let id = narrows_session::LinkId(0);

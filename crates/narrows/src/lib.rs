@@ -30,5 +30,5 @@ pub use settings::{Plan, Settings, UnknownCodec, candidate};
 
 pub use narrows_core as core;
 pub use narrows_io as io;
-pub use narrows_pipeline::{Buf, Bytes, Chunk};
+pub use narrows_pipeline::{Buf, Bytes, Chunk, Explain};
 pub use narrows_session::Code;

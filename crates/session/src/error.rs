@@ -15,6 +15,8 @@ impl Code {
     pub const FAILED: Self = Self(1);
     /// Bytes contradict their checksum or format.
     pub const CORRUPT: Self = Self(3);
+    /// One side could not prove who it is.
+    pub const AUTH: Self = Self(4);
     /// The peers do not speak the same protocol.
     pub const PROTOCOL: Self = Self(5);
     /// More than the receiver agreed to hold.

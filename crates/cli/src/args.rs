@@ -1,0 +1,255 @@
+//! The command line. Flag beats environment (`NARROWS_…`) beats default.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use narrows::core::units::{Rate, Size};
+
+/// Adaptive, parallel lossless compression for data paths.
+#[derive(Debug, Parser)]
+#[command(name = "narrows", version, after_help = crate::exit::HELP, propagate_version = true)]
+pub struct Args {
+    /// Say more on stderr (twice: even more)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// Only errors on stderr, no progress
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Send files, directories or standard input to a receiver
+    Send(Send),
+    /// Receive files into a directory, or a stream to standard output
+    Recv(Recv),
+    /// Carry TCP or Unix connections of other programs through one compressed session
+    Tunnel(Tunnel),
+    /// List every codec and backend: available, chosen, or why not
+    Codecs(Codecs),
+    /// Emulate a slow link: relay connections at a rate and delay
+    LinkEmulator(LinkEmulator),
+    /// Make keys: certificates for TLS and a pre-shared key
+    Keys(Keys),
+    /// Print a completion script for a shell
+    Completions(Completions),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(Man),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Send {
+    /// Files and directories, or `-` for standard input
+    #[arg(required = true)]
+    pub paths: Vec<PathBuf>,
+    /// Where to: HOST[:PORT], unix:/PATH, or HOST:DIR, which starts the receiver there over ssh
+    pub to: String,
+    /// Program that reaches the remote host for HOST:DIR
+    #[arg(long, default_value = "ssh", value_name = "COMMAND", env = "NARROWS_RSH")]
+    pub rsh: String,
+    /// The narrows program on the remote host
+    #[arg(long, default_value = "narrows", value_name = "PATH")]
+    pub remote_program: String,
+    #[command(flatten)]
+    pub packing: Packing,
+    #[command(flatten)]
+    pub session: Session,
+    #[command(flatten)]
+    pub security: Security,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Recv {
+    /// Directory to receive into (made if absent), or `-` for a stream to standard output
+    #[arg(default_value = ".")]
+    pub into: PathBuf,
+    /// Address to listen on: HOST[:PORT] or unix:/PATH
+    #[arg(short, long, default_value = "127.0.0.1:4242", env = "NARROWS_LISTEN")]
+    pub listen: String,
+    /// Be the remote end of `narrows send … HOST:DIR`: the session is on standard input and output
+    #[arg(long, conflicts_with_all = ["listen", "keep"])]
+    pub stdio: bool,
+    /// Go on receiving until interrupted, instead of ending after one transfer
+    #[arg(long)]
+    pub keep: bool,
+    #[command(flatten)]
+    pub packing: Packing,
+    #[command(flatten)]
+    pub session: Session,
+    #[command(flatten)]
+    pub security: Security,
+    /// Print the result as JSON, a line for each transfer
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Near the program:  narrows tunnel --listen 127.0.0.1:5432 --peer HOST:4242
+Near the server:   narrows tunnel --listen 0.0.0.0:4242 --to 127.0.0.1:5432")]
+pub struct Tunnel {
+    /// Address to listen on: for programs (with --peer), or for the other end (with --to)
+    #[arg(short, long)]
+    pub listen: String,
+    /// The other end of the tunnel; makes this the near end
+    #[arg(long, conflicts_with = "to", required_unless_present = "to")]
+    pub peer: Option<String>,
+    /// The server that connections are for; makes this the far end
+    #[arg(long)]
+    pub to: Option<String>,
+    /// Connections open at once, at most
+    #[arg(long, default_value_t = 256)]
+    pub connections_max: u16,
+    #[command(flatten)]
+    pub packing: Packing,
+    #[command(flatten)]
+    pub session: Session,
+    #[command(flatten)]
+    pub security: Security,
+}
+
+/// How to pack.
+#[derive(Debug, Clone, ClapArgs)]
+#[command(next_help_heading = "Packing")]
+pub struct Packing {
+    /// How to choose codecs
+    #[arg(long, value_enum, default_value_t, env = "NARROWS_POLICY")]
+    pub policy: PolicyName,
+    /// Codec of the fixed and naive policies, with its level: `zstd:3`, `lz4`. Alone it means --policy fixed
+    #[arg(long, value_name = "NAME[:LEVEL]", env = "NARROWS_CODEC")]
+    pub codec: Option<String>,
+    /// Threads that pack and unpack; 0 means one for each processor
+    #[arg(short = 'T', long, default_value_t = 0, env = "NARROWS_THREADS")]
+    pub threads: usize,
+    /// Length of chunks, 512 to 16M; the policy's choice if not given
+    #[arg(long, value_name = "SIZE")]
+    pub chunk: Option<Size>,
+    /// Chunks under way at once
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub depth: u16,
+    /// Send what the codec made even where it is no smaller (the published pipeline's plain variant)
+    #[arg(long)]
+    pub keep_larger: bool,
+    /// Pack every chunk on its own, without reference to those before it
+    #[arg(long)]
+    pub no_history: bool,
+    /// Write each decision, its estimate and its outcome to this file as JSON Lines
+    #[arg(long, value_name = "FILE")]
+    pub explain: Option<PathBuf>,
+}
+
+/// A policy by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum PolicyName {
+    /// Follow link, processors and data, chunk by chunk
+    #[default]
+    Adaptive,
+    /// Send raw
+    None,
+    /// The whole message packed, then sent, then unpacked
+    Naive,
+    /// One codec and level for all
+    Fixed,
+}
+
+/// What the session may hold and how it recovers.
+#[derive(Debug, Clone, ClapArgs)]
+#[command(next_help_heading = "Session")]
+pub struct Session {
+    /// TCP connections to stripe over
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub connections: u16,
+    /// Packed bytes the sender may have outstanding, per channel
+    #[arg(long, default_value = "16M", value_name = "SIZE")]
+    pub window: Size,
+    /// Seconds a cut session waits for its peer
+    #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = seconds)]
+    pub resume_within: Duration,
+    /// Serve Prometheus metrics at this address
+    #[arg(long, value_name = "ADDRESS", env = "NARROWS_METRICS")]
+    pub metrics: Option<String>,
+}
+
+/// Who may talk to whom. Anything but loopback and Unix sockets needs one of these.
+#[derive(Debug, Clone, ClapArgs)]
+#[command(next_help_heading = "Security")]
+pub struct Security {
+    /// Mutual TLS 1.3 with the certificates in this directory (ca-cert.pem, server-cert.pem, …)
+    #[arg(long, value_name = "DIR", env = "NARROWS_TLS_CERTIFICATES")]
+    pub tls_certificates: Option<PathBuf>,
+    /// Name the server's certificate must carry, if not the host connected to
+    #[arg(long, value_name = "NAME", requires = "tls_certificates")]
+    pub tls_hostname: Option<String>,
+    /// Pre-shared key file, lines of `user:hex`
+    #[arg(long, value_name = "FILE", conflicts_with = "tls_certificates", env = "NARROWS_TLS_PSK")]
+    pub tls_psk: Option<PathBuf>,
+    /// Whose key of the file; the first if not given
+    #[arg(long, value_name = "USER", requires = "tls_psk")]
+    pub psk_user: Option<String>,
+    /// Allow a plain connection beyond this host: anybody on the way can read and change the data
+    #[arg(long)]
+    pub insecure: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Codecs {
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct LinkEmulator {
+    /// Address to listen on
+    #[arg(short, long)]
+    pub listen: String,
+    /// Where the link leads
+    #[arg(long)]
+    pub to: String,
+    /// Rate each way, `100mbit`; unlimited if not given
+    #[arg(long)]
+    pub rate: Option<Rate>,
+    /// Delay each way, in milliseconds
+    #[arg(long, default_value = "0", value_parser = milliseconds)]
+    pub delay_ms: Duration,
+    /// Most additional delay each way, in milliseconds; bytes stay in order
+    #[arg(long, default_value = "0", value_parser = milliseconds)]
+    pub jitter_ms: Duration,
+    /// Reset the connections after this many bytes towards the target
+    #[arg(long, value_name = "SIZE")]
+    pub reset_after: Option<Size>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Keys {
+    /// Directory for the files; made if absent, nothing in it is overwritten
+    pub dir: PathBuf,
+    /// Names and addresses under which the receiver is reached
+    #[arg(long = "host", value_name = "NAME")]
+    pub hosts: Vec<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Completions {
+    /// Which shell
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Man {
+    /// Directory for the pages
+    pub dir: PathBuf,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or_else(|| "not a number of seconds".into())
+}
+
+fn milliseconds(text: &str) -> Result<Duration, String> {
+    seconds(text).map(|duration| duration / 1000).map_err(|_| "not a number of milliseconds".into())
+}

@@ -1,0 +1,67 @@
+//! `narrows codecs`
+
+use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
+use narrows::default_registry;
+use serde_json::json;
+
+use crate::{args::Codecs, output};
+
+pub fn run(args: &Codecs) -> anyhow::Result<()> {
+    let registry = default_registry();
+    if args.json {
+        let codecs: Vec<_> = registry
+            .entries()
+            .map(|entries| {
+                let info = entries[0].codec.info();
+                let backends: Vec<_> = entries.iter().map(|entry| entry.backend).collect();
+                json!({
+                    "id": info.id.0, "name": info.name, "format": info.format, "history": info.history,
+                    "level_min": info.levels.start(), "level_max": info.levels.end(), "level_default": info.level_default,
+                    "chosen": backends[0], "available": backends,
+                })
+            })
+            .collect();
+        let backends: Vec<_> = registry
+            .probed()
+            .iter()
+            .map(|(name, found)| match found {
+                Ok(()) => json!({ "name": name, "available": true }),
+                Err(reason) => json!({ "name": name, "available": false, "reason": reason.to_string() }),
+            })
+            .collect();
+        return output::print(&json!({ "schema": "narrows.codecs/1", "codecs": codecs, "backends": backends }).to_string());
+    }
+    let mut table = Table::new();
+    table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(["id", "codec", "levels", "default", "history", "backend", "format"]);
+    for entries in registry.entries() {
+        let info = entries[0].codec.info();
+        let others: Vec<_> = entries[1..].iter().map(|entry| entry.backend).collect();
+        let backend = if others.is_empty() {
+            entries[0].backend.to_string()
+        } else {
+            format!("{} (also {})", entries[0].backend, others.join(", "))
+        };
+        let levels = if info.levels.start() == info.levels.end() {
+            "-".into()
+        } else {
+            format!("{}..{}", info.levels.start(), info.levels.end())
+        };
+        table.add_row([
+            info.id.to_string(),
+            info.name.into(),
+            levels,
+            info.level_default.to_string(),
+            if info.history { "yes" } else { "" }.into(),
+            backend,
+            info.format.into(),
+        ]);
+    }
+    output::print(&table.to_string())?;
+    for (name, found) in registry.probed() {
+        match found {
+            Ok(()) => output::print(&format!("backend {name}: available"))?,
+            Err(reason) => output::print(&format!("backend {name}: not available: {reason}"))?,
+        }
+    }
+    Ok(())
+}

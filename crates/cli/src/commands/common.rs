@@ -1,0 +1,186 @@
+//! What send, recv and tunnel share: flags to settings, addresses, keys, signals.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    sync::{Arc, OnceLock},
+    thread,
+};
+
+use anyhow::Context;
+use narrows::{
+    Code, Dial, End, Endpoint, Engine, Plan, Settings, Stats, candidate,
+    core::{Decision, Outcome, limits},
+    io::{
+        Address, Transport, Tuning,
+        secure::{self, Auth, Psk},
+        transport,
+    },
+};
+use parking_lot::Mutex;
+
+use crate::{
+    args::{Packing, PolicyName, Security, Session},
+    exit::Usage,
+};
+
+/// Port where none is given.
+pub const PORT: u16 = 4242;
+
+/// Worker threads and codecs, as the flags have it.
+pub fn engine(packing: &Packing) -> Engine {
+    Engine::new(packing.threads)
+}
+
+/// Settings from flags.
+pub fn settings(engine: &Engine, packing: &Packing, session: &Session) -> anyhow::Result<Settings> {
+    let mut settings = Settings {
+        chunk_len: packing.chunk.map(|size| chunk_len(size.0)).transpose()?,
+        depth: packing.depth.into(),
+        keep_if_smaller: !packing.keep_larger,
+        history: !packing.no_history,
+        connections: session.connections.into(),
+        resume_within: session.resume_within,
+        ..Settings::default()
+    };
+    settings.limits.window_len = usize::try_from(session.window.0).unwrap_or(usize::MAX).clamp(64 << 10, 1 << 30);
+    settings.limits.chunk_len_max = settings.limits.chunk_len_max.max(settings.chunk_len.unwrap_or(0));
+    settings.limits.depth = packing.depth.into();
+    let history_len = if settings.history { settings.limits.history_len_max } else { 0 };
+    let codec = packing.codec.as_deref().map(|name| candidate(&engine.registry, name, history_len)).transpose();
+    let codec = codec.map_err(|fault| Usage(fault.to_string()))?;
+    settings.plan = match (packing.policy, codec) {
+        (PolicyName::None, _) => Plan::None,
+        (PolicyName::Naive, Some(codec)) => Plan::Naive(codec),
+        (PolicyName::Fixed | PolicyName::Adaptive, Some(codec)) => Plan::Fixed(codec),
+        (PolicyName::Adaptive, None) => Plan::Adaptive,
+        (PolicyName::Naive | PolicyName::Fixed, None) => {
+            return Err(Usage("this policy needs --codec NAME[:LEVEL]; `narrows codecs` lists them".into()).into());
+        }
+    };
+    if let Plan::Naive(_) = settings.plan {
+        settings.limits.chunk_len_max = limits::CHUNK_LEN_MAX;
+    }
+    if let Some(path) = &packing.explain {
+        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        settings.explain = Some(explain(file));
+    }
+    Ok(settings)
+}
+
+fn chunk_len(asked: u64) -> Result<usize, Usage> {
+    let allowed = limits::CHUNK_LEN_MIN..=limits::CHUNK_LEN_MAX;
+    usize::try_from(asked)
+        .ok()
+        .filter(|len| allowed.contains(len))
+        .ok_or_else(|| Usage(format!("a chunk of {asked} bytes; it takes 512 to 16M")))
+}
+
+/// One JSON line for each decision: what was expected, what came of it.
+fn explain(file: File) -> narrows::Explain {
+    let out = Mutex::new(io::BufWriter::new(file));
+    Arc::new(move |decision: &Decision, outcome: &Outcome| {
+        let line = serde_json::json!({
+            "schema": "narrows.decision/1",
+            "seq": outcome.seq.0,
+            "codec": decision.candidate.codec.0,
+            "level": decision.candidate.level.0,
+            "history": decision.candidate.history_len,
+            "why": decision.why,
+            "raw_len": outcome.raw_len,
+            "estimate": {
+                "packed_len": decision.estimate.packed_len,
+                "pack_ns": decision.estimate.pack_ns,
+                "unpack_ns": decision.estimate.unpack_ns,
+            },
+            "outcome": { "packed_len": outcome.packed_len, "cpu_ns": outcome.cpu_ns, "wall_ns": outcome.wall_ns },
+        });
+        let mut out = out.lock();
+        // A trace that cannot be written must not stop the transfer it describes.
+        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    })
+}
+
+/// Reads an address.
+pub fn address(text: &str) -> anyhow::Result<Address> {
+    Address::parse(text, PORT).map_err(|fault| Usage(fault.to_string()).into())
+}
+
+/// How the flags want peers to prove who they are.
+pub fn auth(security: &Security) -> anyhow::Result<Auth> {
+    if let Some(dir) = &security.tls_certificates {
+        return Ok(Auth::Tls { dir: dir.clone(), server_name: security.tls_hostname.clone() });
+    }
+    match &security.tls_psk {
+        Some(path) => Ok(Auth::Psk(Psk::load(path, security.psk_user.as_deref()).map_err(|fault| failed_auth(&fault))?)),
+        None => Ok(Auth::None),
+    }
+}
+
+/// An authentication fault, with the exit code that goes with it.
+pub fn failed_auth(fault: &dyn std::error::Error) -> End {
+    End { code: Code::AUTH, text: fault.to_string() }
+}
+
+/// Connects to `to` and proves who we are, at each call again.
+pub fn dial(to: Address, auth: Auth) -> Dial {
+    Box::new(move || {
+        let transport = transport::connect(&to, &Tuning::default()).map_err(io::Error::other)?;
+        secure::connect(transport, &auth, &to.host()).map_err(|fault| io::Error::other(failed_auth(&fault)))
+    })
+}
+
+/// A dial that works once: a pipe or a child process cannot be had again.
+pub fn dial_once(transport: Transport) -> Dial {
+    let once = Mutex::new(Some(transport));
+    Box::new(move || {
+        once.lock().take().ok_or_else(|| io::Error::other("the connection was lost and cannot be made again"))
+    })
+}
+
+/// The session that an interrupt ends; set once, before the work begins.
+static CURRENT: OnceLock<Mutex<std::sync::Weak<Endpoint>>> = OnceLock::new();
+
+/// From now on Ctrl-C and SIGTERM end `endpoint`'s session in words before the process goes.
+pub fn interruptible(endpoint: &Arc<Endpoint>) -> anyhow::Result<()> {
+    on_signal()?;
+    *CURRENT.get_or_init(Mutex::default).lock() = Arc::downgrade(endpoint);
+    Ok(())
+}
+
+/// Installs the handler for Ctrl-C and SIGTERM, once.
+pub fn on_signal() -> anyhow::Result<()> {
+    use signal_hook::{
+        consts::{SIGINT, SIGTERM},
+        iterator::Signals,
+    };
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    if INSTALLED.set(()).is_err() {
+        return Ok(());
+    }
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot catch signals")?;
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            let endpoint = CURRENT.get().and_then(|current| current.lock().upgrade());
+            if let Some(endpoint) = endpoint {
+                endpoint.fail(Code::CANCELLED, "the peer was interrupted");
+                thread::sleep(std::time::Duration::from_millis(100));
+            }
+            eprintln!("narrows: interrupted");
+            cleanup();
+            std::process::exit(128 + signal);
+        }
+    })?;
+    Ok(())
+}
+
+/// Gives a receiver's thread a moment to remove what is not whole: its session has ended, so it is doing that now.
+fn cleanup() {
+    thread::sleep(std::time::Duration::from_millis(200));
+}
+
+/// Counters of the current session for metrics.
+pub fn stats_source(endpoint: &Arc<Endpoint>) -> crate::metrics::Source {
+    let endpoint = Arc::downgrade(endpoint);
+    Arc::new(move || endpoint.upgrade().map_or_else(Stats::default, |endpoint| endpoint.stats()))
+}

@@ -1,0 +1,50 @@
+//! One module a command.
+
+mod codecs;
+mod common;
+mod link_emulator;
+mod recv;
+mod send;
+mod tunnel;
+
+use std::{fs, io};
+
+use anyhow::Context;
+use clap::CommandFactory;
+
+use crate::args::{Args, Command, Keys, Man};
+
+/// Runs the command that was asked for.
+///
+/// # Errors
+/// With a sentence that says what to do next.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let quiet = args.quiet;
+    match args.command {
+        Command::Send(send) => send::run(send, quiet),
+        Command::Recv(recv) => recv::run(recv, quiet),
+        Command::Tunnel(tunnel) => tunnel::run(tunnel),
+        Command::Codecs(codecs) => codecs::run(&codecs),
+        Command::LinkEmulator(emulator) => link_emulator::run(emulator),
+        Command::Keys(keys) => self::keys(&keys),
+        Command::Completions(completions) => {
+            clap_complete::generate(completions.shell, &mut Args::command(), "narrows", &mut io::stdout());
+            Ok(())
+        }
+        Command::Man(man) => self::man(&man),
+    }
+}
+
+fn keys(keys: &Keys) -> anyhow::Result<()> {
+    use narrows::io::secure::keys::{Request, generate};
+    let request = Request { server_names: &keys.hosts, ..Request::default() };
+    for path in generate(&keys.dir, &request)? {
+        crate::output::print(&path.display().to_string())?;
+    }
+    Ok(())
+}
+
+fn man(man: &Man) -> anyhow::Result<()> {
+    fs::create_dir_all(&man.dir).with_context(|| format!("cannot make {}", man.dir.display()))?;
+    clap_mangen::generate_to(Args::command(), &man.dir).with_context(|| format!("cannot write to {}", man.dir.display()))
+}

@@ -1,0 +1,122 @@
+//! `narrows recv`
+
+use std::{
+    io::{self, IsTerminal},
+    path::Path,
+    sync::Arc,
+    thread,
+};
+
+use narrows::{
+    Acceptor, End, Endpoint,
+    io::{
+        Listener, Transport, Tuning,
+        secure::{self, Auth, Side},
+        transport,
+    },
+};
+use narrows_wire::recv::{self, Sink};
+
+use super::common;
+use crate::{args::Recv, exit::Usage, metrics, output};
+
+pub fn run(args: Recv, quiet: bool) -> anyhow::Result<()> {
+    let to_stdout = args.into == Path::new("-");
+    if to_stdout && io::stdout().is_terminal() {
+        return Err(Usage("standard output is a terminal; redirect it, or name a directory".into()).into());
+    }
+    if to_stdout && args.json {
+        return Err(Usage("--json and the stream would both go to standard output".into()).into());
+    }
+    let engine = common::engine(&args.packing);
+    let mut settings = common::settings(&engine, &args.packing, &args.session)?;
+    // What a sender may use is up to it; this side only says what it can hold.
+    settings.limits.chunk_len_max = narrows::core::limits::CHUNK_LEN_MAX.min(settings.limits.chunk_len_max.max(16 << 20));
+    let acceptor = Arc::new(Acceptor::new(engine, settings));
+    if args.stdio {
+        let endpoint = acceptor.take(transport::stdio()?)?.ok_or_else(|| anyhow::anyhow!("no session on standard input"))?;
+        return receive(&Arc::new(endpoint), &args, quiet);
+    }
+    let listen = common::address(&args.listen)?;
+    let auth = common::auth(&args.security)?;
+    secure::require_auth(&listen, &auth, args.security.insecure)?;
+    auth.check(Side::Server).map_err(|fault| common::failed_auth(&fault))?;
+    let listener = Listener::bind(&listen, &Tuning::default())?;
+    common::on_signal()?;
+    if !quiet {
+        eprintln!("listening on {}", listener.local());
+    }
+    let (found, sessions) = std::sync::mpsc::channel();
+    thread::Builder::new().name("accept".into()).spawn(move || {
+        accept_loop(&listener, &auth, &acceptor, &found);
+    })?;
+    for endpoint in sessions {
+        let endpoint = Arc::new(endpoint);
+        common::interruptible(&endpoint)?;
+        match (receive(&endpoint, &args, quiet), args.keep) {
+            (result, false) => return result,
+            (Ok(()), true) => {}
+            (Err(fault), true) => tracing::error!("{fault:#}"),
+        }
+    }
+    Ok(())
+}
+
+/// Authenticates each connection on a thread of its own, so that a slow or hostile one holds up nobody.
+pub fn accept_loop(
+    listener: &Listener,
+    auth: &Auth,
+    acceptor: &Arc<Acceptor>,
+    found: &std::sync::mpsc::Sender<Endpoint>,
+) {
+    loop {
+        let transport = match listener.accept() {
+            Ok(Some(transport)) => transport,
+            Ok(None) => return,
+            Err(fault) => {
+                tracing::warn!(%fault, "cannot accept a connection");
+                thread::sleep(std::time::Duration::from_millis(100));
+                continue;
+            }
+        };
+        let (auth, acceptor, found) = (auth.clone(), acceptor.clone(), found.clone());
+        let greet = move || {
+            let peer = transport.peer.clone();
+            match admit(transport, &auth, &acceptor) {
+                Ok(Some(endpoint)) => drop(found.send(endpoint)),
+                Ok(None) => {}
+                Err(end) => tracing::warn!(peer, "refused: {end}"),
+            }
+        };
+        if let Err(fault) = thread::Builder::new().name("greet".into()).spawn(greet) {
+            tracing::warn!(%fault, "too many connections; one is dropped");
+        }
+    }
+}
+
+fn admit(transport: Transport, auth: &Auth, acceptor: &Acceptor) -> Result<Option<Endpoint>, End> {
+    let transport = secure::accept(transport, auth).map_err(|fault| common::failed_auth(&fault))?;
+    acceptor.take(transport)
+}
+
+fn receive(endpoint: &Arc<Endpoint>, args: &Recv, quiet: bool) -> anyhow::Result<()> {
+    if let Some(address) = &args.session.metrics {
+        metrics::serve(address, common::stats_source(endpoint))?;
+    }
+    let bar = output::progress(quiet);
+    let mut progress = |bytes| bar.set_position(bytes);
+    while let Some(incoming) = endpoint.accept()? {
+        let mut out = io::stdout().lock();
+        let sink = if args.into == Path::new("-") { Sink::Stream(&mut out) } else { Sink::Dir(&args.into) };
+        let received = recv::incoming(incoming, sink, &mut progress)?;
+        drop(out);
+        bar.finish_and_clear();
+        let transfer = output::Transfer::new("recv", received, &endpoint.stats());
+        if args.json {
+            output::print(&serde_json::to_string(&transfer)?)?;
+        } else if !quiet {
+            eprintln!("{}", transfer.line());
+        }
+    }
+    Ok(())
+}

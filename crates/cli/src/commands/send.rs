@@ -1,0 +1,98 @@
+//! `narrows send`
+
+use std::{
+    io::{self, IsTerminal},
+    path::Path,
+    process::Command,
+    sync::Arc,
+};
+
+use narrows::{Dial, Endpoint, io::transport};
+use narrows_wire::send;
+
+use super::common;
+use crate::{args::Send, exit::Usage, metrics, output};
+
+pub fn run(args: Send, quiet: bool) -> anyhow::Result<()> {
+    let from_stdin = args.paths == [Path::new("-")];
+    if from_stdin && io::stdin().is_terminal() {
+        return Err(Usage("standard input is a terminal; give files, or pipe something in".into()).into());
+    }
+    let engine = common::engine(&args.packing);
+    let settings = common::settings(&engine, &args.packing, &args.session)?;
+    let dial = dial(&args)?;
+    let endpoint = Arc::new(Endpoint::connect(&engine, settings, dial)?);
+    common::interruptible(&endpoint)?;
+    if let Some(address) = &args.session.metrics {
+        metrics::serve(address, common::stats_source(&endpoint))?;
+    }
+    let bar = output::progress(quiet);
+    let mut progress = |bytes| bar.set_position(bytes);
+    let received = if from_stdin {
+        send::stream(&endpoint, &mut io::stdin().lock(), &mut progress)?
+    } else {
+        send::paths(&endpoint, &args.paths, &mut progress)?
+    };
+    bar.finish_and_clear();
+    let transfer = output::Transfer::new("send", received, &endpoint.stats());
+    endpoint.close();
+    if args.json {
+        return output::print(&serde_json::to_string(&transfer)?);
+    }
+    if !quiet {
+        eprintln!("{}", transfer.line());
+    }
+    Ok(())
+}
+
+fn dial(args: &Send) -> anyhow::Result<Dial> {
+    if let Some((host, dir)) = remote_dir(&args.to) {
+        let mut words = args.rsh.split_whitespace();
+        let program = words.next().ok_or_else(|| Usage("--rsh names no program".into()))?;
+        let mut command = Command::new(program);
+        command.args(words).arg(host).arg("--").arg(&args.remote_program).args(["recv", "--quiet", "--stdio"]);
+        command.arg(quote(dir));
+        let transport = transport::spawn(command)
+            .map_err(|fault| anyhow::anyhow!("cannot start {program}: {fault}; install it or name another with --rsh"))?;
+        return Ok(common::dial_once(transport));
+    }
+    let to = common::address(&args.to)?;
+    let auth = common::auth(&args.security)?;
+    narrows::io::secure::require_auth(&to, &auth, args.security.insecure)?;
+    Ok(common::dial(to, auth))
+}
+
+/// `HOST:DIR` as scp and rsync have it: what follows the colon is not a port.
+fn remote_dir(to: &str) -> Option<(&str, &str)> {
+    if to.starts_with('[') || to.starts_with("unix:") || to.contains("://") {
+        return None;
+    }
+    let (host, dir) = to.split_once(':')?;
+    let is_port = !dir.is_empty() && dir.bytes().all(|byte| byte.is_ascii_digit());
+    (!is_port && !dir.contains(':') && !host.is_empty()).then_some((host, if dir.is_empty() { "." } else { dir }))
+}
+
+/// The remote shell takes the words apart again.
+fn quote(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_told_from_a_port() {
+        assert_eq!(remote_dir("host:dir"), Some(("host", "dir")));
+        assert_eq!(remote_dir("me@host:/a b"), Some(("me@host", "/a b")));
+        assert_eq!(remote_dir("host:"), Some(("host", ".")));
+        for address in ["host", "host:4242", "[::1]:4242", "unix:/run/x", "tcp://h:1"] {
+            assert_eq!(remote_dir(address), None, "{address}");
+        }
+    }
+
+    #[test]
+    fn the_remote_shell_sees_one_word() {
+        assert_eq!(quote("it's"), r"'it'\''s'");
+    }
+}

@@ -1,0 +1,92 @@
+//! `narrows tunnel`
+
+use std::{sync::Arc, thread, time::Duration};
+
+use narrows::{
+    Acceptor, Endpoint, Settings,
+    io::{
+        Listener, Tuning,
+        secure::{self, Side},
+    },
+};
+use narrows_wire::tunnel;
+
+use super::{common, recv::accept_loop};
+use crate::{args::Tunnel, metrics};
+
+/// A connection's share: many may be open, and each may have this much outstanding.
+const WINDOW_LEN: usize = 1 << 20;
+const HISTORY_LEN: usize = 256 << 10;
+const CHUNK_LEN: usize = 256 << 10;
+
+pub fn run(args: Tunnel) -> anyhow::Result<()> {
+    let engine = common::engine(&args.packing);
+    let mut settings = common::settings(&engine, &args.packing, &args.session)?;
+    settings.limits.channels_max = args.connections_max;
+    settings.limits.window_len = settings.limits.window_len.min(WINDOW_LEN);
+    settings.limits.history_len_max = HISTORY_LEN;
+    settings.limits.chunk_len_max = CHUNK_LEN;
+    settings.chunk_len = Some(settings.chunk_len.map_or(CHUNK_LEN, |len| len.min(CHUNK_LEN)));
+    common::on_signal()?;
+    match (&args.peer, &args.to) {
+        (Some(peer), _) => near(&args, peer, engine, &settings),
+        (None, Some(to)) => far(&args, to, engine, settings),
+        (None, None) => unreachable!("the command line requires one of them"),
+    }
+}
+
+fn near(args: &Tunnel, peer: &str, engine: narrows::Engine, settings: &Settings) -> anyhow::Result<()> {
+    let peer = common::address(peer)?;
+    let auth = common::auth(&args.security)?;
+    secure::require_auth(&peer, &auth, args.security.insecure)?;
+    let listener = Listener::bind(&common::address(&args.listen)?, &Tuning::default())?;
+    let mut first = true;
+    loop {
+        match Endpoint::connect(&engine, settings.clone(), common::dial(peer.clone(), auth.clone())) {
+            Ok(endpoint) => {
+                let endpoint = Arc::new(endpoint);
+                common::interruptible(&endpoint)?;
+                if let Some(address) = args.session.metrics.as_ref().filter(|_| first) {
+                    metrics::serve(address, common::stats_source(&endpoint))?;
+                }
+                if std::mem::replace(&mut first, false) {
+                    eprintln!("carrying {} to {peer}", listener.local());
+                }
+                if let Err(fault) = tunnel::near(&endpoint, &listener) {
+                    tracing::warn!("{fault}; connecting again");
+                }
+            }
+            // The first time, the user is there to mend it; later, the other end may be restarting.
+            Err(end) if first => return Err(end.into()),
+            Err(end) => tracing::warn!("{end}; trying again"),
+        }
+        thread::sleep(Duration::from_millis(500));
+    }
+}
+
+fn far(args: &Tunnel, to: &str, engine: narrows::Engine, settings: Settings) -> anyhow::Result<()> {
+    let target = common::address(to)?;
+    let listen = common::address(&args.listen)?;
+    let auth = common::auth(&args.security)?;
+    secure::require_auth(&listen, &auth, args.security.insecure)?;
+    auth.check(Side::Server).map_err(|fault| common::failed_auth(&fault))?;
+    let listener = Listener::bind(&listen, &Tuning::default())?;
+    eprintln!("carrying {} to {target}", listener.local());
+    let acceptor = Arc::new(Acceptor::new(engine, settings));
+    let (found, sessions) = std::sync::mpsc::channel();
+    thread::Builder::new().name("accept".into()).spawn(move || accept_loop(&listener, &auth, &acceptor, &found))?;
+    let mut first = true;
+    for endpoint in sessions {
+        let endpoint = Arc::new(endpoint);
+        if let Some(address) = args.session.metrics.as_ref().filter(|_| std::mem::replace(&mut first, false)) {
+            metrics::serve(address, common::stats_source(&endpoint))?;
+        }
+        let target = target.clone();
+        thread::Builder::new().name("tunnel-session".into()).spawn(move || {
+            if let Err(fault) = tunnel::far(&endpoint, &target) {
+                tracing::warn!("{fault}");
+            }
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! Exit codes.
+
+use std::{io, process::ExitCode};
+
+use narrows::{Code, End};
+use narrows_wire::TransferError;
+
+/// Shown at the end of `--help`.
+pub const HELP: &str = "\
+Exit codes:
+  0    done (a closed pipe downstream counts as done)
+  1    failed: a file, a disk, a peer that does not answer
+  2    wrong usage
+  3    damaged data
+  4    authentication failed
+  5    the peer speaks another protocol, version or service
+  6    a limit was exceeded
+  130  interrupted (143: asked to stop)";
+
+/// Prints the fault and turns it into the exit code.
+pub fn report(fault: &anyhow::Error) -> ExitCode {
+    if is_broken_pipe(fault) {
+        return ExitCode::SUCCESS;
+    }
+    let code = code(fault);
+    // What a peer says may hold control characters; a terminal must not obey them.
+    let text: String = format!("{fault:#}").chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect();
+    eprintln!("narrows: {text}");
+    ExitCode::from(code)
+}
+
+fn code(fault: &anyhow::Error) -> u8 {
+    let code = fault.chain().find_map(|cause| {
+        cause
+            .downcast_ref::<TransferError>()
+            .map(TransferError::code)
+            .or_else(|| cause.downcast_ref::<End>().map(|end| end.code))
+            .or_else(|| cause.downcast_ref::<Usage>().map(|_| Code(2)))
+            .or_else(|| cause.downcast_ref::<narrows::io::secure::Refused>().map(|_| Code(2)))
+    });
+    code.and_then(|code| u8::try_from(code.0).ok()).filter(|code| *code != 0).unwrap_or(1)
+}
+
+fn is_broken_pipe(fault: &anyhow::Error) -> bool {
+    fault.chain().any(|cause| match cause.downcast_ref::<TransferError>() {
+        Some(TransferError::File { path, fault, .. }) => path == "the output" && fault.kind() == io::ErrorKind::BrokenPipe,
+        _ => cause.downcast_ref::<OutputClosed>().is_some(),
+    })
+}
+
+/// Flags that contradict each other, found after parsing.
+#[derive(Debug)]
+pub struct Usage(pub String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Stdout was closed by its reader.
+#[derive(Debug)]
+pub struct OutputClosed;
+
+impl std::fmt::Display for OutputClosed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the output was closed")
+    }
+}
+
+impl std::error::Error for OutputClosed {}

@@ -1,0 +1,23 @@
+//! The `narrows` command.
+//!
+//! Results go to stdout, everything else to stderr; `--json` makes the result one document. Exit codes: see
+//! [`exit::HELP`]. Upstream: a person or a script; downstream: `narrows-wire` and the facade.
+
+mod args;
+mod commands;
+mod exit;
+mod metrics;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    output::log(args.verbose, args.quiet);
+    match commands::run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => exit::report(&fault),
+    }
+}
