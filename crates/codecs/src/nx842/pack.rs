@@ -158,7 +158,7 @@ impl Bits<'_> {
         if self.used > 0 {
             self.put(0, 32 - self.used)?;
         }
-        if self.at % 8 != 0 {
+        if !self.at.is_multiple_of(8) {
             self.put(0, 32)?;
         }
         Some(self.at)
