@@ -6,7 +6,7 @@
 //! are, whichever are shorter, split into planes; numbers that are no such decimals are listed behind. Where they are
 //! many the chunk holds the floats' own bits instead, so that the codec is never far behind `shuffle` and `delta`.
 //!
-//! Packed bytes: a byte of [`DELTA`] and the power (or [`NO_POWER`]), how many exceptions as `u32` little-endian, then a
+//! Packed bytes: a byte of `DELTA` and the power (or `NO_POWER`), how many exceptions as `u32` little-endian, then a
 //! zstd frame of the planes, as long as the chunk, and of the exceptions: places as `u32`, then numbers.
 
 use narrows_core::{Codec, CodecId, DecodeError, Info, Level, Workspace};
