@@ -13,7 +13,7 @@
 //! Streams of bits go from the highest to the lowest bit of 64-bit words stored little-endian; the last is padded.
 //! A command starts with three bits `v`. Below 2, literals follow: `v` and the next five bits are a number, which below
 //! 53 is the length less one, else less 47 the count of bits that hold the length less one. From 2 on it is a copy of
-//! 4 to 67 bytes from up to 65536 bytes back, also from the block before; [`COPIES`] tells the widths. A literal's code
+//! 4 to 67 bytes from up to 65536 bytes back, also from the block before; `COPIES` tells the widths. A literal's code
 //! begins with six bits: 0 to 31 are the first class; 32 to 47 with two bits more the second; 48 to 63 with four bits
 //! more are the byte itself.
 

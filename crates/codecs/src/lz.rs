@@ -13,7 +13,8 @@ pub(crate) fn copy_match(out: &mut [u8], at: usize, distance: usize, len: usize)
         // for a chunk is good only once `out` is full.
         let mut done = 0;
         while done < len {
-            out.copy_within(from + done..from + done + 16, at + done);
+            let (earlier, later) = out.split_at_mut(at + done);
+            later[..16].copy_from_slice(&earlier[from + done..from + done + 16]);
             done += 16;
         }
     } else if distance >= len {

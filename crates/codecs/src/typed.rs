@@ -2,11 +2,14 @@
 //!
 //! A field of floats or counters has its order in single bytes of each number: signs, exponents, high bytes. Matches
 //! cannot see it and one code for all bytes blurs it. So the bytes are sorted into planes first (`shuffle`), after taking
-//! differences of neighbours where these are small (`delta` of integers, `fdelta` of floats). Before zstd each plane is a
-//! block of its own and gets its own Huffman code; a plane without order is then stored at the speed of a copy.
+//! differences of neighbours where these are small (`delta`). Floats are subtracted as the integers their bits spell: in
+//! smooth fields that packed as well as a map that orders negative floats too. [`decimal`] goes further, for floats that
+//! were written as decimals, and chooses by itself what else to do. Before zstd each plane is a block of its own and
+//! gets its own Huffman code; a plane without order is then stored at the speed of a copy.
 //!
 //! Packed bytes: what the inner codec makes of the transformed chunk, which is as long as the raw one.
 
+pub mod decimal;
 pub mod delta;
 pub mod shuffle;
 
@@ -37,7 +40,8 @@ enum Inner {
 
 /// Every typed codec.
 pub fn all() -> impl Iterator<Item = Arc<dyn Codec>> {
-    ALL.iter().map(|codec| Arc::new(*codec) as Arc<dyn Codec>)
+    let decimals = [decimal::DECIMAL4, decimal::DECIMAL8].map(|codec| Arc::new(codec) as Arc<dyn Codec>);
+    ALL.iter().map(|codec| Arc::new(*codec) as Arc<dyn Codec>).chain(decimals)
 }
 
 macro_rules! typed {
@@ -58,7 +62,7 @@ macro_rules! typed {
     };
 }
 
-/// The typed codecs by id. One line each; a line, once released, keeps its meaning.
+/// The typed codecs of one transform each, by id. One line each; a line, once released, keeps its meaning.
 static ALL: &[Typed] = &[
     typed!(16, "shuffle2-lz4", false, 2, Inner::Lz4),
     typed!(17, "shuffle4-lz4", false, 4, Inner::Lz4),

@@ -39,6 +39,8 @@ enrol! {
     delta2_zstd "delta2-zstd";
     delta4_zstd "delta4-zstd";
     delta8_zstd "delta8-zstd";
+    decimal4_zstd "decimal4-zstd";
+    decimal8_zstd "decimal8-zstd";
 }
 
 fn all() -> Vec<Arc<dyn Codec>> {

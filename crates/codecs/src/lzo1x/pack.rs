@@ -70,7 +70,7 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     /// Writes `len` literals from `raw[from..]`: up to 3 ride in the last two bits of the match before, more become a run.
-    #[inline]
+    #[inline(always)]
     fn literals(&mut self, raw: &[u8], from: usize, len: usize) -> Option<()> {
         match len {
             0 => {}
@@ -89,7 +89,7 @@ impl Writer<'_> {
     }
 
     /// Writes a match of at least 4 bytes, in as many instructions as its length needs (one).
-    #[inline]
+    #[inline(always)]
     fn copy(&mut self, distance: usize, len: usize) -> Option<()> {
         self.first = false;
         if len <= 8 && distance <= M2_DISTANCE_MAX {

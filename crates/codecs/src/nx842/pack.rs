@@ -1,7 +1,7 @@
 //! Writes 842. Format: [`super`].
 
 use super::{END, INDEX_8, PHRASE, REPEAT, REPEAT_MAX, RING_2, RING_4, RING_8, Ring, SHORT, ZEROS, crc32_be};
-use crate::lz::u64_le;
+use crate::lz::{u32_le, u64_le};
 
 /// Where units of 2, 4 and 8 bytes were last seen, by hash.
 pub(super) struct Tables {
@@ -58,7 +58,7 @@ pub(super) fn pack(raw: &[u8], out: &mut [u8], tables: &mut Tables) -> Option<us
 }
 
 fn put_phrase(bits: &mut Bits<'_>, raw: &[u8], at: usize, tables: &Tables) -> Option<()> {
-    if let Some(index) = find::<8>(raw, at, at, &*tables.eight, RING_8) {
+    if let Some(index) = find::<8, _>(raw, at, at, &tables.eight, RING_8) {
         return bits.put(INDEX_8 << 8 | index, 13);
     }
     let halves = [half(raw, at, at, tables), half(raw, at + 4, at, tables)];
@@ -76,12 +76,12 @@ struct Half {
 /// The shortest form of the four bytes at `at`, in the phrase that began at `written`.
 #[inline]
 fn half(raw: &[u8], at: usize, written: usize, tables: &Tables) -> Half {
-    if let Some(index) = find::<4>(raw, at, written, &*tables.four, RING_4) {
+    if let Some(index) = find::<4, _>(raw, at, written, &tables.four, RING_4) {
         return Half { form: 4, arguments: index, bits: 9 };
     }
     let data = |at: usize| u64::from(raw[at]) << 8 | u64::from(raw[at + 1]);
-    let first = find::<2>(raw, at, written, &*tables.two, RING_2);
-    let second = find::<2>(raw, at + 2, written, &*tables.two, RING_2);
+    let first = find::<2, _>(raw, at, written, &tables.two, RING_2);
+    let second = find::<2, _>(raw, at + 2, written, &tables.two, RING_2);
     match (first, second) {
         (Some(first), Some(second)) => Half { form: 3, arguments: first << 8 | second, bits: 16 },
         (Some(first), None) => Half { form: 2, arguments: first << 16 | data(at + 2), bits: 24 },
@@ -92,32 +92,47 @@ fn half(raw: &[u8], at: usize, written: usize, tables: &Tables) -> Half {
 
 /// The index of an earlier unit equal to the `N` bytes at `at`.
 #[inline]
-fn find<const N: usize>(raw: &[u8], at: usize, written: usize, table: &[u32], ring: Ring) -> Option<u64> {
-    let seen = table[hash::<N>(&raw[at..at + N], table.len())] as usize;
+fn find<const N: usize, const SLOTS: usize>(
+    raw: &[u8],
+    at: usize,
+    written: usize,
+    table: &[u32; SLOTS],
+    ring: Ring,
+) -> Option<u64> {
+    let wanted = unit::<N>(raw, at);
+    let seen = table[hash(wanted, table.len())] as usize;
     let index = ring.index(seen, written)?;
-    (raw[seen..seen + N] == raw[at..at + N]).then_some(index)
+    (unit::<N>(raw, seen) == wanted).then_some(index)
 }
 
 /// Remembers the units of the phrase at `at`.
 #[inline]
 fn note(raw: &[u8], at: usize, tables: &mut Tables) {
     let Tables { two, four, eight } = tables;
-    let phrase = &raw[at..at + PHRASE];
-    eight[hash::<8>(phrase, eight.len())] = at as u32;
-    for (n, unit) in phrase.chunks_exact(4).enumerate() {
-        four[hash::<4>(unit, four.len())] = (at + 4 * n) as u32;
+    eight[hash(unit::<8>(raw, at), eight.len())] = at as u32;
+    for at in [at, at + 4] {
+        four[hash(unit::<4>(raw, at), four.len())] = at as u32;
     }
-    for (n, unit) in phrase.chunks_exact(2).enumerate() {
-        two[hash::<2>(unit, two.len())] = (at + 2 * n) as u32;
+    for at in [at, at + 2, at + 4, at + 6] {
+        two[hash(unit::<2>(raw, at), two.len())] = at as u32;
     }
 }
 
-/// The slot of `unit` in a table of `slots`, a power of two.
+/// The slot of a unit in a table of `slots`, a power of two.
 #[inline]
-fn hash<const N: usize>(unit: &[u8], slots: usize) -> usize {
-    let mut eight = [0; 8];
-    eight[..N].copy_from_slice(&unit[..N]);
-    (u64::from_le_bytes(eight).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - slots.trailing_zeros())) as usize
+fn hash(unit: u64, slots: usize) -> usize {
+    (unit.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - slots.trailing_zeros())) as usize
+}
+
+/// The `N` bytes at `at` as a number. Each width by a load of its own: through a buffer of eight bytes the wide load
+/// would wait for the narrow store, which costs more than all the rest.
+#[inline(always)]
+fn unit<const N: usize>(raw: &[u8], at: usize) -> u64 {
+    match N {
+        2 => u64::from(u16::from_le_bytes([raw[at], raw[at + 1]])),
+        4 => u64::from(u32_le(&raw[at..])),
+        _ => u64_le(&raw[at..]),
+    }
 }
 
 /// Writes bits, highest first.
@@ -158,7 +173,7 @@ impl Bits<'_> {
         if self.used > 0 {
             self.put(0, 32 - self.used)?;
         }
-        if self.at % 8 != 0 {
+        if !self.at.is_multiple_of(8) {
             self.put(0, 32)?;
         }
         Some(self.at)

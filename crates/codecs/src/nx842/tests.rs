@@ -10,7 +10,7 @@ fn chunk(fields: &[(u64, u32)]) -> Vec<u8> {
     for &(value, count) in fields {
         bits.extend((0..count).rev().map(|bit| (value >> bit & 1) as u8));
     }
-    while bits.len() % 64 != 0 {
+    while !bits.len().is_multiple_of(64) {
         bits.push(0);
     }
     bits.chunks(8).map(|eight| eight.iter().fold(0, |byte, bit| byte << 1 | bit)).collect()
@@ -42,7 +42,7 @@ fn bitwise_crc(raw: &[u8]) -> u32 {
 
 #[test]
 fn crc_is_the_one_of_its_definition() {
-    let bytes: Vec<u8> = (0..300u32).map(|i| (i * i >> 3) as u8).collect();
+    let bytes: Vec<u8> = (0..300u32).map(|i| ((i * i) >> 3) as u8).collect();
     for len in 0..bytes.len() {
         assert_eq!(crc32_be(&bytes[..len]), bitwise_crc(&bytes[..len]), "length {len}");
     }
