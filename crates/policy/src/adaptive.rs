@@ -94,6 +94,8 @@ pub(crate) struct Row {
     pub(crate) times: Vec<Times>,
     pub(crate) last: usize,
     pub(crate) chunks: u64,
+    /// Which candidates were asked for an audition since the last round of them began.
+    pub(crate) asked: Vec<bool>,
 }
 
 /// A decision whose outcome is still to come.
@@ -167,7 +169,7 @@ impl Adaptive {
             let least = (0..ROWS).min_by(|&a, &b| self.rows[a].mass.total_cmp(&self.rows[b].mass)).expect("ROWS > 0");
             self.rows.swap_remove(least);
         }
-        self.rows.push(Row { class, mass: 0.0, costs: Vec::new(), times: Vec::new(), last: 0, chunks: 0 });
+        self.rows.push(Row { class, mass: 0.0, costs: Vec::new(), times: Vec::new(), last: 0, chunks: 0, asked: Vec::new() });
         self.solved_ns = 0;
         self.rows.len() - 1
     }
@@ -297,6 +299,7 @@ impl Policy for Adaptive {
         let mut audition = None;
         if looked {
             let link = self.rate.bytes_per_ns() as f32;
+            let row = &mut self.rows[at];
             let proposal = self.explorer.propose(row, index, raw.len(), weights, gauges, &self.offers, link);
             audition = proposal.audition;
             if let Some(other) = proposal.instead {
@@ -384,3 +387,16 @@ const SOLVE_NS: u64 = 2_000_000;
 const ROWS: usize = 16;
 /// Decisions whose outcome may be outstanding.
 const PENDING: usize = 1024;
+#[cfg(test)]
+impl Adaptive {
+    pub(crate) fn dump(&self, truths: &[Vec<Cost>]) {
+        println!("link {} eff {} trim {} w {:?}", self.rate.bytes_per_ns(), self.effort.efficiency(), self.effort.trim(), self.weights);
+        for row in &self.rows {
+            println!("class {:?} {:?} mass {} chunks {}", row.class, row.class.kind(), row.mass, row.chunks);
+            for (i, (c, b)) in row.costs.iter().enumerate() {
+                let t = truths.iter().map(|t| format!("{:.3} {:.2} {:.2}", t[i].size, t[i].pack, t[i].unpack)).collect::<Vec<_>>().join(" | ");
+                println!("  {}:{} h{} est {:.3} {:.2} {:.2} {:?} price {:.4} true {t}", self.offers[i].name, self.offers[i].candidate.level, self.offers[i].candidate.history_len >> 10, c.size, c.pack, c.unpack, b, weighted(row.times[i], self.weights));
+            }
+        }
+    }
+}

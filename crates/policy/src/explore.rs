@@ -44,7 +44,7 @@ impl Explorer {
     #[expect(clippy::too_many_arguments, reason = "everything a decision knows, borrowed apart")]
     pub(crate) fn propose(
         &mut self,
-        row: &Row,
+        row: &mut Row,
         chosen: usize,
         raw_len: usize,
         weights: Weights,
@@ -56,8 +56,12 @@ impl Explorer {
         self.last_ns = gauges.now_ns;
         self.allowance_ns = (self.allowance_ns + BUDGET * passed * gauges.workers.max(1) as f32).min(SAVED_MAX_NS);
         let mut proposal = Proposal::default();
-        let again = row.chunks > 0 && row.chunks % AGAIN == 0;
-        if row.chunks < ROUNDS || again {
+        row.asked.resize(offers.len(), false);
+        let again = row.chunks > ROUNDS;
+        if row.chunks % AGAIN == 0 {
+            row.asked.fill(false);
+        }
+        if row.chunks % AGAIN < ROUNDS {
             proposal.audition = self.audition(row, chosen, raw_len, weights, offers, again);
         }
         if row.chunks % EXPLORE == EXPLORE / 2 {
@@ -69,7 +73,7 @@ impl Explorer {
     #[expect(clippy::too_many_arguments, reason = "everything a decision knows, borrowed apart")]
     fn audition(
         &mut self,
-        row: &Row,
+        row: &mut Row,
         chosen: usize,
         raw_len: usize,
         weights: Weights,
@@ -81,7 +85,7 @@ impl Explorer {
         let mut list: Vec<(f32, usize)> = Vec::new();
         for (index, (_, basis)) in row.costs.iter().enumerate().skip(1) {
             // A slice says nothing about history.
-            if index == chosen || offers[index].candidate.history_len > 0 {
+            if index == chosen || row.asked[index] || offers[index].candidate.history_len > 0 {
                 continue;
             }
             let hope = match basis {
@@ -90,8 +94,10 @@ impl Explorer {
                 _ => continue,
             };
             let price = optimistic(row, index, weights, hope);
-            // Looks like noise: one codec of each family makes sure, for what a sample of 2 KiB cannot show.
-            let doubt = row.times[index][0] >= NEVER && offers[index].candidate.level.0 == 1;
+            // One of each family makes sure, whatever the priors say: 2 KiB cannot show everything, and what it shows
+            // corrects the others of its family.
+            let doubt = *basis == Basis::Prior && offers[index].candidate.level.0 == 1
+                || again && row.times[index][0] >= NEVER && offers[index].name == "zstd";
             if price < best || doubt {
                 list.push((price, index));
             }
@@ -99,9 +105,11 @@ impl Explorer {
         list.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut picked = Vec::new();
         for (_, index) in list.into_iter().take(PER_ROUND) {
+            // Not taken off the list where it costs too much: the allowance grows.
             let cost_ns = row.costs[index].0.pack * slice;
             if cost_ns <= self.allowance_ns {
                 self.allowance_ns -= cost_ns;
+                row.asked[index] = true;
                 picked.push(offers[index].candidate);
             }
         }
