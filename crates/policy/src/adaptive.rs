@@ -237,7 +237,7 @@ impl Adaptive {
                 let cost = row.costs[index].0;
                 let pack_ns = cost.pack * raw_len / efficiency;
                 let room_ns = (DRAIN_SHARE * drain_ns).max(workers * cost.size * raw_len / link);
-                if pack_ns > room_ns && pack_ns > HOLD_UP_NS {
+                if pack_ns > room_ns.min(HOLD_UP_MAX_NS).max(HOLD_UP_NS) {
                     capped = true;
                 } else {
                     best = (index, price);
@@ -371,6 +371,8 @@ const HYSTERESIS: f32 = 0.03;
 const DRAIN_SHARE: f32 = 0.5;
 /// A chunk packed in less holds nobody up, in nanoseconds.
 const HOLD_UP_NS: f32 = 1e6;
+/// No chunk may take longer, in nanoseconds: what is in work when the link recovers must be done well within a second.
+const HOLD_UP_MAX_NS: f32 = 3e8;
 /// Raw wins clearly if everything else costs this much more.
 const CLEAR: f32 = 1.1;
 /// Longest span without a look, in nanoseconds of link time.
@@ -387,16 +389,3 @@ const SOLVE_NS: u64 = 2_000_000;
 const ROWS: usize = 16;
 /// Decisions whose outcome may be outstanding.
 const PENDING: usize = 1024;
-#[cfg(test)]
-impl Adaptive {
-    pub(crate) fn dump(&self, truths: &[Vec<Cost>]) {
-        println!("link {} eff {} trim {} w {:?}", self.rate.bytes_per_ns(), self.effort.efficiency(), self.effort.trim(), self.weights);
-        for row in &self.rows {
-            println!("class {:?} {:?} mass {} chunks {}", row.class, row.class.kind(), row.mass, row.chunks);
-            for (i, (c, b)) in row.costs.iter().enumerate() {
-                let t = truths.iter().map(|t| format!("{:.3} {:.2} {:.2}", t[i].size, t[i].pack, t[i].unpack)).collect::<Vec<_>>().join(" | ");
-                println!("  {}:{} h{} est {:.3} {:.2} {:.2} {:?} price {:.4} true {t}", self.offers[i].name, self.offers[i].candidate.level, self.offers[i].candidate.history_len >> 10, c.size, c.pack, c.unpack, b, weighted(row.times[i], self.weights));
-            }
-        }
-    }
-}

@@ -4,7 +4,8 @@
 //! history. What is worth trying is what would win *if it were better than expected* by a margin that shrinks with what
 //! is known. Auditions of unlikely winners are so never held: no zstd 19 on a 10 Gbit/s link.
 //!
-//! Budget: 2 % of the workers' time after a small start-up allowance; whole chunks at most one in 48 of a class.
+//! Budget: 2 % of the workers' time after a small start-up allowance; whole chunks at most one in 48 of a class (12 where
+//! chunks are few) and each candidate once, which over any longer run is far below 2 % of the bytes.
 //! Neighbours: [`crate::adaptive`] asks with every chunk it looked at. Units: nanoseconds of CPU.
 
 use std::sync::Arc;
@@ -64,7 +65,9 @@ impl Explorer {
         if row.chunks % AGAIN < ROUNDS {
             proposal.audition = self.audition(row, chosen, raw_len, weights, offers, again);
         }
-        if row.chunks % EXPLORE == EXPLORE / 2 {
+        let slow = raw_len as f32 * row.costs[chosen].0.size / link > SLOW_NS;
+        let every = if slow { EXPLORE_SLOW } else { EXPLORE };
+        if row.chunks % every == every / 2 {
             proposal.instead = whole(row, chosen, raw_len, weights, gauges, link);
         }
         proposal
@@ -120,10 +123,11 @@ impl Explorer {
 /// The candidate that would win if it were a little better than believed, among those never used on a whole chunk.
 fn whole(row: &Row, chosen: usize, raw_len: usize, weights: Weights, gauges: &Gauges, link: f32) -> Option<usize> {
     let best = weighted(row.times[chosen], weights);
-    let room_ns = (gauges.queued_bytes as f32 / link).max(raw_len as f32 * row.costs[chosen].0.size / link);
+    let pack_ns = |index: usize| row.costs[index].0.pack * raw_len as f32;
+    // The stream waits for a slow chunk: there must be enough before it to keep the link busy.
+    let room_ns = (0.5 * gauges.queued_bytes as f32 / link).max(2.0 * pack_ns(chosen));
     (1..row.costs.len())
-        .filter(|&index| index != chosen && row.costs[index].1 != Basis::Chunks)
-        .filter(|&index| row.costs[index].0.pack * (raw_len as f32) < room_ns.max(4.0 * row.costs[chosen].0.pack * raw_len as f32))
+        .filter(|&index| index != chosen && row.costs[index].1 != Basis::Chunks && pack_ns(index) < room_ns)
         .map(|index| (optimistic(row, index, weights, 0.88), index))
         .filter(|&(price, _)| price < best)
         .min_by(|a, b| a.0.total_cmp(&b.0))
@@ -147,5 +151,9 @@ const ROUNDS: u64 = 6;
 const AGAIN: u64 = 400;
 /// Chunks of a class between two whole-chunk trials.
 const EXPLORE: u64 = 48;
+/// The same on slow links, where chunks are few and far between.
+const EXPLORE_SLOW: u64 = 12;
+/// Slow is a link that one chunk holds for this long, in nanoseconds.
+const SLOW_NS: f32 = 10e6;
 /// Auditions with one chunk.
 const PER_ROUND: usize = 5;
