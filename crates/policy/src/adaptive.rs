@@ -94,6 +94,8 @@ pub(crate) struct Row {
     pub(crate) times: Vec<Times>,
     pub(crate) last: usize,
     pub(crate) chunks: u64,
+    /// Which candidates were asked for an audition since the last round of them began.
+    pub(crate) asked: Vec<bool>,
 }
 
 /// A decision whose outcome is still to come.
@@ -167,7 +169,7 @@ impl Adaptive {
             let least = (0..ROWS).min_by(|&a, &b| self.rows[a].mass.total_cmp(&self.rows[b].mass)).expect("ROWS > 0");
             self.rows.swap_remove(least);
         }
-        self.rows.push(Row { class, mass: 0.0, costs: Vec::new(), times: Vec::new(), last: 0, chunks: 0 });
+        self.rows.push(Row { class, mass: 0.0, costs: Vec::new(), times: Vec::new(), last: 0, chunks: 0, asked: Vec::new() });
         self.solved_ns = 0;
         self.rows.len() - 1
     }
@@ -235,7 +237,7 @@ impl Adaptive {
                 let cost = row.costs[index].0;
                 let pack_ns = cost.pack * raw_len / efficiency;
                 let room_ns = (DRAIN_SHARE * drain_ns).max(workers * cost.size * raw_len / link);
-                if pack_ns > room_ns && pack_ns > HOLD_UP_NS {
+                if pack_ns > room_ns.min(HOLD_UP_MAX_NS).max(HOLD_UP_NS) {
                     capped = true;
                 } else {
                     best = (index, price);
@@ -297,6 +299,7 @@ impl Policy for Adaptive {
         let mut audition = None;
         if looked {
             let link = self.rate.bytes_per_ns() as f32;
+            let row = &mut self.rows[at];
             let proposal = self.explorer.propose(row, index, raw.len(), weights, gauges, &self.offers, link);
             audition = proposal.audition;
             if let Some(other) = proposal.instead {
@@ -368,6 +371,8 @@ const HYSTERESIS: f32 = 0.03;
 const DRAIN_SHARE: f32 = 0.5;
 /// A chunk packed in less holds nobody up, in nanoseconds.
 const HOLD_UP_NS: f32 = 1e6;
+/// No chunk may take longer, in nanoseconds: what is in work when the link recovers must be done well within a second.
+const HOLD_UP_MAX_NS: f32 = 3e8;
 /// Raw wins clearly if everything else costs this much more.
 const CLEAR: f32 = 1.1;
 /// Longest span without a look, in nanoseconds of link time.

@@ -4,7 +4,8 @@
 //! history. What is worth trying is what would win *if it were better than expected* by a margin that shrinks with what
 //! is known. Auditions of unlikely winners are so never held: no zstd 19 on a 10 Gbit/s link.
 //!
-//! Budget: 2 % of the workers' time after a small start-up allowance; whole chunks at most one in 48 of a class.
+//! Budget: 2 % of the workers' time after a small start-up allowance; whole chunks at most one in 48 of a class (12 where
+//! chunks are few) and each candidate once, which over any longer run is far below 2 % of the bytes.
 //! Neighbours: [`crate::adaptive`] asks with every chunk it looked at. Units: nanoseconds of CPU.
 
 use std::sync::Arc;
@@ -44,7 +45,7 @@ impl Explorer {
     #[expect(clippy::too_many_arguments, reason = "everything a decision knows, borrowed apart")]
     pub(crate) fn propose(
         &mut self,
-        row: &Row,
+        row: &mut Row,
         chosen: usize,
         raw_len: usize,
         weights: Weights,
@@ -56,11 +57,17 @@ impl Explorer {
         self.last_ns = gauges.now_ns;
         self.allowance_ns = (self.allowance_ns + BUDGET * passed * gauges.workers.max(1) as f32).min(SAVED_MAX_NS);
         let mut proposal = Proposal::default();
-        let again = row.chunks > 0 && row.chunks % AGAIN == 0;
-        if row.chunks < ROUNDS || again {
+        row.asked.resize(offers.len(), false);
+        let again = row.chunks > ROUNDS;
+        if row.chunks % AGAIN == 0 {
+            row.asked.fill(false);
+        }
+        if row.chunks % AGAIN < ROUNDS {
             proposal.audition = self.audition(row, chosen, raw_len, weights, offers, again);
         }
-        if row.chunks % EXPLORE == EXPLORE / 2 {
+        let slow = raw_len as f32 * row.costs[chosen].0.size / link > SLOW_NS;
+        let every = if slow { EXPLORE_SLOW } else { EXPLORE };
+        if row.chunks % every == every / 2 {
             proposal.instead = whole(row, chosen, raw_len, weights, gauges, link);
         }
         proposal
@@ -69,7 +76,7 @@ impl Explorer {
     #[expect(clippy::too_many_arguments, reason = "everything a decision knows, borrowed apart")]
     fn audition(
         &mut self,
-        row: &Row,
+        row: &mut Row,
         chosen: usize,
         raw_len: usize,
         weights: Weights,
@@ -81,7 +88,7 @@ impl Explorer {
         let mut list: Vec<(f32, usize)> = Vec::new();
         for (index, (_, basis)) in row.costs.iter().enumerate().skip(1) {
             // A slice says nothing about history.
-            if index == chosen || offers[index].candidate.history_len > 0 {
+            if index == chosen || row.asked[index] || offers[index].candidate.history_len > 0 {
                 continue;
             }
             let hope = match basis {
@@ -90,8 +97,10 @@ impl Explorer {
                 _ => continue,
             };
             let price = optimistic(row, index, weights, hope);
-            // Looks like noise: one codec of each family makes sure, for what a sample of 2 KiB cannot show.
-            let doubt = row.times[index][0] >= NEVER && offers[index].candidate.level.0 == 1;
+            // One of each family makes sure, whatever the priors say: 2 KiB cannot show everything, and what it shows
+            // corrects the others of its family.
+            let doubt = *basis == Basis::Prior && offers[index].candidate.level.0 == 1
+                || again && row.times[index][0] >= NEVER && offers[index].name == "zstd";
             if price < best || doubt {
                 list.push((price, index));
             }
@@ -99,9 +108,11 @@ impl Explorer {
         list.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut picked = Vec::new();
         for (_, index) in list.into_iter().take(PER_ROUND) {
+            // Not taken off the list where it costs too much: the allowance grows.
             let cost_ns = row.costs[index].0.pack * slice;
             if cost_ns <= self.allowance_ns {
                 self.allowance_ns -= cost_ns;
+                row.asked[index] = true;
                 picked.push(offers[index].candidate);
             }
         }
@@ -112,10 +123,11 @@ impl Explorer {
 /// The candidate that would win if it were a little better than believed, among those never used on a whole chunk.
 fn whole(row: &Row, chosen: usize, raw_len: usize, weights: Weights, gauges: &Gauges, link: f32) -> Option<usize> {
     let best = weighted(row.times[chosen], weights);
-    let room_ns = (gauges.queued_bytes as f32 / link).max(raw_len as f32 * row.costs[chosen].0.size / link);
+    let pack_ns = |index: usize| row.costs[index].0.pack * raw_len as f32;
+    // The stream waits for a slow chunk: there must be enough before it to keep the link busy.
+    let room_ns = (0.5 * gauges.queued_bytes as f32 / link).max(2.0 * pack_ns(chosen));
     (1..row.costs.len())
-        .filter(|&index| index != chosen && row.costs[index].1 != Basis::Chunks)
-        .filter(|&index| row.costs[index].0.pack * (raw_len as f32) < room_ns.max(4.0 * row.costs[chosen].0.pack * raw_len as f32))
+        .filter(|&index| index != chosen && row.costs[index].1 != Basis::Chunks && pack_ns(index) < room_ns)
         .map(|index| (optimistic(row, index, weights, 0.88), index))
         .filter(|&(price, _)| price < best)
         .min_by(|a, b| a.0.total_cmp(&b.0))
@@ -139,5 +151,9 @@ const ROUNDS: u64 = 6;
 const AGAIN: u64 = 400;
 /// Chunks of a class between two whole-chunk trials.
 const EXPLORE: u64 = 48;
+/// The same on slow links, where chunks are few and far between.
+const EXPLORE_SLOW: u64 = 12;
+/// Slow is a link that one chunk holds for this long, in nanoseconds.
+const SLOW_NS: f32 = 10e6;
 /// Auditions with one chunk.
 const PER_ROUND: usize = 5;

@@ -137,6 +137,13 @@ impl Table {
             cost.unpack *= self.unpack_speed[index] * self.unpack_speed_all;
             let cell = &known.cells[index];
             let basis = match () {
+                // Raw is what everything else is measured by: nothing to correct but its copying, once measured.
+                () if self.families[index] == 0 => {
+                    if cell.count > 0 {
+                        cost.pack = cell.pack;
+                    }
+                    Basis::Chunks
+                }
                 () if cell.count > 0 => {
                     (cost.size, cost.pack) = (cell.size, cell.pack);
                     Basis::Chunks
