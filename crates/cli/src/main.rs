@@ -3,6 +3,9 @@
 //! Results go to stdout, everything else to stderr; `--json` makes the result one document. Exit codes: see
 //! [`exit::HELP`]. Upstream: a person or a script; downstream: `narrows-wire` and the facade.
 
+#![forbid(unsafe_code)]
+#![allow(unreachable_pub, reason = "a program exports nothing")]
+
 mod args;
 mod commands;
 mod exit;

@@ -80,7 +80,6 @@ impl Registry {
     }
 
     /// Every backend that was asked, with the reason where it is not there.
-    #[must_use]
     pub fn probed(&self) -> &[(&'static str, Result<(), Unavailable>)] {
         &self.probed
     }

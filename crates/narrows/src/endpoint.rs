@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::{Duration, Instant},
 };
 
 use narrows_core::{ChannelId, Gauges, Limits};
@@ -211,14 +212,16 @@ impl Endpoint {
         self.inner.state.lock().ended.clone()
     }
 
-    /// Ends the session well: says so and closes the links after what was queued.
+    /// Ends the session well: says so, sends what was queued, and waits until the links are closed.
     pub fn close(&self) {
         self.inner.end(End::new(Code::DONE, "the work is done"), true);
+        self.inner.wait_linkless(Duration::from_secs(2));
     }
 
-    /// Ends the session at once and tells the peer why.
+    /// Ends the session at once, tells the peer why, and waits a moment for it to hear.
     pub fn fail(&self, code: Code, text: &str) {
         self.inner.end(End::new(code, text), true);
+        self.inner.wait_linkless(Duration::from_millis(500));
     }
 }
 
@@ -379,6 +382,13 @@ impl Inner {
         for link in links {
             link.retire(abrupt);
         }
+    }
+
+    /// Waits until every link is closed, or long enough: a process that exits earlier takes its last words with it.
+    fn wait_linkless(&self, limit: Duration) {
+        let until = Instant::now() + limit;
+        let mut state = self.state.lock();
+        while !state.links.is_empty() && !self.changed.wait_until(&mut state, until).timed_out() {}
     }
 
     pub(crate) fn gauges(&self) -> Gauges {
