@@ -144,7 +144,7 @@ impl Packer {
         self.history.push(&chunk);
         if job.decision.audition.is_none() && (candidate.codec == CodecId::RAW || chunk.len() <= INLINE_LEN) {
             job.run(&mut self.ws);
-            self.shared.outlet.flush(chunk.len() <= INLINE_LEN);
+            self.shared.outlet.flush(true);
         } else {
             self.shared.pool.spawn(move |ws| {
                 let job = job.run(ws);
