@@ -77,6 +77,8 @@ pub struct Adaptive {
     solved_ns: u64,
     /// Packed over raw of the last decisions, expected.
     size: f32,
+    /// Length of a frame lately, in bytes, expected.
+    frame_len: f32,
     /// Chunks still to pass without a look, and the row they are taken for.
     unlooked: u32,
     /// Looks in a row that showed data on which raw wins clearly.
@@ -135,6 +137,7 @@ impl Adaptive {
             decided: 0,
             solved_ns: 0,
             size: 0.5,
+            frame_len: 0.0,
             unlooked: 0,
             dull: 0,
             row_last: 0,
@@ -169,7 +172,15 @@ impl Adaptive {
             let least = (0..ROWS).min_by(|&a, &b| self.rows[a].mass.total_cmp(&self.rows[b].mass)).expect("ROWS > 0");
             self.rows.swap_remove(least);
         }
-        self.rows.push(Row { class, mass: 0.0, costs: Vec::new(), times: Vec::new(), last: 0, chunks: 0, asked: Vec::new() });
+        self.rows.push(Row {
+            class,
+            mass: 0.0,
+            costs: Vec::new(),
+            times: Vec::new(),
+            last: 0,
+            chunks: 0,
+            asked: Vec::new(),
+        });
         self.solved_ns = 0;
         self.rows.len() - 1
     }
@@ -313,6 +324,7 @@ impl Policy for Adaptive {
         self.account.charge(times, raw_len);
         self.peer.note(index, raw.len(), self.table.prior_unpack(row.class, index) * raw_len);
         self.size += (cost.size - self.size) / 8.0;
+        self.frame_len = self.size * raw_len;
         let ticket = self.decided as u32;
         self.decided += 1;
         self.pending[ticket as usize % PENDING] = Pending { ticket, class: row.class, times, cost };
@@ -354,7 +366,7 @@ impl Policy for Adaptive {
     }
 
     fn feedback(&mut self, feedback: &Feedback) {
-        self.peer.report(feedback, &mut self.unpacked);
+        self.peer.report(feedback, self.frame_len, &mut self.unpacked);
         self.table.learn_unpack(&self.unpacked);
     }
 }

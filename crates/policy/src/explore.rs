@@ -99,8 +99,8 @@ impl Explorer {
             let price = optimistic(row, index, weights, hope);
             // One of each family makes sure, whatever the priors say: 2 KiB cannot show everything, and what it shows
             // corrects the others of its family.
-            let doubt = *basis == Basis::Prior && offers[index].candidate.level.0 == 1
-                || again && row.times[index][0] >= NEVER && offers[index].name == "zstd";
+            let noise = again && row.times[index][0] >= NEVER && offers[index].name == "zstd";
+            let doubt = (*basis == Basis::Prior || noise) && offers[index].candidate.level.0 == 1;
             if price < best || doubt {
                 list.push((price, index));
             }

@@ -59,7 +59,11 @@ pub fn bytes(kind: Kind, stride: u8, len: usize, seed: u64) -> Vec<u8> {
     let mut random = Random::new(seed);
     let mut out = Vec::with_capacity(len + 128);
     let words: Vec<Vec<u8>> = (0..4000)
-        .map(|_| (0..2 + random.below(9)).map(|_| b"etaoinshrdlucmfwypvbgkjqxz"[random.below(6) * random.below(6) % 26]).collect())
+        .map(|_| {
+            (0..2 + random.below(9))
+                .map(|_| b"etaoinshrdlucmfwypvbgkjqxz"[random.below(6) * random.below(6) % 26])
+                .collect()
+        })
         .collect();
     let mut walk = 1.0;
     while out.len() < len {
@@ -69,12 +73,20 @@ pub fn bytes(kind: Kind, stride: u8, len: usize, seed: u64) -> Vec<u8> {
                 out.push(if random.below(12) == 0 { b'\n' } else { b' ' });
             }
             Kind::Log => out.extend(
-                format!("10.0.{}.{} - - [21/Nov/2026:08:{:02}:{:02} +0000] \"GET /index/{} HTTP/1.1\" 200 {}\n",
-                    random.below(4), random.below(256), random.below(60), random.below(60), random.below(99), random.below(9999))
+                format!(
+                    "10.0.{}.{} - - [21/Nov/2026:08:{:02}:{:02} +0000] \"GET /index/{} HTTP/1.1\" 200 {}\n",
+                    random.below(4),
+                    random.below(256),
+                    random.below(60),
+                    random.below(60),
+                    random.below(99),
+                    random.below(9999)
+                )
                 .as_bytes(),
             ),
             Kind::Binary => {
-                let op = [0x48, 0x89, 0x8b, 0xe8, 0x0f, 0x83, 0xc0, 0x24, 0x45, 0x4c, 0xff, 0x74, 0x10, 0x08, 0x31, 0xc3];
+                let op =
+                    [0x48, 0x89, 0x8b, 0xe8, 0x0f, 0x83, 0xc0, 0x24, 0x45, 0x4c, 0xff, 0x74, 0x10, 0x08, 0x31, 0xc3];
                 (0..1 + random.below(4)).for_each(|_| out.push(op[random.below(4) * random.below(6) % 16]));
                 (0..random.below(5)).for_each(|_| out.push(random.below(256) as u8));
                 (0..random.below(4)).for_each(|_| out.push(0));

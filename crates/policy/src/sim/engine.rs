@@ -7,7 +7,10 @@ use narrows_core::{Candidate, Feedback, Gauges, Outcome, Policy, Seq, policy::AU
 use crate::{
     offers::Offer,
     prior::Cost,
-    sim::{data::Random, scene::{Scene, length_factor}},
+    sim::{
+        data::Random,
+        scene::{Scene, length_factor},
+    },
 };
 
 /// One chunk from decision to delivery.
@@ -135,7 +138,8 @@ impl<'a> Run<'a> {
         // Between whole deliveries: on slow links a chunk is a large part of a span.
         let mut within = self.trips.iter().filter(|trip| trip.delivered_ns >= from_ns && trip.delivered_ns <= to_ns);
         let Some(first) = within.next() else { return 0.0 };
-        let (bytes, last) = within.fold((0.0, first.delivered_ns), |(sum, _), t| (sum + f64::from(t.raw_len), t.delivered_ns));
+        let (bytes, last) =
+            within.fold((0.0, first.delivered_ns), |(sum, _), t| (sum + f64::from(t.raw_len), t.delivered_ns));
         if last > first.delivered_ns { bytes / (last - first.delivered_ns) } else { 0.0 }
     }
 
@@ -215,7 +219,8 @@ impl<'a> Run<'a> {
             let trip = self.trips.len() - 1;
             let (packed_len, cpu_ns, unpack_ns) = self.cost(trip, index, len);
             (self.trips[trip].packed_len, self.trips[trip].unpack_ns) = (packed_len, unpack_ns);
-            let job = Job { trip, cpu_ns, left_ns: cpu_ns, since_ns: 0.0, audition: decision.audition, auditioning: false };
+            let job =
+                Job { trip, cpu_ns, left_ns: cpu_ns, since_ns: 0.0, audition: decision.audition, auditioning: false };
             self.waiting.push_back(job);
             self.assign();
         }
@@ -269,7 +274,14 @@ impl<'a> Run<'a> {
             }
             self.auditioned_ns += total_ns;
             let audition = None;
-            self.packing.push(Job { trip: job.trip, cpu_ns: total_ns, left_ns: total_ns, since_ns: self.now, audition, auditioning: true });
+            self.packing.push(Job {
+                trip: job.trip,
+                cpu_ns: total_ns,
+                left_ns: total_ns,
+                since_ns: self.now,
+                audition,
+                auditioning: true,
+            });
         }
     }
 
@@ -321,7 +333,14 @@ impl<'a> Run<'a> {
             self.arrived.pop_front();
             self.peer.waiting_bytes -= u64::from(self.trips[trip].packed_len);
             let cpu_ns = self.trips[trip].unpack_ns * Scene::step(&self.scene.peer_slow, self.now);
-            self.unpacking.push(Job { trip, cpu_ns, left_ns: cpu_ns, since_ns: self.now, audition: None, auditioning: false });
+            self.unpacking.push(Job {
+                trip,
+                cpu_ns,
+                left_ns: cpu_ns,
+                since_ns: self.now,
+                audition: None,
+                auditioning: false,
+            });
         }
         while self.credits.front().is_some_and(|(_, at)| *at <= self.now + EPS) {
             self.outstanding -= self.credits.pop_front().expect("front exists").0;

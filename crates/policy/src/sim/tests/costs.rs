@@ -5,7 +5,11 @@ use std::{hint::black_box, time::Instant};
 use narrows_core::{Gauges, Outcome, Policy, Seq};
 
 use super::*;
-use crate::{probe::Probe, sim::data, solve::{Times, solve}};
+use crate::{
+    probe::Probe,
+    sim::data,
+    solve::{Times, solve},
+};
 
 fn per_call_ns(calls: u32, mut call: impl FnMut(u32)) -> f64 {
     let best = |call: &mut dyn FnMut(u32)| {
