@@ -8,10 +8,11 @@
 //!
 //! A pure state machine: reads no clock, draws no random numbers. Units: see the modules.
 
-use narrows_core::{Candidate, Decision, Feedback, Gauges, Level, Outcome, Policy, policy::Estimate};
+use narrows_core::{Candidate, Decision, Feedback, Gauges, Outcome, Policy, policy::Estimate};
 
 use crate::{
     account::Account,
+    config::Config,
     effort::Effort,
     explore::Explorer,
     length,
@@ -23,38 +24,6 @@ use crate::{
     solve::{Times, Weights, solve, weighted},
     table::{Basis, Table},
 };
-
-/// What users may set.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Config {
-    /// Length of every chunk in bytes, instead of the policy's own choice.
-    pub chunk_len: Option<usize>,
-    /// What the link is believed to carry before it was measured, in bytes per second.
-    pub rate_guess_bytes_per_s: f64,
-    /// What a second of processor time is worth at least, in bytes on the link: 0 spends whatever saves time, a battery
-    /// wants tens of millions.
-    pub cpu_price_bytes_per_s: f64,
-    /// No zstd level above this one.
-    pub level_max: Option<Level>,
-    /// Most history, in bytes.
-    pub history_len_max: u32,
-    /// Whether the receiver unpacks on the same processors (loopback): its time then counts as ours.
-    pub shared_host: bool,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            chunk_len: None,
-            // 1 Gbit/s: the light choices it leads to are off by little either way.
-            rate_guess_bytes_per_s: 125e6,
-            cpu_price_bytes_per_s: 0.0,
-            level_max: None,
-            history_len_max: u32::MAX,
-            shared_host: false,
-        }
-    }
-}
 
 /// See the module.
 #[derive(Debug)]
@@ -248,7 +217,7 @@ impl Adaptive {
                 let cost = row.costs[index].0;
                 let pack_ns = cost.pack * raw_len / efficiency;
                 let room_ns = (DRAIN_SHARE * drain_ns).max(workers * cost.size * raw_len / link);
-                if pack_ns > room_ns.min(HOLD_UP_MAX_NS).max(HOLD_UP_NS) {
+                if pack_ns > room_ns.clamp(HOLD_UP_NS, HOLD_UP_MAX_NS) {
                     capped = true;
                 } else {
                     best = (index, price);

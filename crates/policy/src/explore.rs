@@ -59,7 +59,7 @@ impl Explorer {
         let mut proposal = Proposal::default();
         row.asked.resize(offers.len(), false);
         let again = row.chunks > ROUNDS;
-        if row.chunks % AGAIN == 0 {
+        if row.chunks.is_multiple_of(AGAIN) {
             row.asked.fill(false);
         }
         if row.chunks % AGAIN < ROUNDS {
@@ -73,7 +73,6 @@ impl Explorer {
         proposal
     }
 
-    #[expect(clippy::too_many_arguments, reason = "everything a decision knows, borrowed apart")]
     fn audition(
         &mut self,
         row: &mut Row,
@@ -108,7 +107,6 @@ impl Explorer {
         list.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut picked = Vec::new();
         for (_, index) in list.into_iter().take(PER_ROUND) {
-            // Not taken off the list where it costs too much: the allowance grows.
             let cost_ns = row.costs[index].0.pack * slice;
             if cost_ns <= self.allowance_ns {
                 self.allowance_ns -= cost_ns;

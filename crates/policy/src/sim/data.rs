@@ -24,12 +24,12 @@ impl Random {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut random = Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x2545_F491_4F6C_DD1D);
-        random.next();
+        random.bits();
         random
     }
 
     /// Sixty-four bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = if self.0 == 0 { 1 } else { self.0 };
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -39,12 +39,12 @@ impl Random {
 
     /// Uniform in `0..end`.
     pub fn below(&mut self, end: usize) -> usize {
-        (self.next() >> 33) as usize % end.max(1)
+        (self.bits() >> 33) as usize % end.max(1)
     }
 
     /// Uniform in 0 to 1.
     pub fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Normal with mean 0 and variance 1, near enough.
@@ -101,11 +101,11 @@ pub fn bytes(kind: Kind, stride: u8, len: usize, seed: u64) -> Vec<u8> {
             }
             Kind::Weights => out.extend(&f32::to_le_bytes(0.02 * random.normal() as f32)[2..]),
             Kind::Relu => out.extend(f32::to_le_bytes((random.normal() as f32 - 0.3).max(0.0))),
-            Kind::Random => out.extend(random.next().to_le_bytes()),
+            Kind::Random => out.extend(random.bits().to_le_bytes()),
             Kind::Sparse => {
                 out.extend([0; 24]);
                 if random.below(12) == 0 {
-                    out.extend(random.next().to_le_bytes());
+                    out.extend(random.bits().to_le_bytes());
                 }
             }
         }

@@ -195,7 +195,8 @@ pub fn truth(offers: &[Offer], kind: Kind, stride: u8, seed: u64, far: f64) -> T
 }
 
 fn shared_bytes(kind: Kind, stride: u8) -> Arc<Vec<u8>> {
-    static BYTES: OnceLock<Vec<(Kind, u8, Arc<Vec<u8>>)>> = OnceLock::new();
+    type Sample = (Kind, u8, Arc<Vec<u8>>);
+    static BYTES: OnceLock<Vec<Sample>> = OnceLock::new();
     let all = BYTES.get_or_init(|| {
         data::SHAPES
             .iter()
