@@ -147,6 +147,14 @@ fn scores(strange: bool) -> Vec<(Score, String)> {
             at(0.1),
             at(0.5)
         );
+        let below = |least: f64| scores.iter().filter(|(score, _)| of(score) < least).count();
+        println!(
+            "   of {}: {} below 0.97, {} below 0.95, {} below 0.90",
+            scores.len(),
+            below(0.97),
+            below(0.95),
+            below(0.9)
+        );
         for (score, about) in scores.iter().take(5) {
             println!("   {:.3} {:.3} {:.3} {about}", score.bound, score.fixed, score.raw);
         }
@@ -181,7 +189,8 @@ fn the_promise_holds_on_random_scenes() {
     let scores = scores(false);
     at_least(&scores, |s| s.raw, 0.97, 0.0);
     at_least(&scores, |s| s.fixed, 0.97, 0.05);
-    // What is left of 3000 is zeros by the gigabyte, packed, sent and unpacked at the same speed by one thread each.
+    // Known misses, a few in a thousand, not yet explained to the end: above 4 Gbit/s with one thread a side, sparse data
+    // or runs of 4 MiB of each sort. See them with NARROWS_SIM_CASES=3000.
     at_least(&scores, |s| s.fixed, 0.90, 0.005);
     at_least(&scores, |s| s.bound, 0.95, 0.05);
 }
@@ -192,6 +201,6 @@ fn wrong_priors_cost_little() {
     let scores = scores(true);
     at_least(&scores, |s| s.raw, 0.97, 0.0);
     at_least(&scores, |s| s.fixed, 0.97, 0.15);
-    // The rest is text that looks like noise among noise: no look at 2 KiB can tell.
+    // The worst hold sorts that the probe puts into one class and that cost differently: their mean fits neither.
     at_least(&scores, |s| s.fixed, 0.75, 0.01);
 }
