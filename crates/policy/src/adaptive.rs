@@ -8,10 +8,11 @@
 //!
 //! A pure state machine: reads no clock, draws no random numbers. Units: see the modules.
 
-use narrows_core::{Candidate, Decision, Feedback, Gauges, Level, Outcome, Policy, policy::Estimate};
+use narrows_core::{Candidate, Decision, Feedback, Gauges, Outcome, Policy, policy::Estimate};
 
 use crate::{
     account::Account,
+    config::Config,
     effort::Effort,
     explore::Explorer,
     length,
@@ -23,38 +24,6 @@ use crate::{
     solve::{Times, Weights, solve, weighted},
     table::{Basis, Table},
 };
-
-/// What users may set.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Config {
-    /// Length of every chunk in bytes, instead of the policy's own choice.
-    pub chunk_len: Option<usize>,
-    /// What the link is believed to carry before it was measured, in bytes per second.
-    pub rate_guess_bytes_per_s: f64,
-    /// What a second of processor time is worth at least, in bytes on the link: 0 spends whatever saves time, a battery
-    /// wants tens of millions.
-    pub cpu_price_bytes_per_s: f64,
-    /// No zstd level above this one.
-    pub level_max: Option<Level>,
-    /// Most history, in bytes.
-    pub history_len_max: u32,
-    /// Whether the receiver unpacks on the same processors (loopback): its time then counts as ours.
-    pub shared_host: bool,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            chunk_len: None,
-            // 1 Gbit/s: the light choices it leads to are off by little either way.
-            rate_guess_bytes_per_s: 125e6,
-            cpu_price_bytes_per_s: 0.0,
-            level_max: None,
-            history_len_max: u32::MAX,
-            shared_host: false,
-        }
-    }
-}
 
 /// See the module.
 #[derive(Debug)]
@@ -77,6 +46,8 @@ pub struct Adaptive {
     solved_ns: u64,
     /// Packed over raw of the last decisions, expected.
     size: f32,
+    /// Length of a frame lately, in bytes, expected.
+    frame_len: f32,
     /// Chunks still to pass without a look, and the row they are taken for.
     unlooked: u32,
     /// Looks in a row that showed data on which raw wins clearly.
@@ -135,6 +106,7 @@ impl Adaptive {
             decided: 0,
             solved_ns: 0,
             size: 0.5,
+            frame_len: 0.0,
             unlooked: 0,
             dull: 0,
             row_last: 0,
@@ -169,7 +141,15 @@ impl Adaptive {
             let least = (0..ROWS).min_by(|&a, &b| self.rows[a].mass.total_cmp(&self.rows[b].mass)).expect("ROWS > 0");
             self.rows.swap_remove(least);
         }
-        self.rows.push(Row { class, mass: 0.0, costs: Vec::new(), times: Vec::new(), last: 0, chunks: 0, asked: Vec::new() });
+        self.rows.push(Row {
+            class,
+            mass: 0.0,
+            costs: Vec::new(),
+            times: Vec::new(),
+            last: 0,
+            chunks: 0,
+            asked: Vec::new(),
+        });
         self.solved_ns = 0;
         self.rows.len() - 1
     }
@@ -237,7 +217,7 @@ impl Adaptive {
                 let cost = row.costs[index].0;
                 let pack_ns = cost.pack * raw_len / efficiency;
                 let room_ns = (DRAIN_SHARE * drain_ns).max(workers * cost.size * raw_len / link);
-                if pack_ns > room_ns.min(HOLD_UP_MAX_NS).max(HOLD_UP_NS) {
+                if pack_ns > room_ns.clamp(HOLD_UP_NS, HOLD_UP_MAX_NS) {
                     capped = true;
                 } else {
                     best = (index, price);
@@ -313,6 +293,7 @@ impl Policy for Adaptive {
         self.account.charge(times, raw_len);
         self.peer.note(index, raw.len(), self.table.prior_unpack(row.class, index) * raw_len);
         self.size += (cost.size - self.size) / 8.0;
+        self.frame_len = self.size * raw_len;
         let ticket = self.decided as u32;
         self.decided += 1;
         self.pending[ticket as usize % PENDING] = Pending { ticket, class: row.class, times, cost };
@@ -354,7 +335,7 @@ impl Policy for Adaptive {
     }
 
     fn feedback(&mut self, feedback: &Feedback) {
-        self.peer.report(feedback, &mut self.unpacked);
+        self.peer.report(feedback, self.frame_len, &mut self.unpacked);
         self.table.learn_unpack(&self.unpacked);
     }
 }

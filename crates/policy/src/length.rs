@@ -17,7 +17,8 @@ pub fn chunk_len(decided: u64, bytes_per_ns: f64, measured: bool, size: f32) -> 
     if !measured || bytes_per_ns > SLOW_LINK {
         return CHUNK_LEN_DEFAULT;
     }
-    let mut len = CHUNK_LEN_MAX;
+    // Raw gains nothing by length, and arrives sooner in pieces.
+    let mut len = if size > 0.97 { CHUNK_LEN_DEFAULT } else { CHUNK_LEN_MAX };
     while len > CHUNK_LEN_MIN && len as f64 * f64::from(size) / bytes_per_ns > HOLD_NS {
         len /= 2;
     }
@@ -45,6 +46,7 @@ mod tests {
         assert_eq!(chunk_len(99, 1.0, true, 0.5), CHUNK_LEN_DEFAULT);
         assert_eq!(chunk_len(99, 0.0125, true, 0.4), CHUNK_LEN_MAX);
         assert_eq!(chunk_len(99, 0.00125, true, 0.35), 512 << 10);
+        assert_eq!(chunk_len(99, 0.0125, true, 1.0), CHUNK_LEN_DEFAULT);
         assert_eq!(chunk_len(99, 0.00001, true, 1.0), CHUNK_LEN_MIN);
     }
 }

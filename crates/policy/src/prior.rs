@@ -46,16 +46,8 @@ pub enum Kind {
 
 impl Kind {
     /// All, in the order of the table's columns.
-    pub const ALL: [Self; 8] = [
-        Self::Text,
-        Self::Binary,
-        Self::Log,
-        Self::Field,
-        Self::Weights,
-        Self::Relu,
-        Self::Random,
-        Self::Sparse,
-    ];
+    pub const ALL: [Self; 8] =
+        [Self::Text, Self::Binary, Self::Log, Self::Field, Self::Weights, Self::Relu, Self::Random, Self::Sparse];
 }
 
 /// What `codec` at `level` is likely to cost on data of `kind` whose numbers are `stride` bytes wide (1: no numbers).
@@ -80,7 +72,13 @@ pub fn prior(codec: &str, level: i16, history_len: u32, kind: Kind, stride: u8) 
     if history_len > 0 {
         // A 64 KiB prefix gave 4 % at 64 KiB chunks, a megabyte 8 % at levels that search it; indexing it costs CPU.
         let gain = match kind {
-            Kind::Text | Kind::Binary | Kind::Log => if history_len >= 1 << 20 { 0.92 } else { 0.95 },
+            Kind::Text | Kind::Binary | Kind::Log => {
+                if history_len >= 1 << 20 {
+                    0.92
+                } else {
+                    0.95
+                }
+            }
             _ => 1.0,
         };
         cost = scaled(cost, gain, if history_len >= 1 << 20 { 1.6 } else { 1.25 });

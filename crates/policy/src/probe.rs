@@ -56,7 +56,7 @@ impl Probe {
         self.words.fill(0);
         // Spots start at multiples of 8 so that planes stay planes.
         let spots = SPOTS.min(raw.len() / SPOT_LEN).max(1);
-        let step = if spots > 1 { (raw.len() - SPOT_LEN) / (spots - 1) & !7 } else { 0 };
+        let step = if spots > 1 { ((raw.len() - SPOT_LEN) / (spots - 1)) & !7 } else { 0 };
         let (mut sampled, mut words, mut repeats) = (0, 0, 0);
         for spot in 0..spots {
             let bytes = &raw[spot * step..];
