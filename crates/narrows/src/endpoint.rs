@@ -253,10 +253,14 @@ impl Inner {
             if state.ended.is_some() {
                 return Err(Stopped);
             }
-            let held = state.channels.get_mut(&channel).filter(|held| held.ended.is_none()).ok_or(Stopped)?;
+            let held = state.channels.get(&channel).filter(|held| held.ended.is_none()).ok_or(Stopped)?;
             // A naive channel holds its whole message, as the scheme it reproduces does.
-            if held.admitted - held.left < self.settings.depth as u64 || self.settings.is_naive() {
-                held.admitted += 1;
+            let few = held.admitted - held.left < self.settings.depth as u64;
+            // A decision is as good as what was known when it was made, so chunks are decided on when a worker is
+            // about to be free, not a queue's length before.
+            let soon = state.in_hand(channel) <= self.engine.workers() as u64;
+            if few && soon || self.settings.is_naive() {
+                state.channels.get_mut(&channel).expect("looked up above").admitted += 1;
                 return Ok(());
             }
             self.changed.wait(&mut state);

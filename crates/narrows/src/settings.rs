@@ -91,7 +91,7 @@ pub fn candidate(registry: &Registry, text: &str, history_len: usize) -> Result<
 
 impl Settings {
     /// Chunk length of the plans that do not choose one.
-    const CHUNK_LEN: usize = 256 << 10;
+    pub const CHUNK_LEN: usize = 256 << 10;
 
     pub(crate) fn is_naive(&self) -> bool {
         matches!(self.plan, Plan::Naive(_))

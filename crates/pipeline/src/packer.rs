@@ -13,15 +13,13 @@ use std::{
 };
 
 use narrows_core::{
-    Candidate, ChannelId, Clock, CodecId, Decision, Gauges, Outcome, Policy, Registry, Seq, Workspace,
+    Candidate, ChannelId, Clock, CodecId, Decision, Gauges, Outcome, Policy, Registry, Seq, Workspace, policy::AUDITION_LEN,
 };
 use narrows_format::{Frame, Header, chunk_check, packed_len_max};
 use parking_lot::Mutex;
 
 use crate::{BufferPool, Bytes, History, INLINE_LEN, Sequencer, WorkerPool};
 
-/// Length of the slice an audition works on: enough to be typical, little enough to be cheap.
-const AUDITION_LEN: usize = 32 << 10;
 
 /// The session has ended; nothing more can be sent. Why is known to whoever ended it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

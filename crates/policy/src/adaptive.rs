@@ -214,8 +214,10 @@ impl Adaptive {
                 price *= 1.0 - HYSTERESIS;
             }
             if price < best.1 {
-                let cost = row.costs[index].0;
-                let pack_ns = cost.pack * raw_len / efficiency;
+                let (cost, basis) = row.costs[index];
+                // What nobody measured here may be slower than believed, and one such chunk holds up all after it.
+                let doubt = if basis == Basis::Prior { 2.0 } else { 1.0 };
+                let pack_ns = doubt * cost.pack * raw_len / efficiency;
                 let room_ns = (DRAIN_SHARE * drain_ns).max(workers * cost.size * raw_len / link);
                 if pack_ns > room_ns.clamp(HOLD_UP_NS, HOLD_UP_MAX_NS) {
                     capped = true;

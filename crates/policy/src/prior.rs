@@ -70,18 +70,23 @@ pub fn prior(codec: &str, level: i16, history_len: u32, kind: Kind, stride: u8) 
         cost = scaled(cost, 1.02, 1.05);
     }
     if history_len > 0 {
-        // A 64 KiB prefix gave 4 % at 64 KiB chunks, a megabyte 8 % at levels that search it; indexing it costs CPU.
+        let history = history_len as f32 / (1 << 20) as f32;
+        // Measured with chunks of 1 MiB: the gain grows with the history, and so does the cost of indexing it, for the
+        // levels with binary trees most of all.
         let gain = match kind {
-            Kind::Text | Kind::Binary | Kind::Log => {
-                if history_len >= 1 << 20 {
-                    0.92
-                } else {
-                    0.95
-                }
-            }
+            Kind::Text | Kind::Binary | Kind::Log if history >= 4.0 => 0.93,
+            Kind::Text | Kind::Binary | Kind::Log if history >= 1.0 => 0.96,
+            Kind::Text | Kind::Binary | Kind::Log => 0.975,
             _ => 1.0,
         };
-        cost = scaled(cost, gain, if history_len >= 1 << 20 { 1.6 } else { 1.25 });
+        let indexing = match level {
+            ..6 => 0.4,
+            6..9 => 0.6,
+            9..13 => 0.4,
+            13..17 => 2.5,
+            17.. => 1.1,
+        };
+        cost = scaled(cost, gain, 1.0 + indexing * history);
     }
     cost.size = cost.size.min(1.0);
     cost
@@ -94,7 +99,7 @@ enum Transform {
 }
 
 fn split(codec: &str) -> (Transform, u8, &str) {
-    for (prefix, transform) in [("shuffle", Transform::Shuffle), ("delta", Transform::Delta)] {
+    for (prefix, transform) in [("shuffle", Transform::Shuffle), ("delta", Transform::Delta), ("decimal", Transform::Delta)] {
         if let Some((width, inner)) = codec.strip_prefix(prefix).and_then(|rest| rest.split_once('-')) {
             return (transform, width.parse().unwrap_or(4), inner);
         }

@@ -46,7 +46,8 @@ pub fn settings(engine: &Engine, packing: &Packing, session: &Session) -> anyhow
     settings.limits.window_len = usize::try_from(session.window.0).unwrap_or(usize::MAX).clamp(64 << 10, 1 << 30);
     settings.limits.chunk_len_max = settings.limits.chunk_len_max.max(settings.chunk_len.unwrap_or(0));
     settings.limits.depth = packing.depth.into();
-    let history_len = if settings.history { settings.limits.history_len_max } else { 0 };
+    // As much again as the chunk itself: more costs more to index than it saves.
+    let history_len = if settings.history { settings.chunk_len.unwrap_or(Settings::CHUNK_LEN) } else { 0 };
     let codec = packing.codec.as_deref().map(|name| candidate(&engine.registry, name, history_len)).transpose();
     let codec = codec.map_err(|fault| Usage(fault.to_string()))?;
     settings.plan = match (packing.policy, codec) {
