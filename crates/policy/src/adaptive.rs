@@ -167,7 +167,7 @@ impl Adaptive {
         for row in self.rows.iter_mut().filter(|row| row.mass > 0.005 * total || row.times.is_empty()) {
             self.table.estimate(row.class, &mut row.costs);
             row.times.clear();
-            for (index, (cost, _)) in row.costs.iter().enumerate() {
+            for (index, (cost, basis)) in row.costs.iter().enumerate() {
                 let candidate = &self.offers[index].candidate;
                 let raw = index == 0;
                 if !raw && (cost.size > 1.0 - SAVING_MIN || !self.allowed[index]) {
@@ -180,8 +180,14 @@ impl Adaptive {
                 let cpu_bytes = if raw { 0.0 } else { cpu_price * (cost.pack + cost.unpack) };
                 let mut times = [pack_ns / pack, (cost.size + cpu_bytes) / link, cost.unpack / unpack];
                 if !raw {
-                    // Raw is certain, everything else a forecast.
-                    times.iter_mut().for_each(|time| *time *= 1.0 + RAW_MARGIN);
+                    // Raw is certain, everything else a forecast. Of many forecasts the best is likely too good, the more
+                    // so the less stands behind it.
+                    let margin = match basis {
+                        Basis::Chunks => RAW_MARGIN,
+                        Basis::Slices => 2.0 * RAW_MARGIN,
+                        Basis::Prior => 3.0 * RAW_MARGIN,
+                    };
+                    times.iter_mut().for_each(|time| *time *= 1.0 + margin);
                 }
                 row.times.push(times);
             }
@@ -214,10 +220,8 @@ impl Adaptive {
                 price *= 1.0 - HYSTERESIS;
             }
             if price < best.1 {
-                let (cost, basis) = row.costs[index];
-                // What nobody measured here may be slower than believed, and one such chunk holds up all after it.
-                let doubt = if basis == Basis::Prior { 2.0 } else { 1.0 };
-                let pack_ns = doubt * cost.pack * raw_len / efficiency;
+                let cost = row.costs[index].0;
+                let pack_ns = cost.pack * raw_len / efficiency;
                 let room_ns = (DRAIN_SHARE * drain_ns).max(workers * cost.size * raw_len / link);
                 if pack_ns > room_ns.clamp(HOLD_UP_NS, HOLD_UP_MAX_NS) {
                     capped = true;

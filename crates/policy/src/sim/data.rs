@@ -3,7 +3,7 @@
 use crate::prior::Kind;
 
 /// Every kind with the stride its bytes show here.
-pub const SHAPES: [(Kind, u8); 9] = [
+pub const SHAPES: [(Kind, u8); 11] = [
     (Kind::Text, 1),
     (Kind::Binary, 1),
     (Kind::Log, 1),
@@ -13,6 +13,8 @@ pub const SHAPES: [(Kind, u8); 9] = [
     (Kind::Relu, 4),
     (Kind::Random, 1),
     (Kind::Sparse, 1),
+    (Kind::Decimal, 4),
+    (Kind::Decimal, 8),
 ];
 
 /// Xorshift: the same seed always gives the same numbers.
@@ -97,6 +99,15 @@ pub fn bytes(kind: Kind, stride: u8, len: usize, seed: u64) -> Vec<u8> {
                     out.extend(f64::to_le_bytes(walk));
                 } else {
                     out.extend(f32::to_le_bytes(walk as f32));
+                }
+            }
+            Kind::Decimal => {
+                walk += 0.002 * random.normal() - 0.001 * (walk - 1.0);
+                let price = (walk * 5000.0).round() / 100.0;
+                if stride == 8 {
+                    out.extend(f64::to_le_bytes(price));
+                } else {
+                    out.extend(f32::to_le_bytes(price as f32));
                 }
             }
             Kind::Weights => out.extend(&f32::to_le_bytes(0.02 * random.normal() as f32)[2..]),
