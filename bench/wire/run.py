@@ -110,7 +110,8 @@ def make_data(kind, size, corpus, cache):
     if path.exists():
         return path
     if kind == "random":
-        data = random.Random(1).randbytes(size)
+        source = random.Random(1)
+        data = b"".join(source.randbytes(min(1 << 20, size - at)) for at in range(0, size, 1 << 20))
     elif kind in ("lineal", "sparse"):
         made = cache / "gen"
         subprocess.run([NARROWS, "gen", kind, str(size), "-o", str(made)], check=True, stderr=subprocess.DEVNULL)

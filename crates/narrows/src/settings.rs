@@ -108,7 +108,9 @@ impl Settings {
             }
         };
         match self.plan {
-            Plan::None => Box::new(NonePolicy { chunk_len }),
+            Plan::None => Box::new(NonePolicy {
+                chunk_len: self.chunk_len.unwrap_or(NonePolicy::default().chunk_len).min(limits.chunk_len_max),
+            }),
             Plan::Naive(candidate) => {
                 Box::new(Fixed { candidate: allowed(candidate), chunk_len: limits.chunk_len_max })
             },
