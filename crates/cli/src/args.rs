@@ -237,8 +237,10 @@ pub struct LinkEmulator {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Runs both ends on this machine, over a link it emulates; needs no root and no set-up. A link takes up to a
-minute and a half with the defaults.")]
+#[command(
+    after_help = "Runs both ends on this machine, over a link it emulates; needs no root and no set-up. A link takes up to a
+minute and a half with the defaults."
+)]
 pub struct Try {
     /// Files and directories to send, as one stream; a bundled sample of real data if none are given
     pub paths: Vec<PathBuf>,

@@ -1,7 +1,7 @@
 //! The user's files as one stream, and excerpts of it that fit a link.
 //!
-//! A slow link carries little in the seconds that a user will wait, so it gets an excerpt: pieces of up to 4 MiB, evenly
-//! spread over everything there is, in order. Nothing is repeated, since a codec with history would find the repeats.
+//! A slow link carries little in the seconds that a user will wait, so it gets an excerpt: eight pieces or more,
+//! of up to 4 MiB, evenly spread over everything there is, in order. Nothing is repeated, since a codec with history would find the repeats.
 
 use std::{
     fs::{self, File},
@@ -118,7 +118,7 @@ impl Data {
         for path in paths {
             data.add(path, &fs::metadata(path).map_err(|fault| cannot_read(path, fault))?)?;
         }
-        if data.len() == 0 { Err(DataError::Empty(data.what)) } else { Ok(data) }
+        if data.is_empty() { Err(DataError::Empty(data.what)) } else { Ok(data) }
     }
 
     fn add(&mut self, path: &Path, meta: &fs::Metadata) -> Result<(), DataError> {
@@ -200,7 +200,8 @@ impl Data {
             self.take(0, total, &mut pieces);
             return pieces;
         }
-        let count = len_max.div_ceil(PIECE_LEN).max(1);
+        let piece_len = (len_max / 8).clamp(PIECE_LEN_MIN, PIECE_LEN_MAX);
+        let count = len_max.div_ceil(piece_len).max(1);
         for number in 0..count {
             // Lengths differ by at most one byte; the gaps between pieces are even too, and both ends are taken.
             let len = (number + 1) * len_max / count - number * len_max / count;
@@ -233,7 +234,9 @@ fn cannot_read(path: &Path, fault: io::Error) -> DataError {
 }
 
 /// Long enough that history and large chunks have their effect within a piece.
-const PIECE_LEN: u64 = 4 << 20;
+const PIECE_LEN_MAX: u64 = 4 << 20;
+/// Shorter ones would mostly measure where they were cut.
+const PIECE_LEN_MIN: u64 = 256 << 10;
 const BLOCK_LEN: usize = 1 << 20;
 
 #[cfg(test)]
@@ -273,7 +276,7 @@ mod tests {
                 assert!(last.is_none_or(|end| at >= end), "{len}: {:?}", excerpt.pieces);
                 last = Some(at + piece.len);
             }
-            assert!(len <= 4 << 20 || last == Some(12_000_000), "{len}: {:?}", excerpt.pieces);
+            assert!(len <= 256 << 10 || last == Some(12_000_000), "{len}: {:?}", excerpt.pieces);
         }
     }
 

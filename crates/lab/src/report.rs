@@ -132,7 +132,8 @@ impl Report {
             add("</section>\n");
         }
         let scripts = if pictures.is_empty() { Vec::new() } else { vec![VEGA, VEGA_LITE, VEGA_EMBED, DRAW] };
-        let sources: Vec<_> = scripts.iter().map(|script| format!("'sha256-{}'", base64(&Sha256::digest(script)))).collect();
+        let sources: Vec<_> =
+            scripts.iter().map(|script| format!("'sha256-{}'", base64(&Sha256::digest(script)))).collect();
         let allowed = if sources.is_empty() { "'none'".into() } else { sources.join(" ") };
         let mut html = format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -291,9 +292,14 @@ mod tests {
     #[test]
     fn text_stays_text() {
         let evil = "</script><script>alert(1)</script>";
-        let table = Table { caption: evil.into(), columns: vec![(evil.into(), false)], rows: vec![vec![evil.to_string().into()]] };
+        let table = Table {
+            caption: evil.into(),
+            columns: vec![(evil.into(), false)],
+            rows: vec![vec![evil.to_string().into()]],
+        };
         let picture = Picture { caption: evil.into(), spec: json!({ "title": evil }) };
-        let blocks = vec![Block::Text(evil.into()), Block::Note(evil.into()), Block::Table(table), Block::Picture(picture)];
+        let blocks =
+            vec![Block::Text(evil.into()), Block::Note(evil.into()), Block::Table(table), Block::Picture(picture)];
         let report = Report {
             title: evil.into(),
             intro: vec![evil.into()],

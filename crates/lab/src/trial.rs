@@ -3,7 +3,7 @@
 //! Every policy gets the same bytes and starts from nothing. Rounds are interleaved, every other one in reverse, so that
 //! a disturbance of the machine falls on all. What is reported is the median of the rounds, with the least and the most.
 //! One transfer of the adaptive policy before the first round warms the machine up and shows which codecs it takes; it
-//! is not counted.
+//! is not counted. A policy that takes twice the time allowed for raw races in one round only.
 
 mod pictures;
 mod suggest;
@@ -80,7 +80,7 @@ pub struct Document {
     pub machine: Sheet,
     /// What was sent.
     pub data: DataSheet,
-    /// Rounds.
+    /// Rounds; a policy that was far too slow in the first one has only that.
     pub repeat: u32,
     /// Threads of each end; 0 is one for each processor.
     pub threads: usize,
@@ -183,7 +183,12 @@ pub fn default_contestants() -> Vec<Contestant> {
 ///
 /// # Errors
 /// [`TrialError`]. A policy that fails is reported in the document, not here; damaged data is.
-pub fn run(racer: &Racer, data: &Data, plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Document, TrialError> {
+pub fn run(
+    racer: &Racer,
+    data: &Data,
+    plan: &Plan,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Document, TrialError> {
     let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let machine = Sheet::of_this_machine();
     let mut contestants = plan.contestants.clone();
@@ -194,7 +199,15 @@ pub fn run(racer: &Racer, data: &Data, plan: &Plan, progress: &mut dyn FnMut(Pro
         }
     }
     let total = plan.links.len() * (plan.repeat as usize * contestants.len() + 1);
-    let mut trial = Trial { racer, contestants: &contestants, repeat: plan.repeat, progress, done: 0, total };
+    let mut trial = Trial {
+        racer,
+        contestants: &contestants,
+        repeat: plan.repeat,
+        slow_s: plan.raw_s * 2.0,
+        progress,
+        done: 0,
+        total,
+    };
     let mut links = Vec::new();
     for link in &plan.links {
         let fits = link.rate.map_or(plan.len_max, |rate| (rate.0 * plan.raw_s).max(1.0) as u64);
@@ -217,6 +230,8 @@ struct Trial<'a> {
     racer: &'a Racer,
     contestants: &'a [Contestant],
     repeat: u32,
+    /// Whoever takes longer than this races once: a hopeless choice would take most of the user's time.
+    slow_s: f64,
     progress: &'a mut dyn FnMut(Progress),
     done: usize,
     total: usize,
@@ -241,7 +256,7 @@ impl Trial<'_> {
             }
             for number in order {
                 let (who, outcome) = (&self.contestants[number], &mut outcomes[number]);
-                if outcome.1.is_some() {
+                if outcome.1.is_some() || outcome.0.first().is_some_and(|run| run.seconds > self.slow_s) {
                     self.done += 1;
                     continue;
                 }
@@ -346,7 +361,9 @@ impl LinkResult {
         };
         let best = self.policies.iter().find(|policy| policy.name == verdict.best_other);
         let percent = (verdict.against_best_other - 1.0) * 100.0;
-        let place = if percent.abs() < 0.05 { "level with".into() } else {
+        let place = if percent.abs() < 0.05 {
+            "level with".into()
+        } else {
             format!("{:.1} % {}", percent.abs(), if percent < 0.0 { "below" } else { "above" })
         };
         let raw = verdict.against_raw.map_or_else(String::new, |times| format!("{times:.2} × raw, "));
@@ -419,7 +436,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_loss_is_said() {
-        let mut policies = vec![policy("none", &[95.0, 96.0, 94.0]), policy("zstd:3", &[200.0]), policy("adaptive", &[190.0])];
+        let mut policies =
+            vec![policy("none", &[95.0, 96.0, 94.0]), policy("zstd:3", &[200.0]), policy("adaptive", &[190.0])];
         compare(&mut policies);
         assert!(policies[1].best && !policies[2].best && policies[2].times_raw == Some(2.0));
         let verdict = Verdict::of(&policies).unwrap();

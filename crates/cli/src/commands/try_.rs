@@ -29,14 +29,16 @@ pub fn run(args: Try, quiet: bool) -> anyhow::Result<()> {
     if let Some(path) = report {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         if path.is_dir() || dir.is_some_and(|dir| !dir.is_dir()) {
-            return Err(Usage(format!("the report cannot be written to {}; name another with --report", path.display())).into());
+            return Err(Usage(format!(
+                "the report cannot be written to {}; name another with --report",
+                path.display()
+            ))
+            .into());
         }
     }
     let data = if args.paths.is_empty() { Data::sample() } else { Data::paths(&args.paths)? };
-    let racer = Racer {
-        program: std::env::current_exe().context("cannot find this program itself")?,
-        threads: args.threads,
-    };
+    let racer =
+        Racer { program: std::env::current_exe().context("cannot find this program itself")?, threads: args.threads };
     let plan = Plan {
         links: args.link.iter().map(|link| LinkSpec { delay: args.delay_ms, ..*link }).collect(),
         contestants: args.race.clone(),
@@ -76,7 +78,11 @@ fn print(document: &Document) -> anyhow::Result<()> {
             "{}, {}{}, {} rounds",
             link.link,
             Size(link.sent_bytes),
-            if link.sent_bytes < document.data.bytes { format!(" of {}", Size(document.data.bytes)) } else { String::new() },
+            if link.sent_bytes < document.data.bytes {
+                format!(" of {}", Size(document.data.bytes))
+            } else {
+                String::new()
+            },
             document.repeat,
         ))?;
         output::print(&table(link).to_string())?;

@@ -27,10 +27,20 @@ pub fn report(document: &Document) -> Report {
     )];
     intro.extend(document.links.iter().map(LinkResult::sentence));
     Report {
-        title: format!("narrows try: {}", document.data.what),
+        title: format!("narrows try: {}", short(&document.data.what)),
         intro,
         sections,
         document: serde_json::to_value(document).expect("numbers and text are JSON"),
+    }
+}
+
+/// `a/b.csv, c, d` as `b.csv and 2 more`: a title is one line.
+fn short(what: &str) -> String {
+    let mut names = what.split(", ").map(|path| path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path));
+    let first = names.next().unwrap_or(what);
+    match names.count() {
+        0 => first.into(),
+        more => format!("{first} and {more} more"),
     }
 }
 
@@ -47,7 +57,10 @@ fn overview(document: &Document) -> Section {
 }
 
 fn legend() -> Block {
-    Block::Text("Bold is the fastest on its link. Where adaptive is not, its cell is shaded and says by how much it lost.".into())
+    Block::Text(
+        "Bold is the fastest on its link. Where adaptive is not, its cell is shaded and says by how much it lost."
+            .into(),
+    )
 }
 
 /// The rate, marked where it won or, for adaptive, lost.
@@ -70,8 +83,8 @@ fn link_section(document: &Document, link: &LinkResult) -> Section {
         "{} sent{}, {} rounds.",
         Size(link.sent_bytes),
         if link.sent_bytes < document.data.bytes {
-            let pieces = spread(link);
-            format!(" of {}: {pieces} spread evenly over the data, since this link carries no more in the time allowed", Size(document.data.bytes))
+            let (pieces, all) = (link.pieces.len(), Size(document.data.bytes));
+            format!(" of {all}: {pieces} pieces, evenly spread, since this link carries no more in the time allowed")
         } else {
             String::new()
         },
@@ -87,16 +100,18 @@ fn link_section(document: &Document, link: &LinkResult) -> Section {
         blocks.push(Block::Note(format!("{} failed: {fault}", policy.name)));
     }
     blocks.push(Block::Picture(Picture {
-        caption: "Effective rate: medians as bars, the slowest and fastest round as a line, the link's own rate dashed. \
+        caption:
+            "Effective rate: medians as bars, the slowest and fastest round as a line, the link's own rate dashed. \
                   Wire bytes and processor time: medians."
-            .into(),
+                .into(),
         spec: bars(link),
     }));
     if !link.timeline.is_empty() {
         blocks.push(Block::Picture(Picture {
-            caption: "What adaptive took as it went through the data: share of each codec, left to right in the order sent. \
+            caption:
+                "What adaptive took as it went through the data: share of each codec, left to right in the order sent. \
                       From the transfer that is not counted."
-                .into(),
+                    .into(),
             spec: timeline(link),
         }));
     }
@@ -107,19 +122,15 @@ fn link_section(document: &Document, link: &LinkResult) -> Section {
     Section { heading: link.link.clone(), blocks }
 }
 
-fn spread(link: &LinkResult) -> String {
-    match link.pieces.len() {
-        1 => "a piece".into(),
-        count => format!("{count} pieces"),
-    }
-}
-
 fn numbers(link: &LinkResult) -> Table {
     let columns = ["policy", "Mbit/s", "least to most", "wire, MB", "ratio", "CPU send, s", "CPU receive, s"];
     let rows = link.policies.iter().map(|policy| {
         let mut row = vec![Cell::marked(policy.name.clone(), Mark::Name), rate(policy, link)];
         let numbers = [
-            format!("{} to {}", digits(policy.effective_mbit_s_min), digits(policy.effective_mbit_s_max)),
+            match policy.runs.len() {
+                1 => "one round".into(),
+                _ => format!("{} to {}", digits(policy.effective_mbit_s_min), digits(policy.effective_mbit_s_max)),
+            },
             digits(policy.wire_bytes as f64 / 1e6),
             format!("{:.2}", policy.ratio),
             format!("{:.2}", policy.send_cpu_s),
@@ -163,7 +174,8 @@ fn bars(link: &LinkResult) -> Value {
             json!({ "policy": policy.name, "cpu": total, "label": format!("{total:.2}") })
         })
         .collect();
-    let rate_max = link.rate_mbit_s.into_iter().chain(arrived().map(|policy| policy.effective_mbit_s_max)).fold(0.0, f64::max);
+    let rate_max =
+        link.rate_mbit_s.into_iter().chain(arrived().map(|policy| policy.effective_mbit_s_max)).fold(0.0, f64::max);
     let wire_max = arrived().map(|policy| policy.wire_bytes as f64 / 1e6).fold(0.0, f64::max);
     let cpu_max = arrived().map(|policy| policy.send_cpu_s + policy.recv_cpu_s).fold(0.0, f64::max);
     let height = json!({ "step": 26 });
@@ -171,10 +183,12 @@ fn bars(link: &LinkResult) -> Value {
     let first = rows(json!({ "ticks": false, "domain": false, "labelFontSize": 13, "labelPadding": 8 }));
     let later = rows(Value::Null);
     // Room to the right of the longest bar for its label.
-    let across = |field: &str, title: &str, max: f64, room: f64| json!({
-        "field": field, "type": "quantitative", "title": title,
-        "scale": { "domain": [0, (max * room).max(1e-3)], "nice": false }, "axis": { "tickCount": 5 },
-    });
+    let across = |field: &str, title: &str, max: f64, room: f64| {
+        json!({
+            "field": field, "type": "quantitative", "title": title,
+            "scale": { "domain": [0, (max * room).max(1e-3)], "nice": false }, "axis": { "tickCount": 5 },
+        })
+    };
     let colour = json!({
         "field": "kind", "type": "nominal", "legend": null,
         "scale": { "domain": ["adaptive", "raw", "other"], "range": [OURS, "#5d6d78", "#a9bcc9"] },
@@ -282,20 +296,30 @@ fn timeline(link: &LinkResult) -> Value {
         },
     })];
     if (2..=40).contains(&names.len()) {
-        layers.push(json!({ "data": { "values": names[1..] }, "mark": { "type": "rule", "color": "#ffffff", "strokeWidth": 2 },
-            "encoding": { "x": x("begin") } }));
+        layers.push(
+            json!({ "data": { "values": names[1..] }, "mark": { "type": "rule", "color": "#ffffff", "strokeWidth": 2 },
+            "encoding": { "x": x("begin") } }),
+        );
     }
     if names.len() <= 40 {
-        layers.push(json!({ "data": { "values": names }, "mark": { "type": "text", "baseline": "bottom", "fontSize": 11 },
-            "encoding": { "x": x("middle"), "y": { "value": -4 }, "text": { "field": "name", "type": "nominal" } } }));
+        layers.push(
+            json!({ "data": { "values": names }, "mark": { "type": "text", "baseline": "bottom", "fontSize": 11 },
+            "encoding": { "x": x("middle"), "y": { "value": -4 }, "text": { "field": "name", "type": "nominal" } } }),
+        );
     }
     json!({ "width": WIDTH, "height": 110, "layer": layers })
 }
 
 /// Raw is grey; the rest take colours that differ in lightness too, for print and for eyes that see few.
 fn palette(codecs: &[&str]) -> Vec<&'static str> {
-    let mut colours = ["#0b7a75", "#e0a030", "#3f6f9f", "#c2571a", "#8bbf9f", "#7b5ea7", "#9cc3e4", "#7a4b2a", "#d98cb3", "#3a3a55"].iter().cycle();
-    codecs.iter().map(|codec| if *codec == "raw" { "#cfd8de" } else { colours.next().expect("it goes round") }).collect()
+    let mut colours =
+        ["#0b7a75", "#e0a030", "#3f6f9f", "#c2571a", "#8bbf9f", "#7b5ea7", "#9cc3e4", "#7a4b2a", "#d98cb3", "#3a3a55"]
+            .iter()
+            .cycle();
+    codecs
+        .iter()
+        .map(|codec| if *codec == "raw" { "#cfd8de" } else { colours.next().expect("it goes round") })
+        .collect()
 }
 
 fn how(document: &Document) -> Section {
@@ -306,7 +330,8 @@ fn how(document: &Document) -> Section {
             document.machine.cores
         )),
         Block::Text(
-            "Rounds were interleaved, every other one in reverse order; numbers are medians. Each transfer started from nothing: \
+            "Rounds were interleaved, every other one in reverse order; numbers are medians. A policy that took more than twice \
+             the time allowed for raw raced in one round only. Each transfer started from nothing: \
              what adaptive learns, it learns within its time. Every transfer's bytes were compared on arrival, by length and \
              XXH3-64; all were the same."
                 .into(),
@@ -330,7 +355,15 @@ fn machine(document: &Document) -> Section {
         ("begun", document.started.clone()),
         ("processor", format!("{}, {} usable", sheet.cpu, sheet.cores)),
         ("memory", sheet.memory_bytes.map_or_else(|| "unknown".into(), |bytes| Size(bytes).to_string())),
-        ("system", format!("{}{}, {}", sheet.system.as_deref().map_or_else(String::new, |name| format!("{name}, ")), sheet.kernel, sheet.arch)),
+        (
+            "system",
+            format!(
+                "{}{}, {}",
+                sheet.system.as_deref().map_or_else(String::new, |name| format!("{name}, ")),
+                sheet.kernel,
+                sheet.arch
+            ),
+        ),
         ("load before", sheet.load.map_or_else(|| "unknown".into(), |load| format!("{load:.2}"))),
         ("narrows", format!("{}, commit {}, {} build", sheet.version, sheet.commit, sheet.build)),
         ("threads", if document.threads == 0 { "one for each processor".into() } else { document.threads.to_string() }),

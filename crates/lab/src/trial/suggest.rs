@@ -19,7 +19,8 @@ pub(super) fn typed(excerpt: &Excerpt) -> Option<Contestant> {
     let mut packed = |name: &str| -> Option<usize> {
         let codec = registry.by_name(name)?;
         let mut out = vec![0; SLICE_LEN];
-        let pack = |slice: &&[u8]| codec.pack(slice, LEVEL, &[], &mut out[..slice.len() - 1], &mut ws).unwrap_or(slice.len());
+        let pack =
+            |slice: &&[u8]| codec.pack(slice, LEVEL, &[], &mut out[..slice.len() - 1], &mut ws).unwrap_or(slice.len());
         Some(slices.iter().filter(|slice| slice.len() > 1).map(pack).sum())
     };
     let plain = packed("zstd")?;
