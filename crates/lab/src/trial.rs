@@ -397,6 +397,12 @@ pub fn digits(value: f64) -> String {
     }
 }
 
+/// `1 round`, `3 rounds`.
+#[must_use]
+pub fn rounds(count: u32) -> String {
+    if count == 1 { "1 round".into() } else { format!("{count} rounds") }
+}
+
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {

@@ -9,7 +9,7 @@ use narrows::core::units::Size;
 use narrows_lab::{
     data::Data,
     race::{LinkSpec, Racer},
-    trial::{self, Document, LinkResult, Plan, TrialError, digits},
+    trial::{self, Document, LinkResult, Plan, TrialError, digits, rounds},
 };
 
 use crate::{
@@ -75,7 +75,7 @@ pub fn run(args: Try, quiet: bool) -> anyhow::Result<()> {
 fn print(document: &Document) -> anyhow::Result<()> {
     for link in &document.links {
         output::print(&format!(
-            "{}, {}{}, {} rounds",
+            "{}, {}{}, {}",
             link.link,
             Size(link.sent_bytes),
             if link.sent_bytes < document.data.bytes {
@@ -83,7 +83,7 @@ fn print(document: &Document) -> anyhow::Result<()> {
             } else {
                 String::new()
             },
-            document.repeat,
+            rounds(document.repeat),
         ))?;
         output::print(&table(link).to_string())?;
         output::print(&format!("{}\n", link.sentence()))?;

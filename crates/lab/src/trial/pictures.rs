@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use narrows::core::units::Size;
 use serde_json::{Value, json};
 
-use super::{Document, LinkResult, PolicyResult, digits};
+use super::{Document, LinkResult, PolicyResult, digits, rounds};
 use crate::report::{Block, Cell, INK, Mark, Picture, Report, Section, Table};
 
 /// The report of a trial.
@@ -80,7 +80,7 @@ fn rate(policy: &PolicyResult, link: &LinkResult) -> Cell {
 
 fn link_section(document: &Document, link: &LinkResult) -> Section {
     let mut blocks = vec![Block::Text(format!(
-        "{} sent{}, {} rounds.",
+        "{} sent{}, {}.",
         Size(link.sent_bytes),
         if link.sent_bytes < document.data.bytes {
             let (pieces, all) = (link.pieces.len(), Size(document.data.bytes));
@@ -88,7 +88,7 @@ fn link_section(document: &Document, link: &LinkResult) -> Section {
         } else {
             String::new()
         },
-        document.repeat
+        rounds(document.repeat)
     ))];
     if link.verdict.as_ref().is_some_and(|verdict| verdict.short) {
         blocks.push(Block::Note(
