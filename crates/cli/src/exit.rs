@@ -24,7 +24,8 @@ pub fn report(fault: &anyhow::Error) -> ExitCode {
     }
     let code = code(fault);
     // What a peer says may hold control characters; a terminal must not obey them.
-    let text: String = format!("{fault:#}").chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect();
+    let text: String =
+        format!("{fault:#}").chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect();
     eprintln!("narrows: {text}");
     ExitCode::from(code)
 }
@@ -36,6 +37,7 @@ fn code(fault: &anyhow::Error) -> u8 {
             .map(TransferError::code)
             .or_else(|| cause.downcast_ref::<End>().map(|end| end.code))
             .or_else(|| cause.downcast_ref::<Usage>().map(|_| Code(2)))
+            .or_else(|| cause.downcast_ref::<Damaged>().map(|_| Code(3)))
             .or_else(|| cause.downcast_ref::<narrows::io::secure::Refused>().map(|_| Code(2)))
     });
     code.and_then(|code| u8::try_from(code.0).ok()).filter(|code| *code != 0).unwrap_or(1)
@@ -43,7 +45,9 @@ fn code(fault: &anyhow::Error) -> u8 {
 
 fn is_broken_pipe(fault: &anyhow::Error) -> bool {
     fault.chain().any(|cause| match cause.downcast_ref::<TransferError>() {
-        Some(TransferError::File { path, fault, .. }) => path == "the output" && fault.kind() == io::ErrorKind::BrokenPipe,
+        Some(TransferError::File { path, fault, .. }) => {
+            path == "the output" && fault.kind() == io::ErrorKind::BrokenPipe
+        }
         _ => cause.downcast_ref::<OutputClosed>().is_some(),
     })
 }
@@ -59,6 +63,18 @@ impl std::fmt::Display for Usage {
 }
 
 impl std::error::Error for Usage {}
+
+/// Bytes arrived that were not sent.
+#[derive(Debug)]
+pub struct Damaged(pub String);
+
+impl std::fmt::Display for Damaged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Damaged {}
 
 /// Stdout was closed by its reader.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! `narrows recv`
 
 use std::{
-    io::{self, IsTerminal},
+    io::{self, IsTerminal, Write},
     path::Path,
     sync::Arc,
     thread,
@@ -16,12 +16,13 @@ use narrows::{
     },
 };
 use narrows_wire::recv::{self, Sink};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::common;
 use crate::{args::Recv, exit::Usage, metrics, output};
 
 pub fn run(args: Recv, quiet: bool) -> anyhow::Result<()> {
-    let to_stdout = args.into == Path::new("-");
+    let to_stdout = !args.discard && args.into == Path::new("-");
     if to_stdout && io::stdout().is_terminal() {
         return Err(Usage("standard output is a terminal; redirect it, or name a directory".into()).into());
     }
@@ -106,12 +107,18 @@ fn receive(endpoint: &Arc<Endpoint>, args: &Recv, quiet: bool) -> anyhow::Result
     let bar = output::progress(quiet);
     let mut progress = |bytes| bar.set_position(bytes);
     while let Some(incoming) = endpoint.accept()? {
-        let mut out = io::stdout().lock();
-        let sink = if args.into == Path::new("-") { Sink::Stream(&mut out) } else { Sink::Dir(&args.into) };
-        let received = recv::incoming(incoming, sink, &mut progress)?;
-        drop(out);
+        let (received, xxh3) = if args.discard {
+            let mut nowhere = Nowhere::default();
+            let received = recv::incoming(incoming, Sink::Stream(&mut nowhere), &mut progress)?;
+            (received, Some(format!("{:016x}", nowhere.0.digest())))
+        } else if args.into == Path::new("-") {
+            (recv::incoming(incoming, Sink::Stream(&mut io::stdout().lock()), &mut progress)?, None)
+        } else {
+            (recv::incoming(incoming, Sink::Dir(&args.into), &mut progress)?, None)
+        };
         bar.finish_and_clear();
-        let transfer = output::Transfer::new("recv", received, &endpoint.stats());
+        let mut transfer = output::Transfer::new("recv", received, &endpoint.stats());
+        transfer.xxh3 = xxh3;
         if args.json {
             output::print(&serde_json::to_string(&transfer)?)?;
         } else if !quiet {
@@ -119,4 +126,19 @@ fn receive(endpoint: &Arc<Endpoint>, args: &Recv, quiet: bool) -> anyhow::Result
         }
     }
     Ok(())
+}
+
+/// Takes bytes and keeps their hash only: the receiver of a measurement.
+#[derive(Default)]
+struct Nowhere(Xxh3);
+
+impl Write for Nowhere {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
