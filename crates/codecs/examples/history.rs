@@ -21,7 +21,9 @@ fn main() {
                     let (mut packed, began) = (0, Instant::now());
                     let mut done = 0;
                     // The first chunks have no full history; leave them out of the account.
-                    for at in (history_len.max(chunk_len)..data.len()).step_by(chunk_len).take(if level > 12 { 3 } else { 8 }) {
+                    for at in
+                        (history_len.max(chunk_len)..data.len()).step_by(chunk_len).take(if level > 12 { 3 } else { 8 })
+                    {
                         let raw = &data[at..data.len().min(at + chunk_len)];
                         let history = &data[at - history_len..at];
                         packed += zstd.pack(raw, Level(level), history, &mut out, &mut ws).unwrap_or(raw.len());

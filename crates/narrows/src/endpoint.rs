@@ -84,8 +84,10 @@ pub(crate) struct Inner {
     pub(crate) state: Mutex<State>,
     /// A link may have something to send.
     pub(crate) to_send: Condvar,
-    /// A frame left, credit came, a channel was opened or closed, the session ended.
+    /// A frame left, credit came, a channel or the session ended.
     pub(crate) changed: Condvar,
+    /// The peer opened a channel, or the session ended. Apart from `changed`, which small messages touch all the time.
+    pub(crate) arrived: Condvar,
     /// The keeper should look now.
     pub(crate) keeper_wake: Condvar,
     pub(crate) began_ns: u64,
@@ -187,7 +189,7 @@ impl Endpoint {
             match &state.ended {
                 Some(end) if end.code == Code::DONE => return Ok(None),
                 Some(end) => return Err(end.clone()),
-                None => self.inner.changed.wait(&mut state),
+                None => self.inner.arrived.wait(&mut state),
             }
         }
     }
@@ -395,6 +397,7 @@ impl Inner {
         drop(state);
         self.to_send.notify_all();
         self.changed.notify_all();
+        self.arrived.notify_all();
         self.keeper_wake.notify_all();
         for link in links {
             link.retire(abrupt);
@@ -434,6 +437,7 @@ impl Inner {
                 Event::Opened { channel, service } => {
                     self.add_channel(state, channel);
                     state.incoming.push_back((channel, service));
+                    self.arrived.notify_one();
                 }
                 Event::Finished { channel, chunks } => {
                     if let Some(held) = state.channels.get(&channel) {

@@ -211,7 +211,11 @@ impl Adaptive {
         let drain_ns = ahead / link;
         let workers = gauges.workers.max(1) as f32;
         let efficiency = self.effort.efficiency();
-        let price = |index: usize| weighted(row.times[index], weights);
+        // With nothing before it, a message takes the sum of its stages, not the longest of them.
+        let message = raw_len as usize <= MESSAGE_LEN && gauges.queued_bytes == 0 && gauges.packing <= 1;
+        let price = |index: usize| {
+            if message { row.times[index].iter().sum() } else { weighted(row.times[index], weights) }
+        };
         let mut best = (0, price(0));
         let mut capped = false;
         for index in 1..row.times.len() {
@@ -283,7 +287,8 @@ impl Policy for Adaptive {
         let row = &self.rows[at];
         let (mut index, mut why) = self.choose(row, raw_len, weights, gauges);
         let mut audition = None;
-        if looked {
+        // A message is answered before anything could be learnt from it.
+        if looked && raw.len() > MESSAGE_LEN {
             let link = self.rate.bytes_per_ns() as f32;
             let row = &mut self.rows[at];
             let proposal = self.explorer.propose(row, index, raw.len(), weights, gauges, &self.offers, link);
@@ -346,6 +351,8 @@ impl Policy for Adaptive {
     }
 }
 
+/// A chunk up to this length is a message that somebody waits for, in bytes.
+const MESSAGE_LEN: usize = 16 << 10;
 /// Times of a candidate that is out of the question.
 pub(crate) const NEVER: f32 = 1e20;
 /// Least saving worth unpacking for, as zstd has it.

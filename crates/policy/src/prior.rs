@@ -114,7 +114,9 @@ enum Transform {
 }
 
 fn split(codec: &str) -> (Transform, u8, &str) {
-    for (prefix, transform) in [("shuffle", Transform::Shuffle), ("delta", Transform::Delta), ("decimal", Transform::Decimal)] {
+    for (prefix, transform) in
+        [("shuffle", Transform::Shuffle), ("delta", Transform::Delta), ("decimal", Transform::Decimal)]
+    {
         if let Some((width, inner)) = codec.strip_prefix(prefix).and_then(|rest| rest.split_once('-')) {
             return (transform, width.parse().unwrap_or(4), inner);
         }

@@ -229,7 +229,9 @@ impl Features {
             Kind::Random => 0,
             Kind::Decimal => {
                 let Decimals { width, digits } = self.decimals.unwrap_or(Decimals { width: 8, digits: 0 });
-                (u16::from(width) / 8) * 12 + step(digits.into(), &[0.5, 2.5, 5.5]) * 3 + step(self.repeats, &[0.2, 0.5])
+                (u16::from(width) / 8) * 12
+                    + step(digits.into(), &[0.5, 2.5, 5.5]) * 3
+                    + step(self.repeats, &[0.2, 0.5])
             }
             Kind::Sparse => step(self.zeros, &[0.85, 0.95, 0.99]),
             Kind::Field | Kind::Weights => {

@@ -4,7 +4,10 @@
 //! that are to go out, in order of sequence; `submitted_bytes - queued_bytes - consumed_bytes <= window`. Receiving: every chunk below `next_seq`
 //! has arrived, those in `ahead` too; `consumed_seq <= next_seq`.
 
-use std::{collections::{BTreeSet, VecDeque}, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use narrows_core::Seq;
 use narrows_format::Frame;

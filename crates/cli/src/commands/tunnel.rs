@@ -26,7 +26,6 @@ pub fn run(args: Tunnel) -> anyhow::Result<()> {
     settings.limits.window_len = settings.limits.window_len.min(WINDOW_LEN);
     settings.limits.history_len_max = HISTORY_LEN;
     settings.limits.chunk_len_max = CHUNK_LEN;
-    settings.chunk_len = Some(settings.chunk_len.map_or(CHUNK_LEN, |len| len.min(CHUNK_LEN)));
     common::on_signal()?;
     match (&args.peer, &args.to) {
         (Some(peer), _) => near(&args, peer, engine, &settings),
