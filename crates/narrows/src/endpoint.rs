@@ -330,12 +330,12 @@ impl Inner {
         self.changed.notify_all();
     }
 
-    pub(crate) fn consumed(&self, channel: ChannelId, wire_len: usize) {
+    pub(crate) fn consumed(&self, channel: ChannelId, cost: usize) {
         if self.unpacking.whole {
             return;
         }
         let mut state = self.state.lock();
-        state.machine.consumed(channel, wire_len);
+        state.machine.consumed(channel, cost);
         self.drain_events(&mut state);
         let speak = state.machine.has_messages();
         drop(state);
