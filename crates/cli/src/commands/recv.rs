@@ -105,7 +105,17 @@ fn receive(endpoint: &Arc<Endpoint>, args: &Recv, quiet: bool) -> anyhow::Result
     }
     let bar = output::progress(quiet);
     let mut progress = |bytes| bar.set_position(bytes);
-    while let Some(incoming) = endpoint.accept()? {
+    let mut transfers = 0;
+    loop {
+        let incoming = match endpoint.accept() {
+            Ok(Some(incoming)) => incoming,
+            Ok(None) => return Ok(()),
+            Err(end) if transfers > 0 => {
+                tracing::warn!("after {transfers} transfers that are in place: {end}");
+                return Ok(());
+            }
+            Err(end) => return Err(end.into()),
+        };
         let mut out = io::stdout().lock();
         let sink = if args.into == Path::new("-") { Sink::Stream(&mut out) } else { Sink::Dir(&args.into) };
         let received = recv::incoming(incoming, sink, &mut progress)?;
@@ -117,6 +127,6 @@ fn receive(endpoint: &Arc<Endpoint>, args: &Recv, quiet: bool) -> anyhow::Result
         } else if !quiet {
             eprintln!("{}", transfer.line());
         }
+        transfers += 1;
     }
-    Ok(())
 }
