@@ -16,6 +16,10 @@ const FLAG_LONG: u8 = 0b0001;
 const FLAGS_KNOWN: u8 = FLAG_LONG;
 const SHORT_RAW_LEN_MAX: u32 = 1 << 16;
 
+/// Least a frame takes of its channel's credit, in bytes. Holding a frame costs memory beside its bytes; a window full of
+/// frames of one byte must not hold more than one full of large ones.
+pub const FRAME_COST_MIN: usize = 256;
+
 /// What a frame says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
@@ -62,6 +66,18 @@ impl Header {
     #[allow(clippy::len_without_is_empty, reason = "no header is empty")]
     pub fn len(&self) -> usize {
         if self.is_long() { HEADER_LEN_MAX } else { HEADER_LEN_MIN }
+    }
+
+    /// Length of the frame on the wire: header and payload.
+    #[must_use]
+    pub fn wire_len(&self) -> usize {
+        self.len() + self.packed_len as usize
+    }
+
+    /// What the frame takes of its channel's credit: its length on the wire, at least [`FRAME_COST_MIN`].
+    #[must_use]
+    pub fn cost(&self) -> usize {
+        self.wire_len().max(FRAME_COST_MIN)
     }
 
     /// The bytes, in the first [`Header::len`] of the array.

@@ -7,7 +7,7 @@
 
 mod header;
 
-pub use header::{HEADER_LEN_MAX, HEADER_LEN_MIN, Header, chunk_check, packed_len_max};
+pub use header::{FRAME_COST_MIN, HEADER_LEN_MAX, HEADER_LEN_MIN, Header, chunk_check, packed_len_max};
 
 /// A chunk packed: its header and its bytes. `B` is whatever holds bytes where the frame lives.
 #[derive(Debug, Clone)]
@@ -16,11 +16,4 @@ pub struct Frame<B> {
     pub header: Header,
     /// The packed bytes, `header.packed_len` of them.
     pub payload: B,
-}
-
-impl<B> Frame<B> {
-    /// Bytes on the wire: header and payload.
-    pub fn wire_len(&self) -> usize {
-        self.header.len() + self.header.packed_len as usize
-    }
 }

@@ -162,7 +162,7 @@ impl ChannelReader {
 
     fn release(&mut self) {
         if let Some((chunk, _)) = self.current.take() {
-            self.inner.consumed(self.channel, chunk.wire_len);
+            self.inner.consumed(self.channel, chunk.cost);
         }
     }
 }

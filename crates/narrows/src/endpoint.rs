@@ -349,12 +349,12 @@ impl Inner {
         self.changed.notify_all();
     }
 
-    pub(crate) fn consumed(&self, channel: ChannelId, wire_len: usize) {
+    pub(crate) fn consumed(&self, channel: ChannelId, cost: usize) {
         if self.unpacking.whole {
             return;
         }
         let mut state = self.state.lock();
-        state.machine.consumed(channel, wire_len);
+        state.machine.consumed(channel, cost);
         self.drain_events(&mut state);
         let speak = state.machine.has_messages();
         drop(state);
@@ -445,7 +445,12 @@ impl Inner {
                     }
                 }
                 Event::Aborted { channel, code, text } => {
-                    if let Some(held) = state.channels.get_mut(&channel) {
+                    // One that waits to be taken is taken all the same and then says why, but they must not pile up.
+                    let many = state.incoming.len() > usize::from(self.limits.channels_max);
+                    if many && state.incoming.iter().any(|(waiting, _)| *waiting == channel) {
+                        state.incoming.retain(|(waiting, _)| *waiting != channel);
+                        state.channels.remove(&channel);
+                    } else if let Some(held) = state.channels.get_mut(&channel) {
                         held.unpacker.abort(&text);
                         held.ended.get_or_insert(End::new(code, text));
                     }

@@ -268,8 +268,7 @@ impl<'a> Reader<'a> {
             let id = self.id;
             let next_seq = |channel| inner.state.lock().machine.next_seq(id, channel);
             let Some(header) = self.ahead.read_header(&inner.limits, next_seq)? else { return Ok(()) };
-            let wire_len = header.len() + header.packed_len as usize;
-            inner.tallies.received_wire.fetch_add(wire_len as u64, Relaxed);
+            inner.tallies.received_wire.fetch_add(header.wire_len() as u64, Relaxed);
             inner.tallies.heard_ns.store(inner.engine.clock.now_ns(), Relaxed);
             if header.channel == ChannelId::CONTROL {
                 let payload = self.read_payload(&header)?;
@@ -288,7 +287,7 @@ impl<'a> Reader<'a> {
             }
             if inner.unpacking.whole {
                 // Nothing is consumed before the end, so credit must not wait for it.
-                inner.state.lock().machine.consumed(header.channel, wire_len);
+                inner.state.lock().machine.consumed(header.channel, header.cost());
                 inner.to_send.notify_one();
             }
             let Some(unpacker) = inner.unpacker(header.channel) else { continue };

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 /// Filled bytes that several hold: the frame that travels, and the history of its channel.
 pub type Bytes = Arc<Buf>;
 
-const LEN_MIN: usize = 4 << 10;
+const LEN_MIN: usize = 256;
 const LEN_MAX: usize = 32 << 20;
 const SHELVES: usize = shelf(LEN_MAX).0 + 1;
 

@@ -81,8 +81,8 @@ pub struct Chunk {
     pub bytes: Bytes,
     /// How many of them a direct sink took already.
     pub taken: usize,
-    /// Length of the frame it came in, for the credit.
-    pub wire_len: usize,
+    /// What its frame took of the credit.
+    pub cost: usize,
 }
 
 /// Takes as many bytes as it can without waiting, and says how many. Called only while the consumer is idle.
@@ -149,7 +149,7 @@ impl Unpacker {
     }
 
     /// Takes a frame that the session accepted as new. Small ones in order are unpacked on the spot with `ws`.
-    /// Returns the frame lengths of chunks that a direct sink consumed.
+    /// Returns the cost of a chunk that a direct sink consumed.
     pub fn accept(&self, frame: Frame<Bytes>, ws: &mut Workspace) -> Option<usize> {
         let mut state = self.0.state.lock();
         let Some(slot) = frame.header.seq.0.checked_sub(state.next_deliver) else { return None };
@@ -256,7 +256,7 @@ impl Inner {
                 if slot >= state.slots.len() || state.failed.is_some() {
                     return;
                 }
-                state.slots[slot] = Slot::Done(Chunk { bytes, taken: 0, wire_len: frame.wire_len() });
+                state.slots[slot] = Slot::Done(Chunk { bytes, taken: 0, cost: frame.header.cost() });
                 state.advance_history();
                 self.schedule(&mut state);
                 if slot == 0 && wake {
@@ -305,7 +305,7 @@ impl Inner {
         {
             if let Some(Slot::Done(chunk)) = state.slots.front_mut() {
                 chunk.taken += direct(&chunk.bytes[chunk.taken..]);
-                consumed = (chunk.taken == chunk.bytes.len()).then_some(chunk.wire_len);
+                consumed = (chunk.taken == chunk.bytes.len()).then_some(chunk.cost);
             }
             state.direct = Some(direct);
         }

@@ -1,8 +1,10 @@
 //! One channel's two directions: what was sent, received, consumed.
 //!
 //! Invariants. Sending: `unacked` holds every frame that went out and was not consumed by the peer, `queue` those
-//! that are to go out, in order of sequence; `submitted_bytes - queued_bytes - consumed_bytes <= window`. Receiving: every chunk below `next_seq`
-//! has arrived, those in `ahead` too; `consumed_seq <= next_seq`.
+//! that are to go out, in order of sequence; `submitted_cost - queued_cost - consumed_cost <= window`. Receiving: every
+//! chunk below `next_seq` has arrived, those in `ahead` too; `consumed_seq <= next_seq`. Cost: see [`Header::cost`].
+//!
+//! [`Header::cost`]: narrows_format::Header::cost
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -10,17 +12,30 @@ use std::{
 };
 
 use narrows_core::Seq;
-use narrows_format::Frame;
+use narrows_format::{Frame, Header};
 
-use crate::{SessionError, session::LinkId};
+use crate::{Code, SessionError, session::LinkId};
 
 #[derive(Debug)]
 pub(crate) struct Channel<B> {
     pub(crate) service: String,
     pub(crate) tx: Tx<B>,
     pub(crate) rx: Rx,
-    /// Ended by either side: frames still under way are dropped, nothing more is sent.
-    pub(crate) aborted: bool,
+    /// Which of all channels that its opener opened.
+    pub(crate) serial: u64,
+    /// Where the peer was last told what is consumed.
+    pub(crate) told_on: Option<LinkId>,
+}
+
+/// What stays of a channel that ended, so that what is still under way for it is known for what it is.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) serial: u64,
+    pub(crate) next_seq: u64,
+    /// Where the peer was told what it waits for to end the channel too; lost with that link, it is said again.
+    pub(crate) told_on: Option<LinkId>,
+    /// Said again to a peer that did not hear it; `None` where the channel ended well.
+    pub(crate) abort: Option<(Code, String)>,
 }
 
 #[derive(Debug)]
@@ -29,8 +44,9 @@ pub(crate) struct Tx<B> {
     /// With the link each went out on; `None` once that link is lost and the peer has not said what it has.
     unacked: VecDeque<(Arc<Frame<B>>, Option<LinkId>)>,
     queued_bytes: u64,
-    submitted_bytes: u64,
-    consumed_bytes: u64,
+    queued_cost: u64,
+    submitted_cost: u64,
+    consumed_cost: u64,
     window: u64,
     next_submit: u64,
     pub(crate) finish: Option<u64>,
@@ -40,28 +56,29 @@ pub(crate) struct Tx<B> {
 pub(crate) struct Rx {
     pub(crate) next_seq: u64,
     ahead: BTreeSet<u64>,
-    received_bytes: u64,
+    received_cost: u64,
     pub(crate) consumed_seq: u64,
-    consumed_bytes: u64,
-    told_bytes: u64,
+    consumed_cost: u64,
+    told_cost: u64,
     told_seq: u64,
     window: u64,
     pub(crate) finish: Option<u64>,
 }
 
 impl<B> Channel<B> {
-    pub(crate) fn new(service: String, tx_window: usize, rx_window: usize) -> Self {
+    pub(crate) fn new(service: String, serial: u64, tx_window: usize, rx_window: usize) -> Self {
         let tx = Tx {
             queue: VecDeque::new(),
             unacked: VecDeque::new(),
             queued_bytes: 0,
-            submitted_bytes: 0,
-            consumed_bytes: 0,
+            queued_cost: 0,
+            submitted_cost: 0,
+            consumed_cost: 0,
             window: tx_window as u64,
             next_submit: 0,
             finish: None,
         };
-        Self { service, tx, rx: Rx { window: rx_window as u64, ..Rx::default() }, aborted: false }
+        Self { service, tx, rx: Rx { window: rx_window as u64, ..Rx::default() }, serial, told_on: None }
     }
 
     /// Both directions ended and everything was consumed and acknowledged: nothing can come for it any more.
@@ -78,9 +95,19 @@ impl<B> Tx<B> {
     pub(crate) fn submit(&mut self, frame: Frame<B>) {
         assert_eq!(frame.header.seq.0, self.next_submit, "frames are submitted in order");
         self.next_submit += 1;
-        self.submitted_bytes += frame.wire_len() as u64;
-        self.queued_bytes += frame.wire_len() as u64;
+        self.submitted_cost += frame.header.cost() as u64;
+        self.queued(&frame.header);
         self.queue.push_back(Arc::new(frame));
+    }
+
+    fn queued(&mut self, header: &Header) {
+        self.queued_bytes += header.wire_len() as u64;
+        self.queued_cost += header.cost() as u64;
+    }
+
+    fn unqueued(&mut self, header: &Header) {
+        self.queued_bytes -= header.wire_len() as u64;
+        self.queued_cost -= header.cost() as u64;
     }
 
     pub(crate) fn next_submit(&self) -> u64 {
@@ -103,8 +130,8 @@ impl<B> Tx<B> {
     /// A single frame larger than the window may still go when nothing is outstanding, else it never could.
     fn has_credit(&self) -> bool {
         // What was rewound may have been consumed all the same, so this can fall below nothing.
-        let outstanding = (self.submitted_bytes - self.queued_bytes).saturating_sub(self.consumed_bytes);
-        let next = self.queue.front().map_or(0, |frame| frame.wire_len() as u64);
+        let outstanding = (self.submitted_cost - self.queued_cost).saturating_sub(self.consumed_cost);
+        let next = self.queue.front().map_or(0, |frame| frame.header.cost() as u64);
         outstanding == 0 || outstanding + next <= self.window
     }
 
@@ -113,24 +140,23 @@ impl<B> Tx<B> {
             return None;
         }
         let frame = self.queue.pop_front()?;
-        let len = frame.wire_len() as u64;
-        self.queued_bytes -= len;
+        self.unqueued(&frame.header);
         self.unacked.push_back((frame.clone(), Some(link)));
         Some(frame)
     }
 
-    pub(crate) fn credit(&mut self, next_seq: u64, bytes: u64) -> Result<(), SessionError> {
-        if bytes > self.submitted_bytes || next_seq > self.next_submit {
+    pub(crate) fn credit(&mut self, next_seq: u64, cost: u64) -> Result<(), SessionError> {
+        if cost > self.submitted_cost || next_seq > self.next_submit {
             return Err(SessionError::Protocol("credit for more than was sent"));
         }
-        self.consumed_bytes = self.consumed_bytes.max(bytes);
+        self.consumed_cost = self.consumed_cost.max(cost);
         // In order but for what was sent again, so mostly the front goes.
         while self.unacked.front().is_some_and(|(frame, _)| frame.header.seq.0 < next_seq) {
             self.unacked.pop_front();
         }
         self.unacked.retain(|(frame, _)| frame.header.seq.0 >= next_seq);
         while let Some(frame) = self.queue.pop_front_if(|frame| frame.header.seq.0 < next_seq) {
-            self.queued_bytes -= frame.wire_len() as u64;
+            self.unqueued(&frame.header);
         }
         Ok(())
     }
@@ -154,8 +180,7 @@ impl<B> Tx<B> {
         }
         self.unacked = kept;
         for frame in again.into_iter().rev() {
-            let len = frame.wire_len() as u64;
-            self.queued_bytes += len;
+            self.queued(&frame.header);
             self.queue.push_front(frame);
         }
     }
@@ -171,24 +196,24 @@ impl<B> Tx<B> {
     pub(crate) fn clear(&mut self) {
         self.queue.clear();
         self.unacked.clear();
-        self.queued_bytes = 0;
+        (self.queued_bytes, self.queued_cost) = (0, 0);
     }
 }
 
 impl Rx {
     /// Notes a frame; `false` where it had come before, over a link that was lost.
-    pub(crate) fn accept(&mut self, seq: Seq, wire_len: usize) -> Result<bool, SessionError> {
+    pub(crate) fn accept(&mut self, seq: Seq, cost: usize) -> Result<bool, SessionError> {
         if seq.0 < self.next_seq || self.ahead.contains(&seq.0) {
             return Ok(false);
         }
         if self.finish.is_some_and(|chunks| seq.0 >= chunks) {
             return Err(SessionError::Protocol("a chunk after the end of its channel"));
         }
-        let outstanding = self.received_bytes - self.consumed_bytes;
-        if outstanding > 0 && outstanding + wire_len as u64 > self.window {
+        let outstanding = self.received_cost - self.consumed_cost;
+        if outstanding > 0 && outstanding + cost as u64 > self.window {
             return Err(SessionError::Protocol("more bytes than the credit allows"));
         }
-        self.received_bytes += wire_len as u64;
+        self.received_cost += cost as u64;
         self.ahead.insert(seq.0);
         while self.ahead.remove(&self.next_seq) {
             self.next_seq += 1;
@@ -196,28 +221,35 @@ impl Rx {
         Ok(true)
     }
 
-    pub(crate) fn consume(&mut self, wire_len: usize) {
+    pub(crate) fn consume(&mut self, cost: usize) {
         self.consumed_seq += 1;
-        self.consumed_bytes += wire_len as u64;
-        debug_assert!(self.consumed_bytes <= self.received_bytes, "consumed what never came");
+        self.consumed_cost += cost as u64;
+        debug_assert!(self.consumed_cost <= self.received_cost, "consumed what never came");
     }
 
     /// Credit to tell the peer, where there is enough of it to be worth a message.
     pub(crate) fn credit_due(&mut self) -> Option<(u64, u64)> {
-        let untold = self.consumed_bytes - self.told_bytes;
+        let untold = self.consumed_cost - self.told_cost;
         let over = self.is_consumed() && self.told_seq != self.consumed_seq;
         (untold >= self.window / 8 || self.consumed_seq - self.told_seq >= 256 || over).then(|| self.credit_now())
     }
 
     pub(crate) fn credit_now(&mut self) -> (u64, u64) {
-        self.told_bytes = self.consumed_bytes;
+        self.told_cost = self.consumed_cost;
         self.told_seq = self.consumed_seq;
-        (self.consumed_seq, self.consumed_bytes)
+        (self.consumed_seq, self.consumed_cost)
     }
 
     /// The peer ended its direction and every chunk of it is consumed.
     pub(crate) fn is_consumed(&self) -> bool {
         self.finish == Some(self.consumed_seq)
+    }
+
+    /// The peer is done with the channel, so what has arrived is all there was. `false` where that cannot be.
+    pub(crate) fn close(&mut self) -> bool {
+        self.finish.get_or_insert(self.next_seq);
+        self.told_seq = self.consumed_seq;
+        self.is_consumed()
     }
 
     fn is_told_all(&self) -> bool {

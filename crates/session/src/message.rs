@@ -39,8 +39,11 @@ pub struct Hello {
 pub enum Message {
     /// Introduces a side.
     Hello(Hello),
-    /// A new channel, and what it is for. Sent on every link before the channel's first frame; repeats are harmless.
-    Open { channel: ChannelId, service: String },
+    /// A new channel, and what it is for. Sent on every link before the channel's first frame. `serial` counts the
+    /// channels its opener ever opened, from 1: numbers of channels come back, serials do not, so a repeat is never
+    /// taken for a new channel. After a link was lost either side says it `again` of each channel it still has, and
+    /// is answered with `Resume`, `Closed` or `Abort`.
+    Open { channel: ChannelId, serial: u64, again: bool, service: String },
     /// All chunks before `next_seq` are consumed, `bytes` of frames since the channel opened. Both only grow, so a
     /// lost or repeated one is harmless.
     Credit { channel: ChannelId, next_seq: u64, bytes: u64 },
@@ -58,6 +61,9 @@ pub enum Message {
     Ping,
     /// Answers a [`Message::Ping`].
     Pong,
+    /// Answers an `Open` that was said again of a channel which is over here: both directions had ended and were
+    /// consumed, and the last words about it were lost with a link.
+    Closed { channel: ChannelId, serial: u64 },
 }
 
 impl Message {
@@ -65,9 +71,11 @@ impl Message {
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Hello(hello) => hello.write(out),
-            Self::Open { channel, service } => {
+            Self::Open { channel, serial, again, service } => {
                 out.push(2);
                 out.extend_from_slice(&channel.0.to_le_bytes());
+                out.extend_from_slice(&serial.to_le_bytes());
+                out.push((*again).into());
                 write_text(out, service);
             }
             Self::Credit { channel, next_seq, bytes } => {
@@ -106,6 +114,11 @@ impl Message {
             }
             Self::Ping => out.push(9),
             Self::Pong => out.push(10),
+            Self::Closed { channel, serial } => {
+                out.push(11);
+                out.extend_from_slice(&channel.0.to_le_bytes());
+                out.extend_from_slice(&serial.to_le_bytes());
+            }
         }
     }
 
@@ -124,7 +137,12 @@ impl Message {
     fn parse(bytes: &mut &[u8]) -> Result<Self, SessionError> {
         Ok(match u8::from_le_bytes(take(bytes)?) {
             1 => Self::Hello(Hello::parse(bytes)?),
-            2 => Self::Open { channel: channel(bytes)?, service: text(bytes)? },
+            2 => Self::Open {
+                channel: channel(bytes)?,
+                serial: u64(bytes)?,
+                again: flag(bytes)?,
+                service: text(bytes)?,
+            },
             3 => Self::Credit { channel: channel(bytes)?, next_seq: u64(bytes)?, bytes: u64(bytes)? },
             4 => Self::Finish { channel: channel(bytes)?, chunks: u64(bytes)? },
             5 => Self::Abort { channel: channel(bytes)?, code: Code(u16(bytes)?), text: text(bytes)? },
@@ -139,6 +157,7 @@ impl Message {
             8 => Self::Bye { code: Code(u16(bytes)?), text: text(bytes)? },
             9 => Self::Ping,
             10 => Self::Pong,
+            11 => Self::Closed { channel: channel(bytes)?, serial: u64(bytes)? },
             _ => return Err(SessionError::Protocol("message of an unknown kind")),
         })
     }
@@ -173,11 +192,7 @@ impl Hello {
         let versions = (u16(bytes)?, u16(bytes)?);
         let features = u32::from_le_bytes(take(bytes)?);
         let session = take(bytes)?;
-        let resume = match take::<1>(bytes)? {
-            [0] => false,
-            [1] => true,
-            _ => return Err(SessionError::Protocol("resume is neither yes nor no")),
-        };
+        let resume = flag(bytes)?;
         let mut bounds = [0_usize; 4];
         for bound in &mut bounds {
             *bound = u32::from_le_bytes(take(bytes)?) as usize;
@@ -196,6 +211,14 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], SessionError> {
     let (head, tail) = bytes.split_first_chunk().ok_or(SessionError::Protocol("message is cut short"))?;
     *bytes = tail;
     Ok(*head)
+}
+
+fn flag(bytes: &mut &[u8]) -> Result<bool, SessionError> {
+    match take(bytes)? {
+        [0] => Ok(false),
+        [1] => Ok(true),
+        _ => Err(SessionError::Protocol("a flag is neither yes nor no")),
+    }
 }
 
 fn u16(bytes: &mut &[u8]) -> Result<u16, SessionError> {
@@ -244,7 +267,7 @@ mod tests {
         let channel = ChannelId(3);
         vec![
             Message::Hello(hello),
-            Message::Open { channel, service: "files".into() },
+            Message::Open { channel, serial: 2, again: true, service: "files".into() },
             Message::Credit { channel, next_seq: 1, bytes: u64::MAX },
             Message::Finish { channel, chunks: 9 },
             Message::Abort { channel, code: Code::FAILED, text: "no space left".into() },
@@ -253,6 +276,7 @@ mod tests {
             Message::Bye { code: Code::DONE, text: String::new() },
             Message::Ping,
             Message::Pong,
+            Message::Closed { channel, serial: 9 },
         ]
     }
 
@@ -271,7 +295,7 @@ mod tests {
             for cut in 1..bytes.len() {
                 assert!(Message::parse_all(&bytes[..cut]).is_err(), "{message:?} cut at {cut}");
             }
-            for kind in 11..=255 {
+            for kind in 12..=255 {
                 bytes[0] = kind;
                 assert!(Message::parse_all(&bytes).is_err());
             }

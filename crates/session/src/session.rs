@@ -13,7 +13,7 @@ use std::{
 use narrows_core::{ChannelId, CodecId, Feedback, Limits, Seq, limits};
 use narrows_format::{Frame, Header};
 
-use crate::{Code, Hello, Message, PROTOCOL_VERSION, SessionError, channel::Channel};
+use crate::{Code, Hello, Message, PROTOCOL_VERSION, SessionError, channel::{Channel, Ended}};
 
 /// One connection of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -115,9 +115,14 @@ pub struct Session<B> {
     peer: Option<Hello>,
     links: BTreeMap<LinkId, Link>,
     channels: BTreeMap<ChannelId, Channel<B>>,
+    /// Of each number the last channel that ended.
+    ended: BTreeMap<ChannelId, Ended>,
     turn: VecDeque<ChannelId>,
     events: VecDeque<Event>,
     next_channel: u16,
+    /// Channels opened so far by this side; the highest serial heard from the other.
+    serial: u64,
+    peer_serial: u64,
 }
 
 impl<B> Session<B> {
@@ -130,9 +135,12 @@ impl<B> Session<B> {
             peer: None,
             links: BTreeMap::new(),
             channels: BTreeMap::new(),
+            ended: BTreeMap::new(),
             turn: VecDeque::new(),
             events: VecDeque::new(),
             next_channel,
+            serial: 0,
+            peer_serial: 0,
         }
     }
 
@@ -165,26 +173,52 @@ impl<B> Session<B> {
         {
             return Err(SessionError::Protocol("the peer changed its limits within a session"));
         }
+        if self.links.len() >= LINKS_MAX {
+            return Err(SessionError::Protocol("more links than a session may have"));
+        }
         self.peer = Some(theirs);
         self.links.insert(link, Link { next_tx: 1, next_rx: 1, ..Link::default() });
-        let mut again = Vec::new();
-        for (&channel, state) in self.channels.iter_mut().filter(|(_, state)| !state.aborted) {
-            let (next_seq, bytes) = state.rx.credit_now();
-            again.push(Message::Open { channel, service: state.service.clone() });
-            again.push(Message::Resume { channel, next_seq: state.rx.next_seq });
-            again.push(Message::Credit { channel, next_seq, bytes });
-            again.extend(state.tx.finish.map(|chunks| Message::Finish { channel, chunks }));
-        }
-        again.push(Message::Resume { channel: ChannelId::CONTROL, next_seq: 0 });
-        again.iter().for_each(|message| self.say(link, message));
+        self.announce(link);
         Ok(())
     }
 
-    /// Takes a link away. What it carried waits for [`Session::attach`] of the next.
+    /// Takes a link away. What it carried goes out again: at once where there is another link, else when
+    /// [`Session::attach`] brings one and the peer says what it has.
     pub fn detach(&mut self, link: LinkId) {
-        if self.links.remove(&link).is_some() {
-            self.channels.values_mut().for_each(|state| state.tx.mark_lost(link));
+        if self.links.remove(&link).is_none() {
+            return;
         }
+        self.channels.values_mut().for_each(|state| state.tx.mark_lost(link));
+        // The peer may have lost it earlier, and said what it has before we knew that we should ask.
+        if let Some(&other) = self.links.keys().next() {
+            for channel in self.channels.keys().copied().collect::<Vec<_>>() {
+                self.rewind(other, channel, 0);
+            }
+            self.announce(other);
+            let mut untold = Vec::new();
+            for (&channel, ended) in self.ended.iter_mut().filter(|(_, ended)| ended.told_on == Some(link)) {
+                ended.told_on = Some(other);
+                untold.push(Message::Closed { channel, serial: ended.serial });
+            }
+            untold.iter().for_each(|message| self.say(other, message));
+        }
+    }
+
+    /// Says what this side has of every channel: whatever was said of it before may have been lost with a link.
+    fn announce(&mut self, link: LinkId) {
+        let mut again = Vec::new();
+        for (&channel, state) in &mut self.channels {
+            let (serial, service) = (state.serial, state.service.clone());
+            let (next_seq, bytes) = state.rx.credit_now();
+            state.told_on = Some(link);
+            again.push((serial, Message::Open { channel, serial, again: true, service }));
+            again.push((serial, Message::Resume { channel, next_seq: state.rx.next_seq }));
+            again.push((serial, Message::Credit { channel, next_seq, bytes }));
+            again.extend(state.tx.finish.map(|chunks| (serial, Message::Finish { channel, chunks })));
+        }
+        // In the order of their opening, which the peer relies on to tell old from new.
+        again.sort_by_key(|(serial, _)| *serial);
+        again.iter().for_each(|(_, message)| self.say(link, message));
     }
 
     /// Links that work.
@@ -211,18 +245,20 @@ impl<B> Session<B> {
     /// [`SessionError::Protocol`] before the first link, or when all channels the peer allows are open.
     pub fn open(&mut self, service: &str) -> Result<ChannelId, SessionError> {
         let peer = self.peer.as_ref().ok_or(SessionError::Protocol("no link is attached yet"))?;
-        let open = self.channels.values().filter(|channel| !channel.aborted).count();
-        if open >= usize::from(peer.limits.channels_max) {
+        if self.channels.len() >= usize::from(peer.limits.channels_max) {
             return Err(SessionError::Protocol("all channels that the peer allows are open"));
         }
         let window = peer.limits.window_len;
-        while self.channels.get(&ChannelId(self.next_channel)).is_some_and(|channel| !channel.aborted) {
+        while self.channels.contains_key(&ChannelId(self.next_channel)) {
             self.advance_channel();
         }
         let channel = ChannelId(self.next_channel);
         self.advance_channel();
-        self.channels.insert(channel, Channel::new(service.into(), window, self.config.limits.window_len));
-        self.say_on_all(&Message::Open { channel, service: service.into() });
+        self.serial += 1;
+        let serial = self.serial;
+        self.ended.remove(&channel);
+        self.channels.insert(channel, Channel::new(service.into(), serial, window, self.config.limits.window_len));
+        self.say_on_all(&Message::Open { channel, serial, again: false, service: service.into() });
         Ok(channel)
     }
 
@@ -234,10 +270,10 @@ impl<B> Session<B> {
         };
     }
 
-    /// Queues a frame. Frames of a channel come in order of sequence; on an aborted channel they are dropped.
+    /// Queues a frame. Frames of a channel come in order of sequence; on an ended channel they are dropped.
     pub fn submit(&mut self, frame: Frame<B>) {
         let channel = frame.header.channel;
-        let Some(state) = self.channels.get_mut(&channel).filter(|state| !state.aborted) else { return };
+        let Some(state) = self.channels.get_mut(&channel) else { return };
         state.tx.submit(frame);
         if !self.turn.contains(&channel) {
             self.turn.push_back(channel);
@@ -246,7 +282,7 @@ impl<B> Session<B> {
 
     /// Ends this side's direction after what was submitted.
     pub fn finish(&mut self, channel: ChannelId) {
-        let Some(state) = self.channels.get_mut(&channel).filter(|state| !state.aborted) else { return };
+        let Some(state) = self.channels.get_mut(&channel) else { return };
         let chunks = state.tx.next_submit();
         if state.tx.finish.replace(chunks).is_none() {
             self.say_on_all(&Message::Finish { channel, chunks });
@@ -256,11 +292,18 @@ impl<B> Session<B> {
 
     /// Ends a channel at once, both ways, and tells the peer why.
     pub fn abort(&mut self, channel: ChannelId, code: Code, text: &str) {
-        if let Some(state) = self.channels.get_mut(&channel).filter(|state| !state.aborted) {
-            state.aborted = true;
-            state.tx.clear();
+        if self.end(channel, Some((code, text.into()))) {
             self.say_on_all(&Message::Abort { channel, code, text: text.into() });
         }
+    }
+
+    /// Takes a channel out of use; `false` where it was.
+    fn end(&mut self, channel: ChannelId, abort: Option<(Code, String)>) -> bool {
+        let Some(state) = self.channels.remove(&channel) else { return false };
+        let Channel { serial, told_on, rx, .. } = state;
+        let told_on = told_on.filter(|_| abort.is_none());
+        self.ended.insert(channel, Ended { serial, next_seq: rx.next_seq, told_on, abort });
+        true
     }
 
     /// Says that the session ends.
@@ -285,7 +328,8 @@ impl<B> Session<B> {
         if channel == ChannelId::CONTROL {
             return self.links.get(&link).map(|link| Seq(link.next_rx));
         }
-        self.channels.get(&channel).map(|state| Seq(state.rx.next_seq))
+        let open = self.channels.get(&channel).map(|state| state.rx.next_seq);
+        open.or_else(|| self.ended.get(&channel).map(|ended| ended.next_seq)).map(Seq)
     }
 
     /// Takes note of a data frame's header.
@@ -293,16 +337,14 @@ impl<B> Session<B> {
     /// # Errors
     /// [`SessionError::Protocol`] where it exceeds its credit or comes after its channel's end.
     pub fn on_frame(&mut self, header: &Header) -> Result<Accept, SessionError> {
-        let wire_len = header.len() + header.packed_len as usize;
-        match self.channels.get_mut(&header.channel) {
-            None => Err(SessionError::Protocol("frame of a channel that is not open")),
-            Some(state) if state.aborted => {
-                // Keeps the 16 bits of sequence numbers that follow unambiguous.
-                state.rx.next_seq = state.rx.next_seq.max(header.seq.0 + 1);
-                Ok(Accept::Drop)
-            }
-            Some(state) => Ok(if state.rx.accept(header.seq, wire_len)? { Accept::New } else { Accept::Drop }),
+        if let Some(state) = self.channels.get_mut(&header.channel) {
+            return Ok(if state.rx.accept(header.seq, header.cost())? { Accept::New } else { Accept::Drop });
         }
+        let ended = self.ended.get_mut(&header.channel);
+        let ended = ended.ok_or(SessionError::Protocol("frame of a channel that is not open"))?;
+        // Keeps the 16 bits of sequence numbers that follow unambiguous.
+        ended.next_seq = ended.next_seq.max(header.seq.0 + 1);
+        Ok(Accept::Drop)
     }
 
     /// Acts on a control frame's payload.
@@ -312,6 +354,9 @@ impl<B> Session<B> {
     pub fn on_control(&mut self, link: LinkId, payload: &[u8]) -> Result<(), SessionError> {
         if let Some(link) = self.links.get_mut(&link) {
             link.next_rx += 1;
+            if link.messages.len() > MESSAGES_MAX {
+                return Err(SessionError::Protocol("the peer asks and does not read the answers"));
+            }
         }
         for message in Message::parse_all(payload)? {
             self.on_message(link, message)?;
@@ -322,15 +367,15 @@ impl<B> Session<B> {
     fn on_message(&mut self, link: LinkId, message: Message) -> Result<(), SessionError> {
         match message {
             Message::Hello(_) => return Err(SessionError::Protocol("a second Hello on one link")),
-            Message::Open { channel, service } => self.on_open(channel, service)?,
+            Message::Open { channel, serial, again, service } => self.on_open(link, channel, serial, again, service)?,
             Message::Credit { channel, next_seq, bytes } => {
-                if let Some(state) = self.channels.get_mut(&channel).filter(|state| !state.aborted) {
+                if let Some(state) = self.channels.get_mut(&channel) {
                     state.tx.credit(next_seq, bytes)?;
                     self.reap(channel);
                 }
             }
             Message::Finish { channel, chunks } => {
-                if let Some(state) = self.channels.get_mut(&channel).filter(|state| !state.aborted) {
+                if let Some(state) = self.channels.get_mut(&channel) {
                     match state.rx.finish {
                         Some(before) if before != chunks => {
                             return Err(SessionError::Protocol("a channel that ends twice, differently"));
@@ -348,13 +393,12 @@ impl<B> Session<B> {
                 }
             }
             Message::Abort { channel, code, text } => {
-                if let Some(state) = self.channels.get_mut(&channel).filter(|state| !state.aborted) {
-                    state.aborted = true;
-                    state.tx.clear();
+                if self.end(channel, Some((code, text.clone()))) {
                     self.say_on_all(&Message::Abort { channel, code, text: String::new() });
                     self.events.push_back(Event::Aborted { channel, code, text });
                 }
             }
+            Message::Closed { channel, serial } => self.on_closed(channel, serial)?,
             Message::Feedback { workers, raw_bytes, unpack_ns, waiting_bytes, sink_ns } => {
                 self.events.push_back(Event::Feedback(Feedback {
                     now_ns: 0,
@@ -365,12 +409,6 @@ impl<B> Session<B> {
                     sink_ns,
                 }));
             }
-            Message::Resume { channel: ChannelId::CONTROL, .. } => {
-                // The peer has named every channel it knows: of the others it has nothing.
-                for channel in self.channels.keys().copied().collect::<Vec<_>>() {
-                    self.rewind(link, channel, 0);
-                }
-            }
             Message::Resume { channel, next_seq } => self.rewind(link, channel, next_seq),
             Message::Bye { code, text } => self.events.push_back(Event::Bye { code, text }),
             Message::Ping => self.say(link, &Message::Pong),
@@ -380,7 +418,7 @@ impl<B> Session<B> {
     }
 
     fn rewind(&mut self, link: LinkId, channel: ChannelId, peer_has: u64) {
-        if let Some(state) = self.channels.get_mut(&channel).filter(|state| !state.aborted) {
+        if let Some(state) = self.channels.get_mut(&channel) {
             state.tx.rewind(peer_has, link);
             if !self.turn.contains(&channel) {
                 self.turn.push_back(channel);
@@ -388,28 +426,86 @@ impl<B> Session<B> {
         }
     }
 
-    fn on_open(&mut self, channel: ChannelId, service: String) -> Result<(), SessionError> {
-        if self.channels.get(&channel).is_some_and(|state| !state.aborted) {
-            return Ok(());
-        }
+    fn on_open(
+        &mut self,
+        link: LinkId,
+        channel: ChannelId,
+        serial: u64,
+        again: bool,
+        service: String,
+    ) -> Result<(), SessionError> {
         let theirs_is_odd = self.config.role == Role::Acceptor;
-        if channel == ChannelId::CONTROL || (channel.0 % 2 == 1) != theirs_is_odd {
+        let ours = (channel.0 % 2 == 1) != theirs_is_odd;
+        if channel == ChannelId::CONTROL || ours && (!again || serial > self.serial) {
             return Err(SessionError::Protocol("a channel of this side's numbers, opened by the other"));
         }
-        let open = self.channels.values().filter(|state| !state.aborted).count();
-        if open >= usize::from(self.config.limits.channels_max) {
-            return Err(SessionError::Protocol("more channels than were agreed"));
+        match self.channels.get(&channel) {
+            Some(state) if state.serial == serial => {
+                if again {
+                    let next_seq = state.rx.next_seq;
+                    self.say(link, &Message::Resume { channel, next_seq });
+                }
+                return Ok(());
+            }
+            // The peer would not use a number again whose last channel was not over there.
+            Some(state) if !ours && serial > self.peer_serial => {
+                let before = state.serial;
+                self.on_closed(channel, before)?;
+            }
+            _ => {}
+        }
+        if ours || serial <= self.peer_serial {
+            if again {
+                let abort = self.ended.get(&channel).filter(|ended| ended.serial == serial);
+                let answer = match abort.and_then(|ended| ended.abort.clone()) {
+                    Some((code, text)) => Message::Abort { channel, code, text },
+                    None => Message::Closed { channel, serial },
+                };
+                self.say(link, &answer);
+            }
+            // Aborted before this side heard of it; its frames may follow on this link.
+            let unheard = Ended { serial, next_seq: 0, told_on: None, abort: None };
+            if !ours && self.ended.get(&channel).is_none_or(|ended| ended.serial < serial) {
+                self.ended.insert(channel, unheard);
+            }
+            return Ok(());
+        }
+        self.peer_serial = serial;
+        self.ended.remove(&channel);
+        if self.channels.len() >= usize::from(self.config.limits.channels_max) {
+            let (code, text) = (Code::LIMIT, "more channels than were agreed");
+            self.ended.insert(channel, Ended { serial, next_seq: 0, told_on: None, abort: Some((code, text.into())) });
+            self.say_on_all(&Message::Abort { channel, code, text: text.into() });
+            return Ok(());
         }
         let window = self.peer.as_ref().map_or(0, |peer| peer.limits.window_len);
-        self.channels.insert(channel, Channel::new(service.clone(), window, self.config.limits.window_len));
+        self.channels.insert(channel, Channel::new(service.clone(), serial, window, self.config.limits.window_len));
         self.events.push_back(Event::Opened { channel, service });
+        if again {
+            self.say(link, &Message::Resume { channel, next_seq: 0 });
+        }
         Ok(())
     }
 
-    /// The next chunk in order left the receiver's hands; its frame had this length.
-    pub fn consumed(&mut self, channel: ChannelId, wire_len: usize) {
-        if let Some(state) = self.channels.get_mut(&channel).filter(|state| !state.aborted) {
-            state.rx.consume(wire_len);
+    /// The peer is done with a channel: all that was sent is consumed there, all that came is all there was.
+    fn on_closed(&mut self, channel: ChannelId, serial: u64) -> Result<(), SessionError> {
+        let Some(state) = self.channels.get_mut(&channel).filter(|state| state.serial == serial) else { return Ok(()) };
+        let told = state.rx.finish.is_some();
+        if state.tx.finish.is_none() || !state.rx.close() {
+            return Err(SessionError::Protocol("a channel that is closed before it ends"));
+        }
+        state.tx.clear();
+        if !told {
+            self.events.push_back(Event::Finished { channel, chunks: state.rx.consumed_seq });
+        }
+        self.reap(channel);
+        Ok(())
+    }
+
+    /// The next chunk in order left the receiver's hands; its frame had this cost.
+    pub fn consumed(&mut self, channel: ChannelId, cost: usize) {
+        if let Some(state) = self.channels.get_mut(&channel) {
+            state.rx.consume(cost);
             self.acknowledge(channel);
         }
     }
@@ -419,6 +515,7 @@ impl<B> Session<B> {
         if let Some((next_seq, bytes)) = state.rx.credit_due() {
             // Any one link will do; where it is lost, `attach` says it again.
             if let Some(&link) = self.links.keys().next() {
+                state.told_on = Some(link);
                 self.say(link, &Message::Credit { channel, next_seq, bytes });
             }
         }
@@ -427,7 +524,7 @@ impl<B> Session<B> {
 
     fn reap(&mut self, channel: ChannelId) {
         if self.channels.get(&channel).is_some_and(Channel::is_over) {
-            self.channels.remove(&channel);
+            self.end(channel, None);
             self.events.push_back(Event::Closed(channel));
         }
     }
@@ -517,7 +614,8 @@ impl<B> Session<B> {
 impl Link {
     fn say(&mut self, message: &Message) {
         // A peer that asks and does not read the answers gets no more of them.
-        if *message == Message::Pong && self.messages.len() > 16 {
+        let matters = !matches!(message, Message::Pong | Message::Ping | Message::Feedback { .. });
+        if !matters && self.messages.len() > 16 {
             return;
         }
         match self.messages.back_mut() {
@@ -530,6 +628,11 @@ impl Link {
         }
     }
 }
+
+/// Payloads of control frames that may wait for a peer that reads nothing while it asks for more.
+const MESSAGES_MAX: usize = 1024;
+/// Links of one session; the command line offers up to 64, and as many may be lost and not yet known to be.
+const LINKS_MAX: usize = 128;
 
 /// No message is longer: a Hello is 86 bytes and a text.
 const MESSAGE_LEN_MAX: usize = 1280;

@@ -56,7 +56,7 @@ impl Side {
                 assert_eq!(frame.payload, frame.header.seq.0);
                 if self.session.on_frame(&frame.header)? == Accept::New {
                     let held = self.held.entry(frame.header.channel).or_default();
-                    assert!(held.insert(frame.header.seq.0, frame.wire_len()).is_none(), "came twice");
+                    assert!(held.insert(frame.header.seq.0, frame.header.cost()).is_none(), "came twice");
                 }
             }
         }
@@ -214,8 +214,8 @@ fn an_abort_ends_both_sides_and_late_frames_are_dropped() {
 fn lies_about_credit_order_and_ends_are_refused() {
     let lies: [(&str, &[u8]); 4] = [
         ("credit for what was not sent", &[3, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]),
-        ("a channel of our numbers", &[2, 3, 0, 0, 0]),
-        ("the control channel", &[2, 0, 0, 0, 0]),
+        ("a channel of our numbers", &[2, 3, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        ("the control channel", &[2, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
         ("unknown kind", &[77]),
     ];
     for (what, lie) in lies {

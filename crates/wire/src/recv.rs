@@ -51,7 +51,13 @@ pub fn incoming(incoming: Incoming, sink: Sink<'_>, progress: Progress<'_>) -> R
         (other, _) => Err(TransferError::Refused(format!("an offer of `{}`", other.escape_debug()))),
     };
     match received {
-        Ok(received) => report(&mut writer, received).map(|()| received),
+        Ok(received) => {
+            // What is in place is received, whether or not the sender lives to hear it.
+            if let Err(fault) = report(&mut writer, received) {
+                tracing::warn!("everything is in place, but the sender may not know: {fault}");
+            }
+            Ok(received)
+        }
         Err(fault) => Err(give_up(writer, fault)),
     }
 }
@@ -60,11 +66,11 @@ fn stream(reader: &mut ChannelReader, out: &mut dyn Write, progress: Progress<'_
     let mut bytes = 0;
     let write = |fault| TransferError::file("cannot write", Path::new("the output"), fault);
     while let Some(chunk) = reader.next_chunk()? {
-        out.write_all(chunk).map_err(write)?;
+        // Flushed each time: standard output would hold back what does not end in a newline.
+        out.write_all(chunk).and_then(|()| out.flush()).map_err(write)?;
         bytes += chunk.len() as u64;
         progress(bytes);
     }
-    out.flush().map_err(write)?;
     Ok(Received { entries: 1, bytes })
 }
 
@@ -137,11 +143,7 @@ impl TreeWriter<'_> {
     fn file(&mut self, meta: &Meta, reader: &mut ChannelReader) -> Result<(), TransferError> {
         let place = self.place(meta)?;
         let write = |fault| TransferError::file("cannot write", &place, fault);
-        self.serial += 1;
-        let parent = place.parent().unwrap_or(self.dir);
-        let path = parent.join(format!(".narrows-{}-{}.part", std::process::id(), self.serial));
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(write)?;
-        let mut part = Part { file, path, placed: false };
+        let mut part = self.part(place.parent().unwrap_or(self.dir)).map_err(write)?;
         let mut at = 0_u64;
         loop {
             match Extent::read(reader).map_err(not_a_tree)? {
@@ -176,6 +178,20 @@ impl TreeWriter<'_> {
         Ok(())
     }
 
+    /// A new file in `dir`. A name may be taken: in a container every receiver has the same process number, and one that
+    /// was killed left its file.
+    fn part(&mut self, dir: &Path) -> io::Result<Part> {
+        loop {
+            self.serial += 1;
+            let path = dir.join(format!(".narrows-{}-{}.part", std::process::id(), self.serial));
+            match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+                Ok(file) => return Ok(Part { file, path, placed: false }),
+                Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
     fn end(mut self) -> Result<Received, TransferError> {
         for (place, target) in std::mem::take(&mut self.links) {
             let make = |fault| TransferError::file("cannot make", &place, fault);
@@ -189,8 +205,10 @@ impl TreeWriter<'_> {
             let set = |fault| TransferError::file("cannot set the mode of", place, fault);
             // Checked before it was filled, and links are made by now: look again before following the name.
             if fs::symlink_metadata(place).map_err(set)?.is_dir() {
-                fs::set_permissions(place, Permissions::from_mode(meta.mode & 0o777)).map_err(set)?;
-                File::open(place).and_then(|dir| dir.set_modified(mtime(meta))).map_err(set)?;
+                // Opened before it may become unreadable.
+                let dir = File::open(place).map_err(set)?;
+                dir.set_modified(mtime(meta)).map_err(set)?;
+                dir.set_permissions(Permissions::from_mode(meta.mode & 0o777)).map_err(set)?;
             }
         }
         Ok(self.made)

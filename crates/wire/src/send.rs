@@ -153,35 +153,35 @@ struct Sender<'a> {
 
 impl Sender<'_> {
     fn root(&mut self, path: &Path) -> Result<(), TransferError> {
-        let name = match path.file_name() {
+        // `.`, `a/.`, `..` and `/` have no name of their own: what they hold goes into the receiver's directory itself.
+        let name = match path.file_name().filter(|_| !path.as_os_str().as_bytes().ends_with(b"/.")) {
             Some(name) => PathBuf::from(name),
-            // `.`, `..` and `/` have no name of their own: what they hold goes into the receiver's directory itself.
             None => PathBuf::new(),
         };
-        self.entry(path, &name)
+        // What the user names may be a link to what is meant; below it, links travel as links.
+        let meta = fs::metadata(path).map_err(|fault| TransferError::file("cannot read", path, fault))?;
+        self.entry(path, &name, &meta)
     }
 
-    fn entry(&mut self, path: &Path, name: &Path) -> Result<(), TransferError> {
+    fn entry(&mut self, path: &Path, name: &Path, meta: &Metadata) -> Result<(), TransferError> {
         let read = |fault| TransferError::file("cannot read", path, fault);
-        // What the user names may be a link to what is meant; below it, links travel as links.
-        let meta = if name.components().count() > 1 { fs::symlink_metadata(path) } else { fs::metadata(path) };
-        let meta = meta.map_err(read)?;
         let kind = meta.file_type();
         if kind.is_dir() {
             if !name.as_os_str().is_empty() {
-                self.head(&Entry::Dir(describe(&meta, name)))?;
+                self.head(&Entry::Dir(describe(meta, name)))?;
             }
             let mut inside: Vec<_> = fs::read_dir(path).map_err(read)?.collect::<Result<_, _>>().map_err(read)?;
             inside.sort_by_key(fs::DirEntry::file_name);
             for below in inside {
-                self.entry(&below.path(), &name.join(below.file_name()))?;
+                let meta = below.metadata().map_err(read)?;
+                self.entry(&below.path(), &name.join(below.file_name()), &meta)?;
             }
             Ok(())
         } else if kind.is_symlink() {
             let target = fs::read_link(path).map_err(read)?.into_os_string().into_vec();
-            self.head(&Entry::Link(describe(&meta, name), target))
+            self.head(&Entry::Link(describe(meta, name), target))
         } else if kind.is_file() {
-            self.head(&Entry::File(describe(&meta, name)))?;
+            self.head(&Entry::File(describe(meta, name)))?;
             self.content(path)
         } else {
             let what = if kind.is_socket() { "a socket" } else { "a device or pipe" };

@@ -108,7 +108,17 @@ fn receive(endpoint: &Arc<Endpoint>, args: &Recv, quiet: bool) -> anyhow::Result
     }
     let bar = output::progress(quiet);
     let mut progress = |bytes| bar.set_position(bytes);
-    while let Some(incoming) = endpoint.accept()? {
+    let mut transfers = 0;
+    loop {
+        let incoming = match endpoint.accept() {
+            Ok(Some(incoming)) => incoming,
+            Ok(None) => return Ok(()),
+            Err(end) if transfers > 0 => {
+                tracing::warn!("after {transfers} transfers that are in place: {end}");
+                return Ok(());
+            }
+            Err(end) => return Err(end.into()),
+        };
         let (received, xxh3) = if args.discard {
             let mut nowhere = Nowhere::default();
             let received = recv::incoming(incoming, Sink::Stream(&mut nowhere), &mut progress)?;
@@ -126,8 +136,8 @@ fn receive(endpoint: &Arc<Endpoint>, args: &Recv, quiet: bool) -> anyhow::Result
         } else if !quiet {
             eprintln!("{}", transfer.line());
         }
+        transfers += 1;
     }
-    Ok(())
 }
 
 /// Takes bytes and keeps their hash only: the receiver of a measurement.

@@ -1,0 +1,14 @@
+//! The real program, end to end: what a person runs, what then lies on the disk, which code it exits with.
+//!
+//! One binary for all of it, because linking costs more than running. Tests that need what a machine may lack
+//! (root, network namespaces, `iperf3`, PostgreSQL) skip and print why. `NARROWS_FULL_TESTS=1` runs the long forms.
+
+#![allow(unreachable_pub, reason = "a test exports nothing")]
+
+mod faults;
+mod help;
+mod hostile;
+mod memory;
+mod process;
+mod trees;
+mod tunnel;
