@@ -23,7 +23,7 @@ const BATCH_LEN: usize = 256 << 10;
 const WRITE_MS: u64 = 5;
 const WRITE_LEN_MIN: usize = 16 << 10;
 /// Unsent bytes in the kernel: this many milliseconds of the link's rate, within bounds.
-const UNSENT_MS: u64 = 3;
+const UNSENT_MS: u64 = 2;
 const UNSENT_LEN_MIN: u32 = 128 << 10;
 const UNSENT_LEN_MAX: u32 = 8 << 20;
 /// Bytes read ahead: small frames cost one system call, and of large ones no more than this is copied twice.
