@@ -15,6 +15,7 @@ use crate::{
     config::Config,
     effort::Effort,
     explore::Explorer,
+    guard::{Guard, Way},
     length,
     offers::Offer,
     peer::{Peer, Unpacked},
@@ -38,6 +39,7 @@ pub struct Adaptive {
     peer: Peer,
     account: Account,
     explorer: Explorer,
+    guard: Guard,
     rows: Vec<Row>,
     weights: Weights,
     pending: Vec<Pending>,
@@ -99,6 +101,7 @@ impl Adaptive {
             peer: Peer::default(),
             account: Account::default(),
             explorer: Explorer::default(),
+            guard: Guard::default(),
             rows: Vec::new(),
             weights: [0.5, 0.5, 0.0],
             pending: vec![vacant; PENDING],
@@ -242,6 +245,23 @@ impl Adaptive {
         (best.0, why)
     }
 
+    /// Raw without a look: nothing is to be learnt from it.
+    fn raw(&mut self, raw_len: usize) -> Decision {
+        let ticket = self.decided as u32;
+        self.decided += 1;
+        self.size += (1.0 - self.size) / 8.0;
+        self.frame_len = raw_len as f32;
+        self.pending[ticket as usize % PENDING].ticket = u32::MAX;
+        let packed_len = raw_len as u32;
+        Decision {
+            candidate: Candidate::RAW,
+            ticket,
+            estimate: Estimate { packed_len, ..Estimate::default() },
+            audition: None,
+            why: "floor",
+        }
+    }
+
     /// Whether raw wins clearly on this row, so that looking for something better soon again is a waste.
     fn is_dull(&self, row: &Row, index: usize) -> bool {
         let raw = weighted(row.times[0], self.weights);
@@ -272,6 +292,9 @@ impl Policy for Adaptive {
             && self.rate.is_measured()
         {
             self.effort.judge(verdict, gauges);
+        }
+        if self.guard.way(gauges.now_ns, raw.len(), self.rate.bytes_per_ns()) == Way::Raw {
+            return self.raw(raw.len());
         }
         let looked = self.unlooked == 0;
         let at = self.classify(raw);

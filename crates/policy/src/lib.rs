@@ -12,6 +12,7 @@
 //! | [`table`] | what candidates cost, per class of data |
 //! | [`rate`], [`effort`], [`peer`] | what the link, our processors and the receiver can take |
 //! | [`solve`], [`account`] | prices of pipeline time, and keeping the stages level |
+//! | [`guard`] | raw where the link is as fast as memory and packing is not seen to pay |
 //! | [`explore`], [`length`] | what to try; how long chunks should be |
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,7 @@ pub mod adaptive;
 pub mod config;
 pub mod effort;
 pub mod explore;
+pub mod guard;
 pub mod length;
 pub mod offers;
 pub mod peer;
