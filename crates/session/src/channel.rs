@@ -198,8 +198,8 @@ impl<B> Tx<B> {
 }
 
 impl Rx {
-    /// Notes a frame; `false` where it had come before, over a link that was lost.
-    pub(crate) fn accept(&mut self, seq: Seq, cost: usize) -> Result<bool, SessionError> {
+    /// Whether a frame may come; `false` where it had come before, over a link that was lost.
+    pub(crate) fn check(&self, seq: Seq, cost: usize) -> Result<bool, SessionError> {
         if seq.0 < self.next_seq || self.ahead.contains(&seq.0) {
             return Ok(false);
         }
@@ -209,6 +209,14 @@ impl Rx {
         let outstanding = self.received_cost - self.consumed_cost;
         if outstanding > 0 && outstanding + cost as u64 > self.window {
             return Err(SessionError::Protocol("more bytes than the credit allows"));
+        }
+        Ok(true)
+    }
+
+    /// Notes a frame that has come whole.
+    pub(crate) fn accept(&mut self, seq: Seq, cost: usize) -> Result<bool, SessionError> {
+        if !self.check(seq, cost)? {
+            return Ok(false);
         }
         self.received_cost += cost as u64;
         self.ahead.insert(seq.0);

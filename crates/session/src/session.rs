@@ -332,7 +332,20 @@ impl<B> Session<B> {
         open.or_else(|| self.ended.get(&channel).map(|ended| ended.next_seq)).map(Seq)
     }
 
-    /// Takes note of a data frame's header.
+    /// Whether a frame with this header may come, to be asked before its payload is read: nothing is noted yet, because
+    /// the link may be lost before the rest arrives.
+    ///
+    /// # Errors
+    /// As [`Session::on_frame`].
+    pub fn check_frame(&self, header: &Header) -> Result<Accept, SessionError> {
+        match self.channels.get(&header.channel) {
+            Some(state) => Ok(if state.rx.check(header.seq, header.cost())? { Accept::New } else { Accept::Drop }),
+            None if self.ended.contains_key(&header.channel) => Ok(Accept::Drop),
+            None => Err(SessionError::Protocol("frame of a channel that is not open")),
+        }
+    }
+
+    /// Takes note of a data frame that has come whole. It is dropped where it came over another link meanwhile.
     ///
     /// # Errors
     /// [`SessionError::Protocol`] where it exceeds its credit or comes after its channel's end.

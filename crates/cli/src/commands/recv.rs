@@ -118,7 +118,7 @@ fn receive(endpoint: &Arc<Endpoint>, args: &Recv, quiet: bool) -> anyhow::Result
         };
         let mut out = io::stdout().lock();
         let sink = if args.into == Path::new("-") { Sink::Stream(&mut out) } else { Sink::Dir(&args.into) };
-        let received = recv::incoming(incoming, sink, &mut progress)?;
+        let received = common::last_words(endpoint, recv::incoming(incoming, sink, &mut progress))?;
         drop(out);
         bar.finish_and_clear();
         let transfer = output::Transfer::new("recv", received, &endpoint.stats());

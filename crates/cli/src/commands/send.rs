@@ -29,10 +29,11 @@ pub fn run(args: Send, quiet: bool) -> anyhow::Result<()> {
     let bar = output::progress(quiet);
     let mut progress = |bytes| bar.set_position(bytes);
     let received = if from_stdin {
-        send::stream(&endpoint, &mut io::stdin().lock(), &mut progress)?
+        send::stream(&endpoint, &mut io::stdin().lock(), &mut progress)
     } else {
-        send::paths(&endpoint, &args.paths, &mut progress)?
+        send::paths(&endpoint, &args.paths, &mut progress)
     };
+    let received = common::last_words(&endpoint, received)?;
     bar.finish_and_clear();
     let transfer = output::Transfer::new("send", received, &endpoint.stats());
     endpoint.close();
