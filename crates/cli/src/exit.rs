@@ -24,7 +24,8 @@ pub fn report(fault: &anyhow::Error) -> ExitCode {
     }
     let code = code(fault);
     // What a peer says may hold control characters; a terminal must not obey them.
-    let text: String = format!("{fault:#}").chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect();
+    let text: String =
+        format!("{fault:#}").chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect();
     eprintln!("narrows: {text}");
     ExitCode::from(code)
 }
@@ -43,7 +44,9 @@ fn code(fault: &anyhow::Error) -> u8 {
 
 fn is_broken_pipe(fault: &anyhow::Error) -> bool {
     fault.chain().any(|cause| match cause.downcast_ref::<TransferError>() {
-        Some(TransferError::File { path, fault, .. }) => path == "the output" && fault.kind() == io::ErrorKind::BrokenPipe,
+        Some(TransferError::File { path, fault, .. }) => {
+            path == "the output" && fault.kind() == io::ErrorKind::BrokenPipe
+        }
         _ => cause.downcast_ref::<OutputClosed>().is_some(),
     })
 }

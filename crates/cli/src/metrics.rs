@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use narrows::{Stats, io::meter::{CpuTime, Memory}};
+use narrows::{
+    Stats,
+    io::meter::{CpuTime, Memory},
+};
 
 /// Where the numbers come from at each scrape.
 pub type Source = Arc<dyn Fn() -> Stats + Send + Sync>;
@@ -53,7 +56,12 @@ fn render(stats: &Stats) -> String {
     add("received_raw_bytes_total", "counter", "Bytes received, after unpacking.", stats.received_raw as f64);
     add("received_wire_bytes_total", "counter", "Bytes read from links.", stats.received_wire as f64);
     add("links_resumed_total", "counter", "Links lost and replaced.", stats.resumed as f64);
-    add("cpu_seconds_total", "counter", "Processor time of the process.", CpuTime::of_process().total_ns() as f64 / 1e9);
+    add(
+        "cpu_seconds_total",
+        "counter",
+        "Processor time of the process.",
+        CpuTime::of_process().total_ns() as f64 / 1e9,
+    );
     if let Ok(memory) = Memory::of_process() {
         add("resident_bytes", "gauge", "Memory resident now.", memory.resident as f64);
     }

@@ -43,13 +43,7 @@ pub trait Codec: Debug + Send + Sync {
     ///
     /// # Errors
     /// [`DecodeError::Corrupt`] when `packed` is not the packed form of exactly `out.len()` bytes.
-    fn unpack(
-        &self,
-        packed: &[u8],
-        history: &[u8],
-        out: &mut [u8],
-        ws: &mut Workspace,
-    ) -> Result<(), DecodeError>;
+    fn unpack(&self, packed: &[u8], history: &[u8], out: &mut [u8], ws: &mut Workspace) -> Result<(), DecodeError>;
 
     /// Number in frame headers.
     fn id(&self) -> CodecId {

@@ -151,13 +151,9 @@ impl Header {
         if u16_at(checked) != header_check(bytes, checked, channel, seq) {
             return Err(DecodeError::corrupt(checked, "header check differs"));
         }
-        let (raw_less_1, packed_less_1, history_len) = if long {
-            (u32_at(6), u32_at(10), u32_at(14))
-        } else {
-            (u16_at(6).into(), u16_at(8).into(), 0)
-        };
-        let chunk_len_max =
-            if channel == ChannelId::CONTROL { limits::CONTROL_LEN_MAX } else { allowed.chunk_len_max };
+        let (raw_less_1, packed_less_1, history_len) =
+            if long { (u32_at(6), u32_at(10), u32_at(14)) } else { (u16_at(6).into(), u16_at(8).into(), 0) };
+        let chunk_len_max = if channel == ChannelId::CONTROL { limits::CONTROL_LEN_MAX } else { allowed.chunk_len_max };
         // The check above is no proof of good will: a hostile peer computes it. Lengths are bounded one by one.
         let header = Self {
             codec: CodecId(bytes[1]),
@@ -230,8 +226,14 @@ mod tests {
         Header::parse(bytes, &limits(), |channel| (channel == ChannelId(7)).then_some(Seq(next)))
     }
 
-    const SHAPES: [(u32, u32, u32); 6] =
-        [(1, 1, 0), (65_536, 65_536, 0), (65_537, 9, 0), (4096, 1000, 1), (1 << 24, 1 << 24, 1 << 26), (65_000, 70_000, 0)];
+    const SHAPES: [(u32, u32, u32); 6] = [
+        (1, 1, 0),
+        (65_536, 65_536, 0),
+        (65_537, 9, 0),
+        (4096, 1000, 1),
+        (1 << 24, 1 << 24, 1 << 26),
+        (65_000, 70_000, 0),
+    ];
 
     #[test]
     fn a_header_survives_the_wire() {

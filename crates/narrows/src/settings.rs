@@ -111,7 +111,7 @@ impl Settings {
             Plan::None => Box::new(NonePolicy { chunk_len }),
             Plan::Naive(candidate) => {
                 Box::new(Fixed { candidate: allowed(candidate), chunk_len: limits.chunk_len_max })
-            },
+            }
             Plan::Fixed(candidate) => Box::new(Fixed { candidate: allowed(candidate), chunk_len }),
             Plan::Adaptive => {
                 let lookup = |name: &str| {

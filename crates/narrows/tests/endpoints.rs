@@ -91,7 +91,9 @@ fn every_plan_carries_everything_both_ways() {
     let registry = narrows::default_registry();
     let bytes = data(3_000_000);
     let with = |text: &str| candidate(&registry, text, 1 << 20).unwrap();
-    for plan in [Plan::None, Plan::Naive(with("lz4")), Plan::Fixed(with("zstd:6")), Plan::Fixed(with("snappy")), Plan::Adaptive] {
+    for plan in
+        [Plan::None, Plan::Naive(with("lz4")), Plan::Fixed(with("zstd:6")), Plan::Fixed(with("snappy")), Plan::Adaptive]
+    {
         for keep_if_smaller in [true, false] {
             echo(Settings { plan: plan.clone(), keep_if_smaller, ..Settings::default() }, &bytes);
         }

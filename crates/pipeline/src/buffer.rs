@@ -51,7 +51,11 @@ impl BufferPool {
     /// A pool that keeps at most `kept_bytes_max` bytes of unused buffers.
     #[must_use]
     pub fn new(kept_bytes_max: usize) -> Arc<Self> {
-        Arc::new(Self { shelves: std::array::from_fn(|_| Mutex::default()), kept_bytes: AtomicUsize::new(0), kept_bytes_max })
+        Arc::new(Self {
+            shelves: std::array::from_fn(|_| Mutex::default()),
+            kept_bytes: AtomicUsize::new(0),
+            kept_bytes_max,
+        })
     }
 
     /// A buffer of `len` filled bytes; what they are is left over from earlier use.

@@ -12,9 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use narrows_core::{
-    Candidate, ChannelId, Clock, CodecId, Decision, Gauges, Outcome, Policy, Registry, Seq, Workspace,
-};
+use narrows_core::{Candidate, ChannelId, Clock, CodecId, Decision, Gauges, Outcome, Policy, Registry, Seq, Workspace};
 use narrows_format::{Frame, Header, chunk_check, packed_len_max};
 use parking_lot::Mutex;
 

@@ -228,7 +228,8 @@ impl Inner {
 
     /// Starts what may be unpacked now.
     fn schedule(self: &Arc<Self>, state: &mut State) {
-        if self.shared.whole && state.chunks.is_none_or(|chunks| chunks > state.next_deliver + state.slots.len() as u64) {
+        if self.shared.whole && state.chunks.is_none_or(|chunks| chunks > state.next_deliver + state.slots.len() as u64)
+        {
             return;
         }
         for slot in 0..state.slots.len().min(self.shared.depth) {

@@ -6,7 +6,10 @@
 //!
 //! [`Header::cost`]: narrows_format::Header::cost
 
-use std::{collections::{BTreeSet, VecDeque}, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use narrows_core::Seq;
 use narrows_format::{Frame, Header};

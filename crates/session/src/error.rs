@@ -39,7 +39,9 @@ pub enum SessionError {
     #[error("the peer broke the protocol: {0}")]
     Protocol(&'static str),
     /// No version in common. Upgrade the older side.
-    #[error("the peer speaks protocol versions {theirs_min} to {theirs_max}, this program speaks {ours}; upgrade the older one")]
+    #[error(
+        "the peer speaks protocol versions {theirs_min} to {theirs_max}, this program speaks {ours}; upgrade the older one"
+    )]
     Version {
         /// Oldest version the peer speaks.
         theirs_min: u16,

@@ -13,7 +13,10 @@ use std::{
 use narrows_core::{ChannelId, CodecId, Feedback, Limits, Seq, limits};
 use narrows_format::{Frame, Header};
 
-use crate::{Code, Hello, Message, PROTOCOL_VERSION, SessionError, channel::{Channel, Ended}};
+use crate::{
+    Code, Hello, Message, PROTOCOL_VERSION, SessionError,
+    channel::{Channel, Ended},
+};
 
 /// One connection of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

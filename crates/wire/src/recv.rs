@@ -62,11 +62,7 @@ pub fn incoming(incoming: Incoming, sink: Sink<'_>, progress: Progress<'_>) -> R
     }
 }
 
-fn stream(
-    reader: &mut ChannelReader,
-    out: &mut dyn Write,
-    progress: Progress<'_>,
-) -> Result<Received, TransferError> {
+fn stream(reader: &mut ChannelReader, out: &mut dyn Write, progress: Progress<'_>) -> Result<Received, TransferError> {
     let mut bytes = 0;
     let write = |fault| TransferError::file("cannot write", Path::new("the output"), fault);
     while let Some(chunk) = reader.next_chunk()? {

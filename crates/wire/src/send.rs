@@ -170,8 +170,7 @@ impl Sender<'_> {
             if !name.as_os_str().is_empty() {
                 self.head(&Entry::Dir(describe(meta, name)))?;
             }
-            let mut inside: Vec<_> =
-                fs::read_dir(path).map_err(read)?.collect::<Result<_, _>>().map_err(read)?;
+            let mut inside: Vec<_> = fs::read_dir(path).map_err(read)?.collect::<Result<_, _>>().map_err(read)?;
             inside.sort_by_key(fs::DirEntry::file_name);
             for below in inside {
                 let meta = below.metadata().map_err(read)?;
@@ -288,7 +287,9 @@ fn describe(meta: &Metadata, name: &Path) -> Meta {
 /// Tells the sender that everything is in place.
 pub(crate) fn report(writer: &mut ChannelWriter, received: Received) -> Result<(), TransferError> {
     let report = serde_json::to_vec(&received).expect("numbers are JSON");
-    writer.write_all(&report).map_err(|fault| TransferError::file("cannot report to", Path::new("the sender"), fault))?;
+    writer
+        .write_all(&report)
+        .map_err(|fault| TransferError::file("cannot report to", Path::new("the sender"), fault))?;
     writer.finish()?;
     Ok(writer.wait_consumed()?)
 }

@@ -29,10 +29,14 @@ pub fn run(args: &Codecs) -> anyhow::Result<()> {
                 Err(reason) => json!({ "name": name, "available": false, "reason": reason.to_string() }),
             })
             .collect();
-        return output::print(&json!({ "schema": "narrows.codecs/1", "codecs": codecs, "backends": backends }).to_string());
+        return output::print(
+            &json!({ "schema": "narrows.codecs/1", "codecs": codecs, "backends": backends }).to_string(),
+        );
     }
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY).set_header(["id", "codec", "levels", "default", "history", "backend", "format"]);
+    table
+        .load_style(UTF8_HORIZONTAL_ONLY)
+        .set_header(["id", "codec", "levels", "default", "history", "backend", "format"]);
     for entries in registry.entries() {
         let info = entries[0].codec.info();
         let others: Vec<_> = entries[1..].iter().map(|entry| entry.backend).collect();

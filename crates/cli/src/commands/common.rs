@@ -116,7 +116,9 @@ pub fn auth(security: &Security) -> anyhow::Result<Auth> {
         return Ok(Auth::Tls { dir: dir.clone(), server_name: security.tls_hostname.clone() });
     }
     match &security.tls_psk {
-        Some(path) => Ok(Auth::Psk(Psk::load(path, security.psk_user.as_deref()).map_err(|fault| failed_auth(&fault))?)),
+        Some(path) => {
+            Ok(Auth::Psk(Psk::load(path, security.psk_user.as_deref()).map_err(|fault| failed_auth(&fault))?))
+        }
         None => Ok(Auth::None),
     }
 }

@@ -46,5 +46,6 @@ fn keys(keys: &Keys) -> anyhow::Result<()> {
 
 fn man(man: &Man) -> anyhow::Result<()> {
     fs::create_dir_all(&man.dir).with_context(|| format!("cannot make {}", man.dir.display()))?;
-    clap_mangen::generate_to(Args::command(), &man.dir).with_context(|| format!("cannot write to {}", man.dir.display()))
+    clap_mangen::generate_to(Args::command(), &man.dir)
+        .with_context(|| format!("cannot write to {}", man.dir.display()))
 }

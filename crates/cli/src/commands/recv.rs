@@ -31,10 +31,12 @@ pub fn run(args: Recv, quiet: bool) -> anyhow::Result<()> {
     let engine = common::engine(&args.packing);
     let mut settings = common::settings(&engine, &args.packing, &args.session)?;
     // What a sender may use is up to it; this side only says what it can hold.
-    settings.limits.chunk_len_max = narrows::core::limits::CHUNK_LEN_MAX.min(settings.limits.chunk_len_max.max(16 << 20));
+    settings.limits.chunk_len_max =
+        narrows::core::limits::CHUNK_LEN_MAX.min(settings.limits.chunk_len_max.max(16 << 20));
     let acceptor = Arc::new(Acceptor::new(engine, settings));
     if args.stdio {
-        let endpoint = acceptor.take(transport::stdio()?)?.ok_or_else(|| anyhow::anyhow!("no session on standard input"))?;
+        let endpoint =
+            acceptor.take(transport::stdio()?)?.ok_or_else(|| anyhow::anyhow!("no session on standard input"))?;
         return receive(&Arc::new(endpoint), &args, quiet);
     }
     let listen = common::address(&args.listen)?;

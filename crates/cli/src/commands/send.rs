@@ -53,8 +53,9 @@ fn dial(args: &Send) -> anyhow::Result<Dial> {
         let mut command = Command::new(program);
         command.args(words).arg(host).arg("--").arg(&args.remote_program).args(["recv", "--quiet", "--stdio"]);
         command.arg(quote(dir));
-        let transport = transport::spawn(command)
-            .map_err(|fault| anyhow::anyhow!("cannot start {program}: {fault}; install it or name another with --rsh"))?;
+        let transport = transport::spawn(command).map_err(|fault| {
+            anyhow::anyhow!("cannot start {program}: {fault}; install it or name another with --rsh")
+        })?;
         return Ok(common::dial_once(transport));
     }
     let to = common::address(&args.to)?;

@@ -29,7 +29,8 @@ impl Slow {
     fn start(link_flags: &[&str], recv_flags: &[&str]) -> Self {
         let (from, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         fs::write(from.path().join("big"), make(Kind::Random, 8 << 20, 1)).unwrap();
-        let receiver = start([&["recv", "--json", "-l", "127.0.0.1:0", into.path().to_str().unwrap()], recv_flags].concat());
+        let receiver =
+            start([&["recv", "--json", "-l", "127.0.0.1:0", into.path().to_str().unwrap()], recv_flags].concat());
         let to = receiver.address();
         let link = start([&["link-emulator", "-l", "127.0.0.1:0", "--to", &to], link_flags].concat());
         let address = link.heard("link from ").split_once(' ').unwrap().0.to_owned();
@@ -258,7 +259,9 @@ fn wrong_keys_and_missing_keys_are_refused_with_code_4() {
         receiver.wait().expect(0);
     }
     // One side plain, the other not: neither waits for ever, neither takes anything.
-    for (recv_flags, send_flags) in [(&["--tls-certificates", &ours][..], &[][..]), (&[], &["--tls-certificates", &ours])] {
+    for (recv_flags, send_flags) in
+        [(&["--tls-certificates", &ours][..], &[][..]), (&[], &["--tls-certificates", &ours])]
+    {
         let receiver = start([&["recv", "-l", "127.0.0.1:0", into.path().to_str().unwrap()], recv_flags].concat());
         let address = receiver.address();
         let ended = run([&["send", "/etc/hostname", &address], send_flags].concat());

@@ -79,7 +79,8 @@ fn many_connections_at_once_and_each_half_closes() {
             let tunnel = &tunnel;
             scope.spawn(move || {
                 for round in 0..3 {
-                    let bytes = make(KINDS[(index + round) % 11], [1, 300, 20_000, 700_000][(index + round) % 4], index as u64);
+                    let bytes =
+                        make(KINDS[(index + round) % 11], [1, 300, 20_000, 700_000][(index + round) % 4], index as u64);
                     let mut stream = tunnel.connect();
                     let mut sending = stream.try_clone().unwrap();
                     let sent = bytes.clone();
@@ -221,7 +222,8 @@ fn iperf3_runs_unmodified() {
 
 /// PostgreSQL's programs, newest version first.
 fn postgres() -> Option<PathBuf> {
-    let mut versions: Vec<_> = fs::read_dir("/usr/lib/postgresql").ok()?.flatten().map(|e| e.path().join("bin")).collect();
+    let mut versions: Vec<_> =
+        fs::read_dir("/usr/lib/postgresql").ok()?.flatten().map(|e| e.path().join("bin")).collect();
     versions.sort();
     versions.into_iter().rev().find(|bin| ["initdb", "postgres", "pgbench"].iter().all(|p| bin.join(p).is_file()))
 }
@@ -260,7 +262,14 @@ fn postgresql_and_pgbench_run_unmodified() {
     Process::start(as_postgres(&bin, "initdb", &home).args(initdb).arg(&data)).wait().expect(0);
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let _server = Process::start(as_postgres(&bin, "postgres", &home).arg("-D").arg(&data).args([
-        "-p", &port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off",
+        "-p",
+        &port,
+        "-c",
+        "listen_addresses=127.0.0.1",
+        "-c",
+        "unix_socket_directories=",
+        "-c",
+        "fsync=off",
     ]));
     let tunnel = Tunnel::start(&format!("127.0.0.1:{port}"), &[], &[]);
     let bench = |args: &[&str]| {
