@@ -138,6 +138,10 @@ impl Process {
         self.child.stdout.take().expect("stdout is not gathered and not taken")
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn signal(&self, signal: rustix::process::Signal) {
         let id = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(id, signal).expect("the process is ours");
