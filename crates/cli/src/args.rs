@@ -1,6 +1,6 @@
 //! The command line. Flag beats environment (`NARROWS_…`) beats default.
 
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use narrows::core::units::{Rate, Size};
@@ -49,12 +49,13 @@ pub enum Command {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(override_usage = "narrows send [OPTIONS] <PATH>... <TO>")]
 pub struct Send {
-    /// Files and directories, or `-` for standard input
-    #[arg(required = true)]
-    pub paths: Vec<PathBuf>,
-    /// Where to: HOST[:PORT], unix:/PATH, or HOST:DIR, which starts the receiver there over ssh
-    pub to: String,
+    /// Files and directories, or `-` for standard input; and last, where to: HOST[:PORT], unix:/PATH, or HOST:DIR, which
+    /// starts the receiver there over ssh
+    // One list: clap cannot part two when flags stand between them.
+    #[arg(required = true, value_names = ["PATH", "TO"], num_args = 1..)]
+    pub paths_and_to: Vec<OsString>,
     /// Program that reaches the remote host for HOST:DIR
     #[arg(long, default_value = "ssh", value_name = "COMMAND", env = "NARROWS_RSH")]
     pub rsh: String,

@@ -21,6 +21,9 @@ fn main() -> ExitCode {
     output::log(args.verbose, args.quiet);
     match commands::run(args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(fault) => exit::report(&fault),
+        Err(fault) => {
+            commands::common::yield_to_interrupt();
+            exit::report(&fault)
+        }
     }
 }

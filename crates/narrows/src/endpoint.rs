@@ -217,15 +217,18 @@ impl Endpoint {
     /// Ends the session well: says so, sends what was queued, and waits until the links are closed.
     pub fn close(&self) {
         self.inner.end(End::new(Code::DONE, "the work is done"), true);
-        self.inner.wait_linkless(Duration::from_secs(2));
+        self.inner.wait_linkless(LAST_WORDS);
     }
 
     /// Ends the session at once, tells the peer why, and waits a moment for it to hear.
     pub fn fail(&self, code: Code, text: &str) {
         self.inner.end(End::new(code, text), true);
-        self.inner.wait_linkless(Duration::from_millis(500));
+        self.inner.wait_linkless(LAST_WORDS);
     }
 }
+
+/// How long an end waits for the peer to hear of it: what went before it must drain from the link first.
+pub(crate) const LAST_WORDS: Duration = Duration::from_secs(2);
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
@@ -391,7 +394,6 @@ impl Inner {
         for held in state.channels.values_mut() {
             held.unpacker.abort(&end.text);
         }
-        let abrupt = end.code != Code::DONE;
         state.ended = Some(end);
         let links: Vec<_> = state.links.values().cloned().collect();
         drop(state);
@@ -400,7 +402,7 @@ impl Inner {
         self.arrived.notify_all();
         self.keeper_wake.notify_all();
         for link in links {
-            link.retire(abrupt);
+            link.retire();
         }
     }
 

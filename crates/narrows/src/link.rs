@@ -4,7 +4,6 @@ use std::{
     io::{self, IoSlice, Read},
     sync::{Arc, atomic::Ordering::Relaxed},
     thread,
-    time::Duration,
 };
 
 use narrows_core::{ChannelId, CodecId, DecodeError, Limits, Seq, Workspace};
@@ -14,7 +13,7 @@ use narrows_pipeline::Bytes;
 use narrows_session::{Accept, LinkId, Out, SessionError};
 use parking_lot::Mutex;
 
-use crate::endpoint::{End, Inner};
+use crate::endpoint::{End, Inner, LAST_WORDS};
 
 /// Frames gathered for one system call, in bytes.
 const BATCH_LEN: usize = 256 << 10;
@@ -78,11 +77,10 @@ impl Link {
         }
     }
 
-    /// The session has ended: close, at once if it ended badly. A peer that does not read gets two seconds.
-    pub(crate) fn retire(self: Arc<Self>, abrupt: bool) {
-        let patience = Duration::from_millis(if abrupt { 500 } else { 2000 });
+    /// The session has ended: a peer that does not read to its end has this long.
+    pub(crate) fn retire(self: Arc<Self>) {
         spawn("link-closer", move || {
-            thread::sleep(patience);
+            thread::sleep(LAST_WORDS);
             self.shutdown.abort();
         });
     }
@@ -300,9 +298,9 @@ impl<'a> Reader<'a> {
                 inner.to_send.notify_all();
                 continue;
             }
-            let accept = inner.state.lock().machine.on_frame(&header)?;
+            inner.state.lock().machine.check_frame(&header)?;
             let payload = self.read_payload(&header)?;
-            if accept == Accept::Drop {
+            if inner.state.lock().machine.on_frame(&header)? == Accept::Drop {
                 continue;
             }
             if inner.unpacking.whole {

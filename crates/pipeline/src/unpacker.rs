@@ -168,6 +168,12 @@ impl Unpacker {
             return self.0.deliver_directly();
         }
         state.slots[slot] = Slot::Packed(frame);
+        if self.0.shared.whole && self.0.shared.counters.waiting_bytes.load(Ordering::Relaxed) > WHOLE_LEN_MAX {
+            drop(state);
+            self.0
+                .fail(UnpackError::Aborted("the message is longer than the 1 GiB that a naive receiver holds".into()));
+            return None;
+        }
         self.0.schedule(&mut state);
         None
     }
@@ -322,6 +328,9 @@ impl Inner {
         consumed
     }
 }
+
+/// Packed bytes a receiver of scenario B holds, whose credit does not bound it.
+const WHOLE_LEN_MAX: u64 = 1 << 30;
 
 /// Where a worker puts history together.
 #[derive(Default)]

@@ -65,6 +65,10 @@ pub(crate) struct Rx {
     pub(crate) finish: Option<u64>,
 }
 
+/// Frames outstanding at most, however small: 16 bits of their numbers travel, and the receiver takes them for the number
+/// nearest to the one it expects.
+const FRAMES_MAX: usize = 16_384;
+
 impl<B> Channel<B> {
     pub(crate) fn new(service: String, serial: u64, tx_window: usize, rx_window: usize) -> Self {
         let tx = Tx {
@@ -132,7 +136,7 @@ impl<B> Tx<B> {
         // What was rewound may have been consumed all the same, so this can fall below nothing.
         let outstanding = (self.submitted_cost - self.queued_cost).saturating_sub(self.consumed_cost);
         let next = self.queue.front().map_or(0, |frame| frame.header.cost() as u64);
-        outstanding == 0 || outstanding + next <= self.window
+        outstanding == 0 || outstanding + next <= self.window && self.unacked.len() < FRAMES_MAX
     }
 
     pub(crate) fn pop(&mut self, link: LinkId) -> Option<Arc<Frame<B>>> {
@@ -201,8 +205,8 @@ impl<B> Tx<B> {
 }
 
 impl Rx {
-    /// Notes a frame; `false` where it had come before, over a link that was lost.
-    pub(crate) fn accept(&mut self, seq: Seq, cost: usize) -> Result<bool, SessionError> {
+    /// Whether a frame may come; `false` where it had come before, over a link that was lost.
+    pub(crate) fn check(&self, seq: Seq, cost: usize) -> Result<bool, SessionError> {
         if seq.0 < self.next_seq || self.ahead.contains(&seq.0) {
             return Ok(false);
         }
@@ -212,6 +216,14 @@ impl Rx {
         let outstanding = self.received_cost - self.consumed_cost;
         if outstanding > 0 && outstanding + cost as u64 > self.window {
             return Err(SessionError::Protocol("more bytes than the credit allows"));
+        }
+        Ok(true)
+    }
+
+    /// Notes a frame that has come whole.
+    pub(crate) fn accept(&mut self, seq: Seq, cost: usize) -> Result<bool, SessionError> {
+        if !self.check(seq, cost)? {
+            return Ok(false);
         }
         self.received_cost += cost as u64;
         self.ahead.insert(seq.0);

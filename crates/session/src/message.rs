@@ -137,12 +137,9 @@ impl Message {
     fn parse(bytes: &mut &[u8]) -> Result<Self, SessionError> {
         Ok(match u8::from_le_bytes(take(bytes)?) {
             1 => Self::Hello(Hello::parse(bytes)?),
-            2 => Self::Open {
-                channel: channel(bytes)?,
-                serial: u64(bytes)?,
-                again: flag(bytes)?,
-                service: text(bytes)?,
-            },
+            2 => {
+                Self::Open { channel: channel(bytes)?, serial: u64(bytes)?, again: flag(bytes)?, service: text(bytes)? }
+            }
             3 => Self::Credit { channel: channel(bytes)?, next_seq: u64(bytes)?, bytes: u64(bytes)? },
             4 => Self::Finish { channel: channel(bytes)?, chunks: u64(bytes)? },
             5 => Self::Abort { channel: channel(bytes)?, code: Code(u16(bytes)?), text: text(bytes)? },

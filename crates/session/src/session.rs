@@ -13,7 +13,10 @@ use std::{
 use narrows_core::{ChannelId, CodecId, Feedback, Limits, Seq, limits};
 use narrows_format::{Frame, Header};
 
-use crate::{Code, Hello, Message, PROTOCOL_VERSION, SessionError, channel::{Channel, Ended}};
+use crate::{
+    Code, Hello, Message, PROTOCOL_VERSION, SessionError,
+    channel::{Channel, Ended},
+};
 
 /// One connection of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -332,7 +335,20 @@ impl<B> Session<B> {
         open.or_else(|| self.ended.get(&channel).map(|ended| ended.next_seq)).map(Seq)
     }
 
-    /// Takes note of a data frame's header.
+    /// Whether a frame with this header may come, to be asked before its payload is read: nothing is noted yet, because
+    /// the link may be lost before the rest arrives.
+    ///
+    /// # Errors
+    /// As [`Session::on_frame`].
+    pub fn check_frame(&self, header: &Header) -> Result<Accept, SessionError> {
+        match self.channels.get(&header.channel) {
+            Some(state) => Ok(if state.rx.check(header.seq, header.cost())? { Accept::New } else { Accept::Drop }),
+            None if self.ended.contains_key(&header.channel) => Ok(Accept::Drop),
+            None => Err(SessionError::Protocol("frame of a channel that is not open")),
+        }
+    }
+
+    /// Takes note of a data frame that has come whole. It is dropped where it came over another link meanwhile.
     ///
     /// # Errors
     /// [`SessionError::Protocol`] where it exceeds its credit or comes after its channel's end.

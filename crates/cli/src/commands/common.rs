@@ -3,7 +3,10 @@
 use std::{
     fs::File,
     io::{self, Write},
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
 };
 
@@ -17,6 +20,7 @@ use narrows::{
         transport,
     },
 };
+use narrows_wire::TransferError;
 use parking_lot::Mutex;
 
 use crate::{
@@ -164,10 +168,10 @@ pub fn on_signal() -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot catch signals")?;
     thread::Builder::new().name("signals".into()).spawn(move || {
         if let Some(signal) = signals.forever().next() {
+            INTERRUPTED.store(true, Ordering::SeqCst);
             let endpoint = CURRENT.get().and_then(|current| current.lock().upgrade());
             if let Some(endpoint) = endpoint {
                 endpoint.fail(Code::CANCELLED, "the peer was interrupted");
-                thread::sleep(std::time::Duration::from_millis(100));
             }
             eprintln!("narrows: interrupted");
             cleanup();
@@ -177,13 +181,34 @@ pub fn on_signal() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// For the main thread before it exits with a fault: where that came of an interrupt, the signal's thread has the last
+/// word and the exit code.
+pub fn yield_to_interrupt() {
+    while INTERRUPTED.load(Ordering::SeqCst) {
+        thread::park();
+    }
+}
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Tells the peer of `fault` before this process goes.
+pub fn last_words<T>(endpoint: &Endpoint, result: Result<T, TransferError>) -> Result<T, TransferError> {
+    result.inspect_err(|fault| endpoint.fail(fault.code(), &fault.to_string()))
+}
+
 /// Gives a receiver's thread a moment to remove what is not whole: its session has ended, so it is doing that now.
 fn cleanup() {
     thread::sleep(std::time::Duration::from_millis(200));
 }
 
-/// Counters of the current session for metrics.
-pub fn stats_source(endpoint: &Arc<Endpoint>) -> crate::metrics::Source {
-    let endpoint = Arc::downgrade(endpoint);
-    Arc::new(move || endpoint.upgrade().map_or_else(Stats::default, |endpoint| endpoint.stats()))
+/// Serves the counters of `endpoint`, from now on the current one, where `--metrics` asks for it.
+pub fn metered(session: &Session, endpoint: &Arc<Endpoint>) -> anyhow::Result<()> {
+    static METERED: Mutex<std::sync::Weak<Endpoint>> = Mutex::new(std::sync::Weak::new());
+    let Some(address) = &session.metrics else { return Ok(()) };
+    let first = std::mem::replace(&mut *METERED.lock(), Arc::downgrade(endpoint)).ptr_eq(&std::sync::Weak::new());
+    if first {
+        let stats = || METERED.lock().upgrade().map_or_else(Stats::default, |endpoint| endpoint.stats());
+        crate::metrics::serve(address, Arc::new(stats))?;
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! One module a command.
 
 mod codecs;
-mod common;
+pub mod common;
 mod gen_;
 mod link_emulator;
 mod recv;

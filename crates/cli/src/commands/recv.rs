@@ -19,7 +19,7 @@ use narrows_wire::recv::{self, Sink};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::common;
-use crate::{args::Recv, exit::Usage, metrics, output};
+use crate::{args::Recv, exit::Usage, output};
 
 pub fn run(args: Recv, quiet: bool) -> anyhow::Result<()> {
     let to_stdout = !args.discard && args.into == Path::new("-");
@@ -103,9 +103,7 @@ fn admit(transport: Transport, auth: &Auth, acceptor: &Acceptor) -> Result<Optio
 }
 
 fn receive(endpoint: &Arc<Endpoint>, args: &Recv, quiet: bool) -> anyhow::Result<()> {
-    if let Some(address) = &args.session.metrics {
-        metrics::serve(address, common::stats_source(endpoint))?;
-    }
+    common::metered(&args.session, endpoint)?;
     let bar = output::progress(quiet);
     let mut progress = |bytes| bar.set_position(bytes);
     let mut transfers = 0;
@@ -119,15 +117,16 @@ fn receive(endpoint: &Arc<Endpoint>, args: &Recv, quiet: bool) -> anyhow::Result
             }
             Err(end) => return Err(end.into()),
         };
-        let (received, xxh3) = if args.discard {
+        let result = if args.discard {
             let mut nowhere = Nowhere::default();
-            let received = recv::incoming(incoming, Sink::Stream(&mut nowhere), &mut progress)?;
-            (received, Some(format!("{:016x}", nowhere.0.digest())))
+            recv::incoming(incoming, Sink::Stream(&mut nowhere), &mut progress)
+                .map(|received| (received, Some(format!("{:016x}", nowhere.0.digest()))))
         } else if args.into == Path::new("-") {
-            (recv::incoming(incoming, Sink::Stream(&mut io::stdout().lock()), &mut progress)?, None)
+            recv::incoming(incoming, Sink::Stream(&mut io::stdout().lock()), &mut progress).map(|done| (done, None))
         } else {
-            (recv::incoming(incoming, Sink::Dir(&args.into), &mut progress)?, None)
+            recv::incoming(incoming, Sink::Dir(&args.into), &mut progress).map(|done| (done, None))
         };
+        let (received, xxh3) = common::last_words(endpoint, result)?;
         bar.finish_and_clear();
         let mut transfer = output::Transfer::new("recv", received, &endpoint.stats());
         transfer.xxh3 = xxh3;

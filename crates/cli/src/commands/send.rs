@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, IsTerminal},
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     sync::Arc,
 };
@@ -11,28 +11,33 @@ use narrows::{Dial, Endpoint, io::transport};
 use narrows_wire::send;
 
 use super::common;
-use crate::{args::Send, exit::Usage, metrics, output};
+use crate::{args::Send, exit::Usage, output};
 
 pub fn run(args: Send, quiet: bool) -> anyhow::Result<()> {
-    let from_stdin = args.paths == [Path::new("-")];
+    let (to, paths) = args.paths_and_to.split_last().expect("the command line requires one");
+    if paths.is_empty() {
+        return Err(Usage("what to send, and where to? narrows send PATH… HOST".into()).into());
+    }
+    let to = to.to_str().ok_or_else(|| Usage(format!("{} is no address", to.display())))?;
+    let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
+    let from_stdin = paths == [Path::new("-")];
     if from_stdin && io::stdin().is_terminal() {
         return Err(Usage("standard input is a terminal; give files, or pipe something in".into()).into());
     }
     let engine = common::engine(&args.packing);
     let settings = common::settings(&engine, &args.packing, &args.session)?;
-    let dial = dial(&args)?;
+    let dial = dial(to, &args)?;
     let endpoint = Arc::new(Endpoint::connect(&engine, settings, dial)?);
     common::interruptible(&endpoint)?;
-    if let Some(address) = &args.session.metrics {
-        metrics::serve(address, common::stats_source(&endpoint))?;
-    }
+    common::metered(&args.session, &endpoint)?;
     let bar = output::progress(quiet);
     let mut progress = |bytes| bar.set_position(bytes);
     let received = if from_stdin {
-        send::stream(&endpoint, &mut io::stdin().lock(), &mut progress)?
+        send::stream(&endpoint, &mut io::stdin().lock(), &mut progress)
     } else {
-        send::paths(&endpoint, &args.paths, &mut progress)?
+        send::paths(&endpoint, &paths, &mut progress)
     };
+    let received = common::last_words(&endpoint, received)?;
     bar.finish_and_clear();
     let transfer = output::Transfer::new("send", received, &endpoint.stats());
     endpoint.close();
@@ -45,8 +50,8 @@ pub fn run(args: Send, quiet: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn dial(args: &Send) -> anyhow::Result<Dial> {
-    if let Some((host, dir)) = remote_dir(&args.to) {
+fn dial(to: &str, args: &Send) -> anyhow::Result<Dial> {
+    if let Some((host, dir)) = remote_dir(to) {
         let mut words = args.rsh.split_whitespace();
         let program = words.next().ok_or_else(|| Usage("--rsh names no program".into()))?;
         let mut command = Command::new(program);
@@ -57,7 +62,7 @@ fn dial(args: &Send) -> anyhow::Result<Dial> {
         })?;
         return Ok(common::dial_once(transport));
     }
-    let to = common::address(&args.to)?;
+    let to = common::address(to)?;
     let auth = common::auth(&args.security)?;
     narrows::io::secure::require_auth(&to, &auth, args.security.insecure)?;
     Ok(common::dial(to, auth))

@@ -1,1 +1,313 @@
-//! To come.
+//! What goes wrong is said in words, under the documented exit code, and leaves nothing half-made.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use narrows_testkit::data::{Kind, make};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::process::{NARROWS, Process, eventually, has, is_root, narrows, parts, run, skip, start};
+
+/// A large file, a receiver for it, and a link between them that is slow enough to get in the way of.
+struct Slow {
+    from: TempDir,
+    into: TempDir,
+    receiver: Process,
+    _link: Process,
+    address: String,
+}
+
+impl Slow {
+    fn start(link_flags: &[&str], recv_flags: &[&str]) -> Self {
+        let (from, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        fs::write(from.path().join("big"), make(Kind::Random, 8 << 20, 1)).unwrap();
+        let receiver =
+            start([&["recv", "--json", "-l", "127.0.0.1:0", into.path().to_str().unwrap()], recv_flags].concat());
+        let to = receiver.address();
+        let link = start([&["link-emulator", "-l", "127.0.0.1:0", "--to", &to], link_flags].concat());
+        let address = link.heard("link from ").split_once(' ').unwrap().0.to_owned();
+        Self { from, into, receiver, _link: link, address }
+    }
+
+    fn big(&self) -> String {
+        self.from.path().join("big").to_str().unwrap().into()
+    }
+
+    fn send(&self, flags: &[&str]) -> Process {
+        start([&["send", "--json", &self.big(), &self.address], flags].concat())
+    }
+
+    /// Waits until the receiver has begun to write.
+    fn under_way(&self) {
+        eventually("the receiver writes", || {
+            parts(self.into.path()).iter().any(|part| fs::metadata(part).is_ok_and(|meta| meta.len() > 100_000))
+        });
+    }
+
+    #[track_caller]
+    fn assert_nothing_is_left(&self) {
+        assert_eq!(fs::read_dir(self.into.path()).unwrap().count(), 0, "{:?}", parts(self.into.path()));
+    }
+}
+
+#[test]
+fn a_link_cut_in_mid_transfer_resumes() {
+    let slow = Slow::start(&["--reset-after", "3M"], &[]);
+    let sent = slow.send(&[]).wait().expect(0).json();
+    let received = slow.receiver.wait().expect(0).json();
+    assert!(sent["resumed"].as_u64() >= Some(1), "{sent}");
+    assert_eq!(received["content_bytes"], 8 << 20);
+    assert!(fs::read(slow.into.path().join("big")).unwrap() == make(Kind::Random, 8 << 20, 1));
+    assert_eq!(fs::read_dir(slow.into.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_killed_receiver_is_told_by_the_sender() {
+    let slow = Slow::start(&["--rate", "40mbit"], &[]);
+    let sender = slow.send(&["--resume-within", "1"]);
+    slow.under_way();
+    slow.receiver.signal(Signal::KILL);
+    sender.wait().expect(1).says("vanished");
+    assert!(!slow.into.path().join("big").exists());
+    // Nobody can clean up after itself when killed; the next receiver is not in the way of what is left.
+    let left = parts(slow.into.path());
+    assert_eq!(left.len(), 1);
+    let next = start(["recv", "-l", "127.0.0.1:0", slow.into.path().to_str().unwrap()]);
+    run(["send", &slow.big(), &next.address()]).expect(0);
+    next.wait().expect(0);
+}
+
+#[test]
+fn a_killed_sender_leaves_nothing_at_the_receiver() {
+    let slow = Slow::start(&["--rate", "40mbit"], &["--resume-within", "1"]);
+    let sender = slow.send(&[]);
+    slow.under_way();
+    sender.signal(Signal::KILL);
+    assert_eq!(sender.wait().code, 128 + 9);
+    let into = slow.into.path().to_path_buf();
+    let Slow { receiver, into: _dir, .. } = slow;
+    receiver.wait().expect(1).says("vanished");
+    assert_eq!(fs::read_dir(into).unwrap().count(), 0);
+}
+
+#[test]
+fn an_interrupt_at_either_end_is_told_to_the_other() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let slow = Slow::start(&["--rate", "40mbit"], &[]);
+        let sender = slow.send(&[]);
+        slow.under_way();
+        sender.signal(signal);
+        sender.wait().expect(code).says("interrupted");
+        let Slow { receiver, into, .. } = slow;
+        receiver.wait().expect(130).says("the peer was interrupted");
+        assert_eq!(fs::read_dir(into.path()).unwrap().count(), 0);
+
+        let slow = Slow::start(&["--rate", "40mbit"], &[]);
+        let sender = slow.send(&[]);
+        slow.under_way();
+        slow.receiver.signal(signal);
+        sender.wait().expect(130).says("the peer was interrupted");
+        eventually("its part is removed", || fs::read_dir(slow.into.path()).unwrap().count() == 0);
+        slow.assert_nothing_is_left();
+        let Slow { receiver, .. } = slow;
+        receiver.wait().expect(code).says("interrupted");
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_at_both_ends() {
+    let dir = TempDir::new().unwrap();
+    struct Mounted<'a>(&'a Path);
+    impl Drop for Mounted<'_> {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg("-l").arg(self.0).stderr(Stdio::null()).status();
+        }
+    }
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=1M", "none"]).arg(dir.path()).stderr(Stdio::null());
+    if !is_root() || !has("mount") || !mount.status().is_ok_and(|status| status.success()) {
+        return skip("a small file system to fill needs root and the right to mount");
+    }
+    let _mounted = Mounted(dir.path());
+    let from = TempDir::new().unwrap();
+    fs::write(from.path().join("big"), make(Kind::Random, 4 << 20, 1)).unwrap();
+    let receiver = start(["recv", "-l", "127.0.0.1:0", dir.path().to_str().unwrap()]);
+    let sent = run(["send", from.path().join("big").to_str().unwrap(), &receiver.address()]);
+    sent.expect(1).says("No space left on device");
+    receiver.wait().expect(1).says("No space left on device");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named_at_both_ends() {
+    let (from, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    fs::write(from.path().join("a"), b"fine").unwrap();
+    // Root reads everything but what is not there: a directory whose entry leads nowhere when followed.
+    let missing = from.path().join("missing");
+    let receiver = start(["recv", "-l", "127.0.0.1:0", into.path().to_str().unwrap()]);
+    let mut send = narrows(["send"]);
+    send.arg(from.path().join("a")).arg(&missing).arg(receiver.address()).stdin(Stdio::null());
+    Process::start(&mut send).wait().expect(1).says("cannot read");
+    receiver.wait().expect(1).says("cannot read");
+    assert!(parts(into.path()).is_empty());
+
+    if is_root() && !has("setpriv") {
+        return skip("root reads everything; setpriv to become someone else is missing");
+    }
+    let secret = from.path().join("secret");
+    fs::write(&secret, b"x").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
+    fs::set_permissions(from.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let receiver = start(["recv", "-l", "127.0.0.1:0", into.path().to_str().unwrap()]);
+    let program = from.path().join("narrows");
+    fs::copy(NARROWS, &program).unwrap();
+    let mut send = if is_root() {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(&program);
+        command
+    } else {
+        Command::new(&program)
+    };
+    send.arg("send").arg(&secret).arg(receiver.address()).stdin(Stdio::null());
+    Process::start(&mut send).wait().expect(1).says("Permission denied");
+    receiver.wait().expect(1).says("Permission denied");
+    assert!(!into.path().join("secret").exists());
+}
+
+#[test]
+fn a_reader_that_had_enough_is_no_fault() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "\"$0\" recv - -l 127.0.0.1:0 | head -c 1; echo done"]).arg(NARROWS).stdin(Stdio::null());
+    let receiver = Process::start(&mut command);
+    let address = receiver.address();
+    let mut sender = Process::start(narrows(["send", "-", &address]).stdin(Stdio::piped()));
+    let mut stdin = sender.stdin();
+    let bytes = make(Kind::Random, 1 << 20, 1);
+    while stdin.write_all(&bytes).is_ok() {}
+    drop(stdin);
+    let ended = sender.wait();
+    assert!(ended.code == 1 && !ended.stderr.is_empty(), "the sender did not get through: {ended:?}");
+    let ended = receiver.wait().expect(0);
+    assert!(ended.stdout.ends_with(b"done\n"));
+
+    // And the receiver's own code, which the shell above hides.
+    let mut receiver = Process::start_with(narrows(["recv", "-", "-l", "127.0.0.1:0"]).stdin(Stdio::null()), false);
+    let address = receiver.address();
+    let mut sender = Process::start(narrows(["send", "-", &address]).stdin(Stdio::piped()));
+    let (mut stdin, mut stdout) = (sender.stdin(), receiver.stdout());
+    stdin.write_all(&bytes).unwrap();
+    stdout.read_exact(&mut [0]).unwrap();
+    drop(stdout);
+    while stdin.write_all(&bytes).is_ok() {}
+    receiver.wait().expect(0);
+    assert_eq!(sender.wait().code, 1);
+}
+
+#[test]
+fn a_peer_that_never_answers_or_is_not_there_is_given_up() {
+    // A port nobody listens on.
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let refused = run(["send", "/etc/hostname", &free]).expect(1);
+    assert!(refused.stderr.contains(&free), "{refused:?}");
+    // A port where somebody listens and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    run(["send", "/etc/hostname", &address]).expect(1).says("handshake");
+    // A socket that is not there, and a host name that means nothing.
+    run(["send", "/etc/hostname", "unix:/nonexistent/socket"]).expect(1).says("/nonexistent/socket");
+    // And a directory that cannot be made.
+    let receiver = start(["recv", "-l", "127.0.0.1:0", "/proc/nonexistent"]);
+    run(["send", "/etc/hostname", &receiver.address()]).expect(1).says("/proc/nonexistent");
+    receiver.wait().expect(1).says("/proc/nonexistent");
+}
+
+fn keys(dir: &Path) -> String {
+    let dir = dir.to_str().unwrap().to_owned();
+    run(["keys", &dir]).expect(0);
+    dir
+}
+
+#[test]
+fn wrong_keys_and_missing_keys_are_refused_with_code_4() {
+    let dir = TempDir::new().unwrap();
+    let (ours, theirs) = (keys(&dir.path().join("ours")), keys(&dir.path().join("theirs")));
+    let psk = |dir: &str| format!("{dir}/keys.psk");
+    let (our_psk, their_psk) = (psk(&ours), psk(&theirs));
+    let into = TempDir::new().unwrap();
+    let cases: [(&[&str], &[&str]); 6] = [
+        (&["--tls-certificates", &ours], &["--tls-certificates", &theirs]),
+        (&["--tls-certificates", &ours], &["--tls-psk", &our_psk]),
+        (&["--tls-certificates", &ours], &["--tls-certificates", &ours, "--tls-hostname", "elsewhere.example"]),
+        (&["--tls-psk", &our_psk], &["--tls-psk", &their_psk]),
+        (&["--tls-psk", &our_psk], &["--tls-certificates", &ours]),
+        (&["--tls-psk", &our_psk], &["--tls-psk", "/nonexistent/keys.psk"]),
+    ];
+    for (recv_flags, send_flags) in cases {
+        let receiver = start([&["recv", "-l", "127.0.0.1:0", into.path().to_str().unwrap()], recv_flags].concat());
+        let address = receiver.address();
+        run([&["send", "/etc/hostname", &address], send_flags].concat()).expect(4);
+        // The receiver goes on; the right key is let in.
+        run([&["send", "/etc/hostname", &address], recv_flags].concat()).expect(0);
+        receiver.wait().expect(0);
+    }
+    // One side plain, the other not: neither waits for ever, neither takes anything.
+    for (recv_flags, send_flags) in
+        [(&["--tls-certificates", &ours][..], &[][..]), (&[], &["--tls-certificates", &ours])]
+    {
+        let receiver = start([&["recv", "-l", "127.0.0.1:0", into.path().to_str().unwrap()], recv_flags].concat());
+        let address = receiver.address();
+        let ended = run([&["send", "/etc/hostname", &address], send_flags].concat());
+        assert!([1, 4, 5].contains(&ended.code) && !ended.stderr.is_empty(), "{ended:?}");
+        run([&["send", "/etc/hostname", &address], recv_flags].concat()).expect(0);
+        receiver.wait().expect(0);
+    }
+    let missing = run(["recv", "-l", "127.0.0.1:0", "--tls-certificates", "/nonexistent"]);
+    missing.expect(4).says("/nonexistent");
+}
+
+#[test]
+fn garbage_at_the_port_is_refused_and_the_receiver_goes_on() {
+    let into = TempDir::new().unwrap();
+    let receiver = start(["recv", "-l", "127.0.0.1:0", into.path().to_str().unwrap()]);
+    let address = receiver.address();
+    let mut hello = make(Kind::Random, 5000, 3);
+    hello[0] = 0x10;
+    let garbage: [&[u8]; 6] =
+        [b"", b"\n", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", &[0; 4096], &make(Kind::Random, 100_000, 2), &hello];
+    for bytes in garbage {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        // It may be refused before all of it is written.
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(answer.len() < 2000, "{} bytes for a stranger", answer.len());
+    }
+    run(["send", "/etc/hostname", &address]).expect(0);
+    receiver.wait().expect(0).says("refused");
+}
+
+#[test]
+fn peers_that_want_different_things_are_told_so() {
+    let into = TempDir::new().unwrap();
+    let receiver = start(["recv", "-l", "127.0.0.1:0", into.path().to_str().unwrap()]);
+    let mut sender = Process::start(narrows(["send", "-", &receiver.address()]).stdin(Stdio::piped()));
+    drop(sender.stdin());
+    sender.wait().expect(5).says("narrows recv -");
+    receiver.wait().expect(5).says("narrows recv -");
+    let receiver = start(["recv", "-", "-l", "127.0.0.1:0"]);
+    run(["send", "/etc/hostname", &receiver.address()]).expect(5).says("name a directory");
+    receiver.wait().expect(5);
+    let far = start(["tunnel", "-l", "127.0.0.1:0", "--to", "127.0.0.1:1"]);
+    let address = far.heard("carrying ").split_once(' ').unwrap().0.to_owned();
+    run(["send", "/etc/hostname", &address]).expect(5).says("narrows recv");
+}

@@ -2,7 +2,7 @@
 
 use tempfile::TempDir;
 
-use crate::process::run;
+use crate::process::{run, start};
 
 const COMMANDS: [&str; 7] = ["send", "recv", "tunnel", "codecs", "link-emulator", "keys", "completions"];
 
@@ -56,6 +56,22 @@ fn wrong_usage_is_told_with_code_2() {
     for case in cases {
         let ended = run(case).expect(2);
         assert!(!ended.stderr.is_empty(), "{case:?} says nothing");
+    }
+}
+
+// Goal: people add flags where the line ends or begins.
+#[test]
+fn flags_may_stand_anywhere() {
+    let dir = TempDir::new().unwrap();
+    for order in [
+        &["send", "-q", "/etc/hostname", "TO"][..],
+        &["send", "/etc/hostname", "-q", "TO"],
+        &["send", "/etc/hostname", "TO", "-q"],
+    ] {
+        let receiver = start(["recv", dir.path().to_str().unwrap(), "-l", "127.0.0.1:0"]);
+        let to = receiver.address();
+        run(order.iter().map(|word| if *word == "TO" { &to } else { *word })).expect(0);
+        receiver.wait().expect(0);
     }
 }
 

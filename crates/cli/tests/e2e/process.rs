@@ -217,8 +217,7 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// Whether a program is there.
 pub fn has(program: &str) -> bool {
-    std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
+    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
 pub fn is_root() -> bool {

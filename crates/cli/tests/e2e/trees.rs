@@ -56,7 +56,9 @@ pub fn assert_same(from: &Path, to: &Path) {
     let (from, to) = (list(from), list(to));
     for (path, entry) in &from {
         match to.get(path) {
-            Some(other) => assert!(other == entry, "{} differs: {:?}", path.display(), (&entry.1, &other.1, entry.2, other.2)),
+            Some(other) => {
+                assert!(other == entry, "{} differs: {:?}", path.display(), (&entry.1, &other.1, entry.2, other.2))
+            }
             None => panic!("{} is missing", path.display()),
         }
     }
@@ -190,7 +192,8 @@ fn a_tree_to_a_receiver_that_the_sender_starts() {
     let tree = odd_tree();
     let dir = TempDir::new().unwrap();
     let ssh = dir.path().join("fake-ssh");
-    fs::write(&ssh, "#!/bin/sh\n[ \"$1\" = example.org ] && [ \"$2\" = -- ] || exit 9\nshift 2\nexec sh -c \"$*\"\n").unwrap();
+    fs::write(&ssh, "#!/bin/sh\n[ \"$1\" = example.org ] && [ \"$2\" = -- ] || exit 9\nshift 2\nexec sh -c \"$*\"\n")
+        .unwrap();
     fs::set_permissions(&ssh, Permissions::from_mode(0o755)).unwrap();
     let into = dir.path().join("it's a dir");
     let to = format!("example.org:{}", into.display());
@@ -244,9 +247,8 @@ fn a_tree_between_two_network_namespaces_over_tls() {
     };
     let plain = Process::start(within(b, &["recv", "--listen", "10.111.0.2:4242"]).arg(&into)).wait();
     plain.expect(2).says("--insecure");
-    let receiver = Process::start(
-        within(b, &["recv", "--listen", "10.111.0.2:4242", "--tls-certificates"]).arg(&keys).arg(&into),
-    );
+    let receiver =
+        Process::start(within(b, &["recv", "--listen", "10.111.0.2:4242", "--tls-certificates"]).arg(&keys).arg(&into));
     let address = receiver.address();
     let mut send = within(a, &["send", "--tls-certificates"]);
     Process::start(send.arg(&keys).arg(tree.path().join(".")).arg(&address)).wait().expect(0);
