@@ -114,8 +114,10 @@ fn unpack(registry: &Registry, bytes: &[u8], history: &[u8], ws: &mut Workspace)
     Ok(out)
 }
 
-/// Every golden frame: its name, bytes, raw bytes and history, all from the files.
-fn golden() -> Vec<(String, Vec<u8>, Vec<u8>, Vec<u8>)> {
+/// One golden frame: its name, bytes, raw bytes and history, all from the files.
+type Golden = (String, Vec<u8>, Vec<u8>, Vec<u8>);
+
+fn golden() -> Vec<Golden> {
     let table = fs::read_to_string(dir().join("FRAMES.tsv")).expect("compat/v1 is complete");
     let file = |name: &str| fs::read(dir().join(name)).unwrap_or_else(|fault| panic!("{name}: {fault}"));
     let lines = table.lines().filter(|line| !line.starts_with('#'));

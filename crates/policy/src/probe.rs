@@ -169,8 +169,7 @@ fn places(value: f64, whole_max: f64, round: impl Fn(f64) -> f64) -> Option<u8> 
     let mut power = 1.0;
     for places in 0..=10 {
         let whole = value * power;
-        // Also where it is no number.
-        if !(whole.abs() < whole_max) || value.abs() < 1e-6 {
+        if whole.is_nan() || whole.abs() >= whole_max || value.abs() < 1e-6 {
             return None;
         }
         if round(whole.round() / power) == value {
