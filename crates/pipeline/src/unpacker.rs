@@ -152,7 +152,7 @@ impl Unpacker {
     /// Returns the cost of a chunk that a direct sink consumed.
     pub fn accept(&self, frame: Frame<Bytes>, ws: &mut Workspace) -> Option<usize> {
         let mut state = self.0.state.lock();
-        let Some(slot) = frame.header.seq.0.checked_sub(state.next_deliver) else { return None };
+        let slot = frame.header.seq.0.checked_sub(state.next_deliver)?;
         let slot = slot as usize;
         if slot >= state.slots.len() {
             state.slots.resize_with(slot + 1, || Slot::Missing);

@@ -132,7 +132,7 @@ pub fn failed_auth(fault: &dyn std::error::Error) -> End {
 pub fn dial(to: Address, auth: Auth) -> Dial {
     Box::new(move || {
         let transport = transport::connect(&to, &Tuning::default()).map_err(io::Error::other)?;
-        secure::connect(transport, &auth, &to.host()).map_err(|fault| io::Error::other(failed_auth(&fault)))
+        secure::connect(transport, &auth, to.host()).map_err(|fault| io::Error::other(failed_auth(&fault)))
     })
 }
 

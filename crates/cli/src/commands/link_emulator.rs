@@ -15,7 +15,7 @@ pub fn run(args: LinkEmulator) -> anyhow::Result<()> {
     // It relays what others encrypt, or not; opening a plain relay beyond this host is not its business.
     secure::require_auth(&listen, &Auth::None, false)?;
     let link = Link { rate: args.rate, delay: args.delay_ms, jitter: args.jitter_ms, ..Link::default() };
-    let emulator = Emulator::start(&listen, &common::address(&args.to)?, link.clone(), link)?;
+    let emulator = Emulator::start(&listen, &common::address(&args.to)?, link, link)?;
     if let Some(bytes) = args.reset_after {
         emulator.reset_after(Direction::Up, Some(bytes.0));
     }
