@@ -114,9 +114,14 @@ fn unpack(registry: &Registry, bytes: &[u8], history: &[u8], ws: &mut Workspace)
     Ok(out)
 }
 
-/// One golden frame: its name, bytes, raw bytes and history, all from the files.
-type Golden = (String, Vec<u8>, Vec<u8>, Vec<u8>);
+struct Golden {
+    name: String,
+    frame: Vec<u8>,
+    raw: Vec<u8>,
+    history: Vec<u8>,
+}
 
+/// Every golden frame, all of it from the files.
 fn golden() -> Vec<Golden> {
     let table = fs::read_to_string(dir().join("FRAMES.tsv")).expect("compat/v1 is complete");
     let file = |name: &str| fs::read(dir().join(name)).unwrap_or_else(|fault| panic!("{name}: {fault}"));
@@ -125,7 +130,8 @@ fn golden() -> Vec<Golden> {
         .map(|line| {
             let [name, raw, history] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("{line}") };
             let history = if history == "-" { Vec::new() } else { file(&format!("{history}.raw")) };
-            (name.to_owned(), file(&format!("{name}.frame")), file(&format!("{raw}.raw")), history)
+            let (frame, raw) = (file(&format!("{name}.frame")), file(&format!("{raw}.raw")));
+            Golden { name: name.to_owned(), frame, raw, history }
         })
         .collect()
 }
@@ -166,7 +172,7 @@ fn every_shape_has_its_golden_frame() {
 fn golden_frames_read_as_they_were_written() {
     let registry = narrows::default_registry();
     let ws = &mut Workspace::default();
-    for (name, frame, raw, history) in golden() {
+    for Golden { name, frame, raw, history } in golden() {
         let got = unpack(&registry, &frame, &history, ws);
         assert!(got.as_deref() == Ok(&raw[..]), "{name}: {:?}", got.map(|bytes| bytes.len()));
     }
@@ -180,7 +186,7 @@ fn every_flip_and_every_cut_of_every_golden_frame_is_noticed() {
     let registry = narrows::default_registry();
     let ws = &mut Workspace::default();
     let (mut flips, mut harmless, mut cuts, mut lies) = (0, 0, 0, 0);
-    for (name, frame, raw, history) in golden() {
+    for Golden { name, frame, raw, history } in golden() {
         for bit in 0..frame.len() * 8 {
             let mut bytes = frame.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);

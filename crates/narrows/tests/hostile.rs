@@ -303,7 +303,8 @@ fn questions_without_listening_to_answers_end() {
 
 #[test]
 fn handshakes_that_do_not_suit_are_answered_in_words() {
-    let cases: [(&str, Code, fn(&mut Hello)); 6] = [
+    type Change = fn(&mut Hello);
+    let cases: [(&str, Code, Change); 6] = [
         ("2 to 4", Code::PROTOCOL, |hello| hello.versions = (2, 4)),
         ("feature", Code::PROTOCOL, |hello| hello.features = 1),
         ("room for a chunk", Code::PROTOCOL, |hello| hello.limits.depth = 0),

@@ -1,0 +1,42 @@
+//! Writes first inputs for the fuzz targets, from the golden frames: `seeds COMPAT_DIR CORPUS_DIR`.
+
+use std::{env, fs, io, path::Path};
+
+use narrows_core::{ChannelId, Seq, limits};
+use narrows_format::Header;
+
+fn main() -> io::Result<()> {
+    let args: Vec<_> = env::args().collect();
+    let [_, compat, corpus] = &args[..] else { return Err(io::Error::other("seeds COMPAT_DIR CORPUS_DIR")) };
+    let ids: Vec<_> = narrows::default_registry().ids().collect();
+    let allowed = narrows_core::Limits {
+        chunk_len_max: limits::CHUNK_LEN_MAX,
+        history_len_max: limits::HISTORY_LEN_MAX,
+        ..Default::default()
+    };
+    let put = |target: &str, name: &str, parts: &[&[u8]]| {
+        let dir = Path::new(corpus).join(target);
+        fs::create_dir_all(&dir)?;
+        fs::write(dir.join(name), parts.concat())
+    };
+    for entry in fs::read_dir(compat)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let bytes = fs::read(&path)?;
+        if name.ends_with(".raw") {
+            for index in 0..ids.len() as u8 {
+                put("codecs", &format!("{name}-{index}"), &[&[index, 1, 1, 0], &bytes[..bytes.len().min(2000)]])?;
+            }
+        } else if name.ends_with(".frame") {
+            put("header", &name, &[&70_001_u32.to_le_bytes(), &bytes[..bytes.len().min(64)]])?;
+            let seq = |channel| (channel == ChannelId(7)).then_some(Seq(70_001));
+            let header = Header::parse(&bytes, &allowed, seq).map_err(io::Error::other)?;
+            let index = ids.iter().position(|id| *id == header.codec).unwrap_or(0) as u8;
+            let [low, high] = ((header.raw_len - 1).min(65_535) as u16).to_le_bytes();
+            put("codecs", &name, &[&[index, 0, low, high], &bytes[header.len()..]])?;
+        }
+    }
+    put("control", "ping", &[&[9, 10]])?;
+    put("session", "attach", &[&[0, 0, 0, 0, 5, 0, 6, 0, 9, 0, 9]])?;
+    put("tree", "end", &[&[0, 0, 0, 0, 0, 0, 0, 0, 0]])
+}
