@@ -35,7 +35,7 @@ PORT = 4243
 
 # Megabits a second: tbf burst, and the megabytes that one run carries.
 LINKS = {
-    10: ("16kb", 8),
+    10: ("64kb", 8),
     100: ("64kb", 24),
     1000: ("256kb", 160),
     2500: ("512kb", 240),

@@ -40,6 +40,8 @@ pub struct Adaptive {
     account: Account,
     explorer: Explorer,
     guard: Guard,
+    /// Moment and time without credit so far: at the last report, and now.
+    starved: [(u64, u64); 2],
     rows: Vec<Row>,
     weights: Weights,
     pending: Vec<Pending>,
@@ -102,6 +104,7 @@ impl Adaptive {
             account: Account::default(),
             explorer: Explorer::default(),
             guard: Guard::default(),
+            starved: [(0, 0); 2],
             rows: Vec::new(),
             weights: [0.5, 0.5, 0.0],
             pending: vec![vacant; PENDING],
@@ -245,12 +248,18 @@ impl Adaptive {
         (best.0, why)
     }
 
+    /// Keeps what a raw byte takes lately: by bytes, so that long chunks on slow links do not take seconds to show.
+    fn note_size(&mut self, size: f32, raw_len: f32) {
+        self.size += (size - self.size) * (raw_len / SIZE_MEMORY).clamp(0.125, 0.5);
+        self.frame_len = self.size * raw_len;
+    }
+
     /// Raw without a look: nothing is to be learnt from it.
     fn raw(&mut self, raw_len: usize) -> Decision {
         let ticket = self.decided as u32;
         self.decided += 1;
-        self.size += (1.0 - self.size) / 8.0;
-        self.frame_len = raw_len as f32;
+        self.note_size(1.0, raw_len as f32);
+        self.peer.note(0, raw_len, Cost::RAW.unpack * raw_len as f32);
         self.pending[ticket as usize % PENDING].ticket = u32::MAX;
         let packed_len = raw_len as u32;
         Decision {
@@ -293,6 +302,7 @@ impl Policy for Adaptive {
         {
             self.effort.judge(verdict, gauges);
         }
+        self.starved[1] = (gauges.now_ns, gauges.starved_ns);
         if self.guard.way(gauges.now_ns, raw.len(), self.rate.bytes_per_ns()) == Way::Raw {
             return self.raw(raw.len());
         }
@@ -323,14 +333,13 @@ impl Policy for Adaptive {
             self.unlooked = self.rest(raw_len);
         }
         let row = &self.rows[at];
-        let (cost, times) = (row.costs[index].0, row.times[index]);
+        let (class, cost, times) = (row.class, row.costs[index].0, row.times[index]);
         self.account.charge(times, raw_len);
-        self.peer.note(index, raw.len(), self.table.prior_unpack(row.class, index) * raw_len);
-        self.size += (cost.size - self.size) / 8.0;
-        self.frame_len = self.size * raw_len;
+        self.peer.note(index, raw.len(), self.table.prior_unpack(class, index) * raw_len);
+        self.note_size(cost.size, raw_len);
         let ticket = self.decided as u32;
         self.decided += 1;
-        self.pending[ticket as usize % PENDING] = Pending { ticket, class: row.class, times, cost };
+        self.pending[ticket as usize % PENDING] = Pending { ticket, class, times, cost };
         let row = &mut self.rows[at];
         row.chunks += 1;
         if why != "explore" {
@@ -369,7 +378,11 @@ impl Policy for Adaptive {
     }
 
     fn feedback(&mut self, feedback: &Feedback) {
-        self.peer.report(feedback, self.frame_len, &mut self.unpacked);
+        // Without credit there is more at the receiver than it can unpack, wherever it waits there.
+        let [(from_ns, before), (now_ns, after)] = self.starved;
+        let starved = (after - before) as f32 > STARVED * now_ns.saturating_sub(from_ns) as f32;
+        self.starved[0] = self.starved[1];
+        self.peer.report(feedback, self.frame_len, starved, &mut self.unpacked);
         self.table.learn_unpack(&self.unpacked);
     }
 }
@@ -392,6 +405,10 @@ const HOLD_UP_NS: f32 = 1e6;
 const HOLD_UP_MAX_NS: f32 = 3e8;
 /// Raw wins clearly if everything else costs this much more.
 const CLEAR: f32 = 1.1;
+/// Bytes after which the packed share of lately is mostly forgotten.
+const SIZE_MEMORY: f32 = (2 << 20) as f32;
+/// Share of the time without credit from which the receiver is behind.
+const STARVED: f32 = 0.2;
 /// Longest span without a look, in nanoseconds of link time.
 const REST_NS: f32 = 2e6;
 /// Most chunks without a look.

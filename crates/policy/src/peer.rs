@@ -69,8 +69,9 @@ impl Peer {
         self.efficiency
     }
 
-    /// One report. Fills in what was unpacked since the last. `frame_len` is what a frame takes lately, in bytes.
-    pub fn report(&mut self, report: &Feedback, frame_len: f32, unpacked: &mut Unpacked) {
+    /// One report. Fills in what was unpacked since the last. `frame_len` is what a frame takes lately, in bytes;
+    /// `starved` says that the sender had no credit meanwhile.
+    pub fn report(&mut self, report: &Feedback, frame_len: f32, starved: bool, unpacked: &mut Unpacked) {
         unpacked.prior_ns.clear();
         unpacked.measured_ns = 0.0;
         self.workers = report.workers;
@@ -84,7 +85,7 @@ impl Peer {
         // A frame or two always wait where they come in bursts; only a heap of them means that the receiver is behind.
         // Taking less for proof would make it look slow for want of work, and starve it further.
         let heap = HEAP * report.workers as f32 * frame_len;
-        let waited = report.waiting_bytes.min(self.last.waiting_bytes) as f32 > heap;
+        let waited = starved || report.waiting_bytes.min(self.last.waiting_bytes) as f32 > heap;
         let from = self.last.raw_bytes;
         self.last = *report;
         if waited && sink < span / 5 && report.workers > 0 {
@@ -141,7 +142,7 @@ mod tests {
             unpack_ns: 6_400_000,
             ..Feedback::default()
         };
-        peer.report(&report, 1e4, &mut unpacked);
+        peer.report(&report, 1e4, false, &mut unpacked);
         assert_eq!(unpacked.prior_ns, [(3, 1.6e6)]);
         assert!((unpacked.measured_ns / 1.6e6 - 4.0).abs() < 0.01, "{unpacked:?}");
     }
@@ -159,7 +160,7 @@ mod tests {
                 waiting_bytes: 1 << 20,
                 sink_ns: 0,
             };
-            peer.report(&report, 1e4, &mut unpacked);
+            peer.report(&report, 1e4, false, &mut unpacked);
         }
         assert!((peer.capacity(4) - 1.0).abs() < 0.05, "{peer:?}");
     }
