@@ -52,9 +52,13 @@ fn layers() -> Result<()> {
             let on = dependency["name"].as_str().context("name")?;
             let for_tests = dependency["kind"] == "dev";
             match floor_of.get(on) {
-                Some(&below) if below >= floor => faults.push(format!("{name} (floor {floor}) names {on} (floor {below})")),
+                Some(&below) if below >= floor => {
+                    faults.push(format!("{name} (floor {floor}) names {on} (floor {below})"))
+                }
                 Some(_) => edges += 1,
-                None if BESIDE.contains(&on) && !for_tests => faults.push(format!("{name} names {on} outside its tests")),
+                None if BESIDE.contains(&on) && !for_tests => {
+                    faults.push(format!("{name} names {on} outside its tests"))
+                }
                 None => {}
             }
         }

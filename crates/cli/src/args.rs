@@ -4,6 +4,10 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use narrows::core::units::{Rate, Size};
+use narrows_lab::{
+    race::{Contestant, LinkSpec},
+    synthetic::Kind,
+};
 
 /// Adaptive, parallel lossless compression for data paths.
 #[derive(Debug, Parser)]
@@ -31,6 +35,10 @@ pub enum Command {
     Codecs(Codecs),
     /// Emulate a slow link: relay connections at a rate and delay
     LinkEmulator(LinkEmulator),
+    /// Race policies over emulated links with your data, and make a report with pictures
+    Try(Try),
+    /// Write generated data: the kinds of the published study
+    Gen(Gen),
     /// Make keys: certificates for TLS and a pre-shared key
     Keys(Keys),
     /// Print a completion script for a shell
@@ -76,6 +84,9 @@ pub struct Recv {
     /// Be the remote end of `narrows send … HOST:DIR`: the session is on standard input and output
     #[arg(long, conflicts_with_all = ["listen", "keep"])]
     pub stdio: bool,
+    /// Receive a stream, check it and throw it away; the result says its XXH3-64. For measuring
+    #[arg(long, conflicts_with_all = ["into", "stdio"])]
+    pub discard: bool,
     /// Go on receiving until interrupted, instead of ending after one transfer
     #[arg(long)]
     pub keep: bool,
@@ -224,6 +235,60 @@ pub struct LinkEmulator {
     /// Reset the connections after this many bytes towards the target
     #[arg(long, value_name = "SIZE")]
     pub reset_after: Option<Size>,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Runs both ends on this machine, over a link it emulates; needs no root and no set-up. A link takes up to a
+minute and a half with the defaults."
+)]
+pub struct Try {
+    /// Files and directories to send, as one stream; a bundled sample of real data if none are given
+    pub paths: Vec<PathBuf>,
+    /// Links to race over: rates, or `none` for no limit
+    #[arg(long, value_name = "RATE,…", default_value = "100mbit", value_delimiter = ',')]
+    pub link: Vec<LinkSpec>,
+    /// Delay each way, in milliseconds
+    #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
+    pub delay_ms: Duration,
+    /// Who races: none, adaptive, naive:CODEC, or a codec for all chunks (`zstd:3`); a choice of them if not given
+    #[arg(long, value_name = "POLICY,…", value_delimiter = ',')]
+    pub race: Vec<Contestant>,
+    /// Rounds; results are medians
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// Seconds that sending raw may take on a link: a slow link gets an excerpt of the data, spread evenly
+    #[arg(long, default_value = "3", value_parser = seconds)]
+    pub seconds: Duration,
+    /// Most bytes a link gets
+    #[arg(long, default_value = "256M")]
+    pub size: Size,
+    /// Threads of each end; 0 means one for each processor
+    #[arg(short = 'T', long, default_value_t = 0)]
+    pub threads: usize,
+    /// Where the report goes
+    #[arg(long, value_name = "FILE", default_value = "narrows-try.html")]
+    pub report: PathBuf,
+    /// Make no report
+    #[arg(long, conflicts_with = "report")]
+    pub no_report: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Gen {
+    /// lineal (consecutive 32-bit integers), random, or sparse (runs of zeros and of random bytes)
+    pub kind: Kind,
+    /// How many bytes: 64K, 100M, 2G
+    pub size: Size,
+    /// The same seed always gives the same bytes
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub seed: u64,
+    /// File to write; standard output if not given
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -37,6 +37,7 @@ fn code(fault: &anyhow::Error) -> u8 {
             .map(TransferError::code)
             .or_else(|| cause.downcast_ref::<End>().map(|end| end.code))
             .or_else(|| cause.downcast_ref::<Usage>().map(|_| Code(2)))
+            .or_else(|| cause.downcast_ref::<Damaged>().map(|_| Code(3)))
             .or_else(|| cause.downcast_ref::<narrows::io::secure::Refused>().map(|_| Code(2)))
     });
     code.and_then(|code| u8::try_from(code.0).ok()).filter(|code| *code != 0).unwrap_or(1)
@@ -62,6 +63,18 @@ impl std::fmt::Display for Usage {
 }
 
 impl std::error::Error for Usage {}
+
+/// Bytes arrived that were not sent.
+#[derive(Debug)]
+pub struct Damaged(pub String);
+
+impl std::fmt::Display for Damaged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Damaged {}
 
 /// Stdout was closed by its reader.
 #[derive(Debug)]

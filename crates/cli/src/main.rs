@@ -4,6 +4,7 @@
 //! [`exit::HELP`]. Upstream: a person or a script; downstream: `narrows-wire` and the facade.
 
 #![forbid(unsafe_code)]
+#![allow(rustdoc::broken_intra_doc_links, reason = "the doc comments of flags are help texts, where [] is optional")]
 #![allow(unreachable_pub, reason = "a program exports nothing")]
 
 mod args;

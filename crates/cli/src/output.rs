@@ -77,6 +77,9 @@ pub struct Transfer {
     pub peak_rss_bytes: Option<u64>,
     /// Links lost and replaced.
     pub resumed: u64,
+    /// XXH3-64 of the stream, as hex, where it was thrown away and this is all that is known of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xxh3: Option<String>,
 }
 
 impl Transfer {
@@ -98,13 +101,14 @@ impl Transfer {
             cpu_s: CpuTime::of_process().total_ns() as f64 / 1e9,
             peak_rss_bytes: Memory::of_process().ok().map(|memory| memory.peak),
             resumed: stats.resumed,
+            xxh3: None,
         }
     }
 
     /// One line for people.
     pub fn line(&self) -> String {
         format!(
-            "{} {} in {:.2} s: {} effective, {} on the wire (ratio {:.2}), {:.2} s of processor time{}",
+            "{} {} in {:.2} s: {} effective, {} on the wire (ratio {:.2}), {:.2} s of processor time{}{}",
             if self.role == "send" { "sent" } else { "received" },
             Size(self.content_bytes),
             self.seconds,
@@ -113,6 +117,7 @@ impl Transfer {
             self.ratio,
             self.cpu_s,
             if self.resumed > 0 { format!(", resumed {} times", self.resumed) } else { String::new() },
+            self.xxh3.as_ref().map_or_else(String::new, |xxh3| format!(", XXH3-64 {xxh3}")),
         )
     }
 }

@@ -50,6 +50,15 @@ impl ChannelWriter {
         self.inner.engine.buffers.take(self.packer.chunk_len())
     }
 
+    /// A buffer with these bytes. For a message much shorter than a chunk: it may wait for its acknowledgement a while,
+    /// and should not hold a whole chunk's memory meanwhile.
+    #[must_use]
+    pub fn buffer_of(&self, bytes: &[u8]) -> Buf {
+        let mut buf = self.inner.engine.buffers.take(bytes.len());
+        buf.copy_from_slice(bytes);
+        buf
+    }
+
     /// Sends a chunk; it leaves without waiting for more. Waits while too much is under way.
     ///
     /// # Errors

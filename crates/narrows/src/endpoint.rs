@@ -12,7 +12,7 @@ use std::{
 
 use narrows_core::{ChannelId, Gauges, Limits};
 use narrows_format::Frame;
-use narrows_pipeline::{Bytes, Counters, Outlet, Packing, Stopped, UnpackError, Unpacker, Unpacking};
+use narrows_pipeline::{Bytes, Counters, INLINE_LEN, Outlet, Packing, Stopped, UnpackError, Unpacker, Unpacking};
 use narrows_session::{Code, Event, LinkId, Session};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -84,8 +84,10 @@ pub(crate) struct Inner {
     pub(crate) state: Mutex<State>,
     /// A link may have something to send.
     pub(crate) to_send: Condvar,
-    /// A frame left, credit came, a channel was opened or closed, the session ended.
+    /// A frame left, credit came, a channel or the session ended.
     pub(crate) changed: Condvar,
+    /// The peer opened a channel, or the session ended. Apart from `changed`, which small messages touch all the time.
+    pub(crate) arrived: Condvar,
     /// The keeper should look now.
     pub(crate) keeper_wake: Condvar,
     pub(crate) began_ns: u64,
@@ -187,7 +189,7 @@ impl Endpoint {
             match &state.ended {
                 Some(end) if end.code == Code::DONE => return Ok(None),
                 Some(end) => return Err(end.clone()),
-                None => self.inner.changed.wait(&mut state),
+                None => self.inner.arrived.wait(&mut state),
             }
         }
     }
@@ -256,10 +258,14 @@ impl Inner {
             if state.ended.is_some() {
                 return Err(Stopped);
             }
-            let held = state.channels.get_mut(&channel).filter(|held| held.ended.is_none()).ok_or(Stopped)?;
+            let held = state.channels.get(&channel).filter(|held| held.ended.is_none()).ok_or(Stopped)?;
             // A naive channel holds its whole message, as the scheme it reproduces does.
-            if held.admitted - held.left < self.settings.depth as u64 || self.settings.is_naive() {
-                held.admitted += 1;
+            let few = held.admitted - held.left < self.settings.depth as u64;
+            // A decision is as good as what was known when it was made, so chunks are decided on when a worker is
+            // about to be free, not a queue's length before.
+            let soon = state.in_hand(channel) <= self.engine.workers() as u64;
+            if few && soon || self.settings.is_naive() {
+                state.channels.get_mut(&channel).expect("looked up above").admitted += 1;
                 return Ok(());
             }
             self.changed.wait(&mut state);
@@ -279,15 +285,28 @@ impl Inner {
         self.changed.notify_all();
     }
 
-    /// Sends what is queued: by the calling thread where it may and the link is free, else by the link's writer.
+    /// Sends what is queued: by the calling thread where it may and that is soon done, else by the link's writer.
+    ///
+    /// A wake-up costs some 10 µs and moves the bytes to another processor's cache; but a thread that waits for a slow
+    /// link cannot feed the workers meanwhile.
     fn flush(&self, here: bool) {
         if here {
-            let link = self.state.lock().links.values().next().cloned();
+            let state = self.state.lock();
+            let soon = state.machine.queued_bytes() <= INLINE_LEN as u64 || self.link_is_fast();
+            let link = state.links.values().next().filter(|_| soon).cloned();
+            drop(state);
             if link.is_some_and(|link| link.try_pump(self)) {
                 return;
             }
         }
         self.to_send.notify_one();
+    }
+
+    /// Whether a chunk leaves in less time than two wake-ups take.
+    fn link_is_fast(&self) -> bool {
+        const FAST_BYTES_PER_US: u64 = 800;
+        let sending_us = self.tallies.sending_ns.load(Relaxed) / 1000;
+        self.tallies.sent_wire.load(Relaxed) > FAST_BYTES_PER_US * sending_us.max(1)
     }
 
     pub(crate) fn finish(&self, channel: ChannelId) -> Result<(), End> {
@@ -380,6 +399,7 @@ impl Inner {
         drop(state);
         self.to_send.notify_all();
         self.changed.notify_all();
+        self.arrived.notify_all();
         self.keeper_wake.notify_all();
         for link in links {
             link.retire();
@@ -419,6 +439,7 @@ impl Inner {
                 Event::Opened { channel, service } => {
                     self.add_channel(state, channel);
                     state.incoming.push_back((channel, service));
+                    self.arrived.notify_one();
                 }
                 Event::Finished { channel, chunks } => {
                     if let Some(held) = state.channels.get(&channel) {

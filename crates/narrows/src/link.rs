@@ -8,7 +8,7 @@ use std::{
 
 use narrows_core::{ChannelId, CodecId, DecodeError, Limits, Seq, Workspace};
 use narrows_format::{Frame, HEADER_LEN_MAX, HEADER_LEN_MIN, Header, chunk_check};
-use narrows_io::{Shutdown, Transport, TransportRead, TransportWrite};
+use narrows_io::{Shutdown, Transport, TransportRead, TransportWrite, transport::Probe};
 use narrows_pipeline::Bytes;
 use narrows_session::{Accept, LinkId, Out, SessionError};
 use parking_lot::Mutex;
@@ -21,6 +21,10 @@ const BATCH_LEN: usize = 256 << 10;
 /// keep moving on slow links.
 const WRITE_MS: u64 = 5;
 const WRITE_LEN_MIN: usize = 16 << 10;
+/// Unsent bytes in the kernel: this many milliseconds of the link's rate, within bounds.
+const UNSENT_MS: u64 = 2;
+const UNSENT_LEN_MIN: u32 = 128 << 10;
+const UNSENT_LEN_MAX: u32 = 8 << 20;
 /// Bytes read ahead: small frames cost one system call, and of large ones no more than this is copied twice.
 const READ_AHEAD_LEN: usize = 4 << 10;
 
@@ -33,6 +37,9 @@ pub(crate) struct Link {
 struct Writer {
     half: Box<dyn TransportWrite>,
     batch: Vec<(Header, Payload)>,
+    probe: Probe,
+    /// Unsent bytes the kernel may hold, as last set; 0 where the transport has no such thing.
+    unsent_len: u32,
 }
 
 enum Payload {
@@ -43,8 +50,10 @@ enum Payload {
 impl Link {
     /// Starts the link's threads.
     pub(crate) fn start(inner: &Arc<Inner>, id: LinkId, transport: Transport) -> Arc<Self> {
-        let Transport { reader, writer, shutdown, peer, .. } = transport;
-        let link = Arc::new(Self { id, writer: Mutex::new(Writer { half: writer, batch: Vec::new() }), shutdown });
+        let Transport { reader, writer, shutdown, peer, probe, .. } = transport;
+        let unsent_len = if probe.set_notsent_lowat(UNSENT_LEN_MIN) { UNSENT_LEN_MIN } else { 0 };
+        let writer = Writer { half: writer, batch: Vec::new(), probe, unsent_len };
+        let link = Arc::new(Self { id, writer: Mutex::new(writer), shutdown });
         let (read_inner, read_link) = (inner.clone(), link.clone());
         let (write_inner, write_link) = (inner.clone(), link.clone());
         spawn("link-reader", move || {
@@ -164,15 +173,26 @@ impl Writer {
         sent.map(|()| true)
     }
 
+    /// Lets the kernel hold what the link carries while a woken thread gets a processor, and no more: what it holds was
+    /// decided on before what the link is doing now was known.
+    fn set_unsent(&mut self, rate_per_ms: u64) {
+        let wanted = (rate_per_ms * UNSENT_MS).clamp(UNSENT_LEN_MIN.into(), UNSENT_LEN_MAX.into()) as u32;
+        let far = wanted > self.unsent_len / 2 * 3 || wanted < self.unsent_len / 2;
+        if self.unsent_len > 0 && far && self.probe.set_notsent_lowat(wanted) {
+            self.unsent_len = wanted;
+        }
+    }
+
     fn write_batch(&mut self, inner: &Inner, len: usize) -> io::Result<()> {
+        let tallies = &inner.tallies;
+        let rate_per_ms = tallies.sent_wire.load(Relaxed) * 1_000_000 / tallies.sending_ns.load(Relaxed).max(1);
+        self.set_unsent(rate_per_ms);
         let headers: Vec<_> = self.batch.iter().map(|(header, _)| (header.to_bytes(), header.len())).collect();
         let mut parts: Vec<&[u8]> = Vec::with_capacity(2 * headers.len());
         for ((header, header_len), (_, payload)) in headers.iter().zip(&self.batch) {
             parts.push(&header[..*header_len]);
             parts.push(payload.bytes());
         }
-        let tallies = &inner.tallies;
-        let rate_per_ms = tallies.sent_wire.load(Relaxed) * 1_000_000 / tallies.sending_ns.load(Relaxed).max(1);
         let most = ((rate_per_ms * WRITE_MS) as usize).max(WRITE_LEN_MIN);
         let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(parts.len());
         let mut parts = parts.into_iter();

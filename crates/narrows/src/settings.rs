@@ -91,7 +91,7 @@ pub fn candidate(registry: &Registry, text: &str, history_len: usize) -> Result<
 
 impl Settings {
     /// Chunk length of the plans that do not choose one.
-    const CHUNK_LEN: usize = 256 << 10;
+    pub const CHUNK_LEN: usize = 256 << 10;
 
     pub(crate) fn is_naive(&self) -> bool {
         matches!(self.plan, Plan::Naive(_))
@@ -108,7 +108,9 @@ impl Settings {
             }
         };
         match self.plan {
-            Plan::None => Box::new(NonePolicy { chunk_len }),
+            Plan::None => Box::new(NonePolicy {
+                chunk_len: self.chunk_len.unwrap_or(NonePolicy::default().chunk_len).min(limits.chunk_len_max),
+            }),
             Plan::Naive(candidate) => {
                 Box::new(Fixed { candidate: allowed(candidate), chunk_len: limits.chunk_len_max })
             }

@@ -12,14 +12,14 @@ use std::{
     sync::Arc,
 };
 
-use narrows_core::{Candidate, ChannelId, Clock, CodecId, Decision, Gauges, Outcome, Policy, Registry, Seq, Workspace};
+use narrows_core::{
+    Candidate, ChannelId, Clock, CodecId, Decision, Gauges, Outcome, Policy, Registry, Seq, Workspace,
+    policy::AUDITION_LEN,
+};
 use narrows_format::{Frame, Header, chunk_check, packed_len_max};
 use parking_lot::Mutex;
 
 use crate::{BufferPool, Bytes, History, INLINE_LEN, Sequencer, WorkerPool};
-
-/// Length of the slice an audition works on: enough to be typical, little enough to be cheap.
-const AUDITION_LEN: usize = 32 << 10;
 
 /// The session has ended; nothing more can be sent. Why is known to whoever ended it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -64,6 +64,8 @@ pub struct Packing {
     pub outlet: Arc<dyn Outlet>,
     /// Send a chunk raw where packing does not shrink it (the paper's V2); else what the codec made.
     pub keep_if_smaller: bool,
+    /// Longest chunk, in bytes: what the receiver allows.
+    pub chunk_len_max: usize,
     /// Most bytes of history a decision may use: what the receiver allows.
     pub history_len_max: usize,
     /// Where `--explain` goes.
@@ -115,7 +117,7 @@ impl Packer {
     /// How long the next chunk should be, in bytes.
     #[must_use]
     pub fn chunk_len(&self) -> usize {
-        self.shared.policy.lock().chunk_len(&self.shared.outlet.gauges())
+        self.shared.policy.lock().chunk_len(&self.shared.outlet.gauges()).min(self.shared.chunk_len_max)
     }
 
     /// Sends a chunk on its way; waits while too many are under way.
@@ -142,7 +144,7 @@ impl Packer {
         self.history.push(&chunk);
         if job.decision.audition.is_none() && (candidate.codec == CodecId::RAW || chunk.len() <= INLINE_LEN) {
             job.run(&mut self.ws);
-            self.shared.outlet.flush(chunk.len() <= INLINE_LEN);
+            self.shared.outlet.flush(true);
         } else {
             self.shared.pool.spawn(move |ws| {
                 let job = job.run(ws);

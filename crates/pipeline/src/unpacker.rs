@@ -164,10 +164,16 @@ impl Unpacker {
             state.slots[slot] = Slot::Running;
             let history = state.history.last(frame.header.history_len as usize);
             drop(state);
-            self.0.unpack(&frame, &history, ws);
+            self.0.unpack(&frame, &history, ws, false);
             return self.0.deliver_directly();
         }
         state.slots[slot] = Slot::Packed(frame);
+        if self.0.shared.whole && self.0.shared.counters.waiting_bytes.load(Ordering::Relaxed) > WHOLE_LEN_MAX {
+            drop(state);
+            self.0
+                .fail(UnpackError::Aborted("the message is longer than the 1 GiB that a naive receiver holds".into()));
+            return None;
+        }
         self.0.schedule(&mut state);
         None
     }
@@ -241,12 +247,12 @@ impl Inner {
             let Slot::Packed(frame) = std::mem::replace(&mut state.slots[slot], Slot::Running) else { unreachable!() };
             let history = state.history.last(frame.header.history_len as usize);
             let inner = self.clone();
-            self.shared.pool.spawn(move |ws| inner.unpack(&frame, &history, ws));
+            self.shared.pool.spawn(move |ws| inner.unpack(&frame, &history, ws, true));
         }
     }
 
-    /// Unpacks a frame and everything that waited for just this chunk.
-    fn unpack(self: &Arc<Self>, frame: &Frame<Bytes>, history: &History, ws: &mut Workspace) {
+    /// Unpacks a frame and everything that waited for just this chunk. `wake` tells the consumer.
+    fn unpack(self: &Arc<Self>, frame: &Frame<Bytes>, history: &History, ws: &mut Workspace, wake: bool) {
         let seq = frame.header.seq;
         match self.unpack_one(frame, history, ws) {
             Ok(bytes) => {
@@ -259,7 +265,7 @@ impl Inner {
                 state.slots[slot] = Slot::Done(Chunk { bytes, taken: 0, cost: frame.header.cost() });
                 state.advance_history();
                 self.schedule(&mut state);
-                if slot == 0 {
+                if slot == 0 && wake {
                     self.ready.notify_one();
                 }
             }
@@ -296,26 +302,35 @@ impl Inner {
         Ok(bytes)
     }
 
+    /// Offers the next chunk to the direct sink, and wakes the consumer for what it does not take.
     fn deliver_directly(&self) -> Option<usize> {
         let mut state = self.state.lock();
-        if !state.idle {
-            return None;
-        }
-        let mut direct = state.direct.take()?;
-        let consumed = match state.slots.front_mut() {
-            Some(Slot::Done(chunk)) => {
+        let mut consumed = None;
+        if state.idle
+            && let Some(mut direct) = state.direct.take()
+        {
+            if let Some(Slot::Done(chunk)) = state.slots.front_mut() {
                 chunk.taken += direct(&chunk.bytes[chunk.taken..]);
-                (chunk.taken == chunk.bytes.len()).then_some(chunk.cost)
+                consumed = (chunk.taken == chunk.bytes.len()).then_some(chunk.cost);
             }
-            _ => None,
-        };
-        state.direct = Some(direct);
-        if consumed.is_some() {
-            state.pop_done();
+            state.direct = Some(direct);
+        }
+        match consumed {
+            Some(_) => drop(state.pop_done()),
+            None => {
+                self.ready.notify_one();
+            }
+        }
+        // The consumer waits for chunks, but also for the end that may come right behind the last of them.
+        if consumed.is_some() && state.chunks == Some(state.next_deliver) {
+            self.ready.notify_one();
         }
         consumed
     }
 }
+
+/// Packed bytes a receiver of scenario B holds, whose credit does not bound it.
+const WHOLE_LEN_MAX: u64 = 1 << 30;
 
 /// Where a worker puts history together.
 #[derive(Default)]

@@ -8,12 +8,14 @@
 //!
 //! A pure state machine: reads no clock, draws no random numbers. Units: see the modules.
 
-use narrows_core::{Candidate, Decision, Feedback, Gauges, Level, Outcome, Policy, policy::Estimate};
+use narrows_core::{Candidate, Decision, Feedback, Gauges, Outcome, Policy, policy::Estimate};
 
 use crate::{
     account::Account,
+    config::Config,
     effort::Effort,
     explore::Explorer,
+    guard::{Guard, Way},
     length,
     offers::Offer,
     peer::{Peer, Unpacked},
@@ -23,38 +25,6 @@ use crate::{
     solve::{Times, Weights, solve, weighted},
     table::{Basis, Table},
 };
-
-/// What users may set.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Config {
-    /// Length of every chunk in bytes, instead of the policy's own choice.
-    pub chunk_len: Option<usize>,
-    /// What the link is believed to carry before it was measured, in bytes per second.
-    pub rate_guess_bytes_per_s: f64,
-    /// What a second of processor time is worth at least, in bytes on the link: 0 spends whatever saves time, a battery
-    /// wants tens of millions.
-    pub cpu_price_bytes_per_s: f64,
-    /// No zstd level above this one.
-    pub level_max: Option<Level>,
-    /// Most history, in bytes.
-    pub history_len_max: u32,
-    /// Whether the receiver unpacks on the same processors (loopback): its time then counts as ours.
-    pub shared_host: bool,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            chunk_len: None,
-            // 1 Gbit/s: the light choices it leads to are off by little either way.
-            rate_guess_bytes_per_s: 125e6,
-            cpu_price_bytes_per_s: 0.0,
-            level_max: None,
-            history_len_max: u32::MAX,
-            shared_host: false,
-        }
-    }
-}
 
 /// See the module.
 #[derive(Debug)]
@@ -69,6 +39,7 @@ pub struct Adaptive {
     peer: Peer,
     account: Account,
     explorer: Explorer,
+    guard: Guard,
     rows: Vec<Row>,
     weights: Weights,
     pending: Vec<Pending>,
@@ -77,6 +48,8 @@ pub struct Adaptive {
     solved_ns: u64,
     /// Packed over raw of the last decisions, expected.
     size: f32,
+    /// Length of a frame lately, in bytes, expected.
+    frame_len: f32,
     /// Chunks still to pass without a look, and the row they are taken for.
     unlooked: u32,
     /// Looks in a row that showed data on which raw wins clearly.
@@ -128,6 +101,7 @@ impl Adaptive {
             peer: Peer::default(),
             account: Account::default(),
             explorer: Explorer::default(),
+            guard: Guard::default(),
             rows: Vec::new(),
             weights: [0.5, 0.5, 0.0],
             pending: vec![vacant; PENDING],
@@ -135,6 +109,7 @@ impl Adaptive {
             decided: 0,
             solved_ns: 0,
             size: 0.5,
+            frame_len: 0.0,
             unlooked: 0,
             dull: 0,
             row_last: 0,
@@ -169,7 +144,15 @@ impl Adaptive {
             let least = (0..ROWS).min_by(|&a, &b| self.rows[a].mass.total_cmp(&self.rows[b].mass)).expect("ROWS > 0");
             self.rows.swap_remove(least);
         }
-        self.rows.push(Row { class, mass: 0.0, costs: Vec::new(), times: Vec::new(), last: 0, chunks: 0, asked: Vec::new() });
+        self.rows.push(Row {
+            class,
+            mass: 0.0,
+            costs: Vec::new(),
+            times: Vec::new(),
+            last: 0,
+            chunks: 0,
+            asked: Vec::new(),
+        });
         self.solved_ns = 0;
         self.rows.len() - 1
     }
@@ -187,7 +170,7 @@ impl Adaptive {
         for row in self.rows.iter_mut().filter(|row| row.mass > 0.005 * total || row.times.is_empty()) {
             self.table.estimate(row.class, &mut row.costs);
             row.times.clear();
-            for (index, (cost, _)) in row.costs.iter().enumerate() {
+            for (index, (cost, basis)) in row.costs.iter().enumerate() {
                 let candidate = &self.offers[index].candidate;
                 let raw = index == 0;
                 if !raw && (cost.size > 1.0 - SAVING_MIN || !self.allowed[index]) {
@@ -200,8 +183,14 @@ impl Adaptive {
                 let cpu_bytes = if raw { 0.0 } else { cpu_price * (cost.pack + cost.unpack) };
                 let mut times = [pack_ns / pack, (cost.size + cpu_bytes) / link, cost.unpack / unpack];
                 if !raw {
-                    // Raw is certain, everything else a forecast.
-                    times.iter_mut().for_each(|time| *time *= 1.0 + RAW_MARGIN);
+                    // Raw is certain, everything else a forecast. Of many forecasts the best is likely too good, the more
+                    // so the less stands behind it.
+                    let margin = match basis {
+                        Basis::Chunks => RAW_MARGIN,
+                        Basis::Slices => 2.0 * RAW_MARGIN,
+                        Basis::Prior => 3.0 * RAW_MARGIN,
+                    };
+                    times.iter_mut().for_each(|time| *time *= 1.0 + margin);
                 }
                 row.times.push(times);
             }
@@ -225,7 +214,11 @@ impl Adaptive {
         let drain_ns = ahead / link;
         let workers = gauges.workers.max(1) as f32;
         let efficiency = self.effort.efficiency();
-        let price = |index: usize| weighted(row.times[index], weights);
+        // With nothing before it, a message takes the sum of its stages, not the longest of them.
+        let message = raw_len as usize <= MESSAGE_LEN && gauges.queued_bytes == 0 && gauges.packing <= 1;
+        let price = |index: usize| {
+            if message { row.times[index].iter().sum() } else { weighted(row.times[index], weights) }
+        };
         let mut best = (0, price(0));
         let mut capped = false;
         for index in 1..row.times.len() {
@@ -237,7 +230,7 @@ impl Adaptive {
                 let cost = row.costs[index].0;
                 let pack_ns = cost.pack * raw_len / efficiency;
                 let room_ns = (DRAIN_SHARE * drain_ns).max(workers * cost.size * raw_len / link);
-                if pack_ns > room_ns.min(HOLD_UP_MAX_NS).max(HOLD_UP_NS) {
+                if pack_ns > room_ns.clamp(HOLD_UP_NS, HOLD_UP_MAX_NS) {
                     capped = true;
                 } else {
                     best = (index, price);
@@ -250,6 +243,23 @@ impl Adaptive {
             _ => "price",
         };
         (best.0, why)
+    }
+
+    /// Raw without a look: nothing is to be learnt from it.
+    fn raw(&mut self, raw_len: usize) -> Decision {
+        let ticket = self.decided as u32;
+        self.decided += 1;
+        self.size += (1.0 - self.size) / 8.0;
+        self.frame_len = raw_len as f32;
+        self.pending[ticket as usize % PENDING].ticket = u32::MAX;
+        let packed_len = raw_len as u32;
+        Decision {
+            candidate: Candidate::RAW,
+            ticket,
+            estimate: Estimate { packed_len, ..Estimate::default() },
+            audition: None,
+            why: "floor",
+        }
     }
 
     /// Whether raw wins clearly on this row, so that looking for something better soon again is a waste.
@@ -283,6 +293,9 @@ impl Policy for Adaptive {
         {
             self.effort.judge(verdict, gauges);
         }
+        if self.guard.way(gauges.now_ns, raw.len(), self.rate.bytes_per_ns()) == Way::Raw {
+            return self.raw(raw.len());
+        }
         let looked = self.unlooked == 0;
         let at = self.classify(raw);
         let raw_len = raw.len() as f32;
@@ -297,7 +310,8 @@ impl Policy for Adaptive {
         let row = &self.rows[at];
         let (mut index, mut why) = self.choose(row, raw_len, weights, gauges);
         let mut audition = None;
-        if looked {
+        // A message is answered before anything could be learnt from it.
+        if looked && raw.len() > MESSAGE_LEN {
             let link = self.rate.bytes_per_ns() as f32;
             let row = &mut self.rows[at];
             let proposal = self.explorer.propose(row, index, raw.len(), weights, gauges, &self.offers, link);
@@ -313,6 +327,7 @@ impl Policy for Adaptive {
         self.account.charge(times, raw_len);
         self.peer.note(index, raw.len(), self.table.prior_unpack(row.class, index) * raw_len);
         self.size += (cost.size - self.size) / 8.0;
+        self.frame_len = self.size * raw_len;
         let ticket = self.decided as u32;
         self.decided += 1;
         self.pending[ticket as usize % PENDING] = Pending { ticket, class: row.class, times, cost };
@@ -354,11 +369,13 @@ impl Policy for Adaptive {
     }
 
     fn feedback(&mut self, feedback: &Feedback) {
-        self.peer.report(feedback, &mut self.unpacked);
+        self.peer.report(feedback, self.frame_len, &mut self.unpacked);
         self.table.learn_unpack(&self.unpacked);
     }
 }
 
+/// A chunk up to this length is a message that somebody waits for, in bytes.
+const MESSAGE_LEN: usize = 16 << 10;
 /// Times of a candidate that is out of the question.
 pub(crate) const NEVER: f32 = 1e20;
 /// Least saving worth unpacking for, as zstd has it.

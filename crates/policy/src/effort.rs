@@ -62,3 +62,28 @@ impl Effort {
 
 const FADE: f32 = 0.96;
 const SHORT_NS: u64 = 30_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_on_the_clock_without_a_processor_counts_against_it() {
+        let mut effort = Effort::default();
+        assert_eq!(effort.efficiency(), 1.0);
+        (0..100).for_each(|_| effort.learn(1_000_000, 2_000_000));
+        assert!((effort.efficiency() - 0.5).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_link_that_runs_dry_trims_only_while_workers_are_busy() {
+        let mut effort = Effort::default();
+        let idle = Gauges { workers: 2, packing: 0, ..Gauges::default() };
+        effort.judge(Verdict::Idle, &idle);
+        assert_eq!(effort.trim(), 1.0);
+        (0..99).for_each(|_| effort.judge(Verdict::Idle, &Gauges { packing: 2, ..idle }));
+        assert_eq!(effort.trim(), 0.6);
+        (0..99).for_each(|_| effort.judge(Verdict::Link, &Gauges { queued_bytes: 1, ..idle }));
+        assert_eq!(effort.trim(), 1.1);
+    }
+}

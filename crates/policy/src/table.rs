@@ -8,12 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    offers::Offer,
-    peer::Unpacked,
-    prior::Cost,
-    probe::Class,
-};
+use crate::{offers::Offer, peer::Unpacked, prior::Cost, probe::Class};
 
 /// Means per class and candidate.
 #[derive(Debug)]
@@ -64,7 +59,8 @@ impl Table {
     /// Nothing measured yet.
     #[must_use]
     pub fn new(offers: Vec<Offer>) -> Self {
-        let families = offers.iter().map(|o| offers.iter().position(|p| p.name == o.name).unwrap_or(0) as u16).collect();
+        let families =
+            offers.iter().map(|o| offers.iter().position(|p| p.name == o.name).unwrap_or(0) as u16).collect();
         let speed = vec![1.0; offers.len()];
         Self {
             families,
@@ -217,7 +213,7 @@ mod tests {
 
     fn table() -> (Table, Class) {
         let table = Table::new(default_offers(|name| Some(CodecId(name.len() as u8)), 0));
-        (table, Class(Kind::Text as u8 * 32))
+        (table, Class(Kind::Text as u16 * 32))
     }
 
     fn find(table: &Table, name: &str, level: i16) -> usize {
@@ -235,7 +231,9 @@ mod tests {
         table.estimate(class, &mut row);
         assert_eq!(row[one].1, Basis::Slices);
         assert_eq!(row[three].1, Basis::Prior);
-        assert!((row[three].0.size / prior.size - 0.5).abs() < 0.01 && (row[three].0.pack / prior.pack - 2.0).abs() < 0.01);
+        assert!(
+            (row[three].0.size / prior.size - 0.5).abs() < 0.01 && (row[three].0.pack / prior.pack - 2.0).abs() < 0.01
+        );
     }
 
     #[test]

@@ -65,6 +65,10 @@ pub(crate) struct Rx {
     pub(crate) finish: Option<u64>,
 }
 
+/// Frames outstanding at most, however small: 16 bits of their numbers travel, and the receiver takes them for the number
+/// nearest to the one it expects.
+const FRAMES_MAX: usize = 16_384;
+
 impl<B> Channel<B> {
     pub(crate) fn new(service: String, serial: u64, tx_window: usize, rx_window: usize) -> Self {
         let tx = Tx {
@@ -132,7 +136,7 @@ impl<B> Tx<B> {
         // What was rewound may have been consumed all the same, so this can fall below nothing.
         let outstanding = (self.submitted_cost - self.queued_cost).saturating_sub(self.consumed_cost);
         let next = self.queue.front().map_or(0, |frame| frame.header.cost() as u64);
-        outstanding == 0 || outstanding + next <= self.window
+        outstanding == 0 || outstanding + next <= self.window && self.unacked.len() < FRAMES_MAX
     }
 
     pub(crate) fn pop(&mut self, link: LinkId) -> Option<Arc<Frame<B>>> {

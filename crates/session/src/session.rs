@@ -111,7 +111,7 @@ struct Link {
     next_rx: u64,
 }
 
-/// Two peers' relation. See the [module](self) for the flow.
+/// Two peers' relation; the module's head gives the flow.
 #[derive(Debug)]
 pub struct Session<B> {
     config: Config,

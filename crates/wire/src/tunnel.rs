@@ -90,8 +90,8 @@ fn splice(local: Transport, writer: ChannelWriter, reader: ChannelReader) {
 
 fn outward(mut from: Box<dyn TransportRead>, mut writer: ChannelWriter, shutdown: &Shutdown, peer: &str) {
     let ended: Result<(), End> = (|| {
+        let mut buf = writer.buffer();
         loop {
-            let mut buf = writer.buffer();
             let mut filled = match from.read(&mut buf) {
                 Ok(0) => return writer.finish(),
                 Ok(len) => len,
@@ -109,8 +109,14 @@ fn outward(mut from: Box<dyn TransportRead>, mut writer: ChannelWriter, shutdown
                     Err(fault) => return Err(local_fault(&fault)),
                 }
             }
-            buf.truncate(filled);
-            writer.push(buf)?;
+            if filled < buf.len() / 2 {
+                writer.push(writer.buffer_of(&buf[..filled]))?;
+            } else {
+                let next = writer.buffer();
+                let mut full = std::mem::replace(&mut buf, next);
+                full.truncate(filled);
+                writer.push(full)?;
+            }
             if over {
                 return writer.finish();
             }

@@ -50,7 +50,8 @@ pub fn settings(engine: &Engine, packing: &Packing, session: &Session) -> anyhow
     settings.limits.window_len = usize::try_from(session.window.0).unwrap_or(usize::MAX).clamp(64 << 10, 1 << 30);
     settings.limits.chunk_len_max = settings.limits.chunk_len_max.max(settings.chunk_len.unwrap_or(0));
     settings.limits.depth = packing.depth.into();
-    let history_len = if settings.history { settings.limits.history_len_max } else { 0 };
+    // As much again as the chunk itself: more costs more to index than it saves.
+    let history_len = if settings.history { settings.chunk_len.unwrap_or(Settings::CHUNK_LEN) } else { 0 };
     let codec = packing.codec.as_deref().map(|name| candidate(&engine.registry, name, history_len)).transpose();
     let codec = codec.map_err(|fault| Usage(fault.to_string()))?;
     settings.plan = match (packing.policy, codec) {
@@ -200,8 +201,14 @@ fn cleanup() {
     thread::sleep(std::time::Duration::from_millis(200));
 }
 
-/// Counters of the current session for metrics.
-pub fn stats_source(endpoint: &Arc<Endpoint>) -> crate::metrics::Source {
-    let endpoint = Arc::downgrade(endpoint);
-    Arc::new(move || endpoint.upgrade().map_or_else(Stats::default, |endpoint| endpoint.stats()))
+/// Serves the counters of `endpoint`, from now on the current one, where `--metrics` asks for it.
+pub fn metered(session: &Session, endpoint: &Arc<Endpoint>) -> anyhow::Result<()> {
+    static METERED: Mutex<std::sync::Weak<Endpoint>> = Mutex::new(std::sync::Weak::new());
+    let Some(address) = &session.metrics else { return Ok(()) };
+    let first = std::mem::replace(&mut *METERED.lock(), Arc::downgrade(endpoint)).ptr_eq(&std::sync::Weak::new());
+    if first {
+        let stats = || METERED.lock().upgrade().map_or_else(Stats::default, |endpoint| endpoint.stats());
+        crate::metrics::serve(address, Arc::new(stats))?;
+    }
+    Ok(())
 }

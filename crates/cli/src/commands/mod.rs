@@ -2,9 +2,11 @@
 
 mod codecs;
 pub mod common;
+mod gen_;
 mod link_emulator;
 mod recv;
 mod send;
+mod try_;
 mod tunnel;
 
 use std::{fs, io};
@@ -26,6 +28,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Tunnel(tunnel) => tunnel::run(tunnel),
         Command::Codecs(codecs) => codecs::run(&codecs),
         Command::LinkEmulator(emulator) => link_emulator::run(emulator),
+        Command::Try(args) => try_::run(args, quiet),
+        Command::Gen(args) => gen_::run(&args),
         Command::Keys(keys) => self::keys(&keys),
         Command::Completions(completions) => {
             clap_complete::generate(completions.shell, &mut Args::command(), "narrows", &mut io::stdout());

@@ -1,7 +1,7 @@
 //! `narrows recv`
 
 use std::{
-    io::{self, IsTerminal},
+    io::{self, IsTerminal, Write},
     path::Path,
     sync::Arc,
     thread,
@@ -16,12 +16,13 @@ use narrows::{
     },
 };
 use narrows_wire::recv::{self, Sink};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::common;
-use crate::{args::Recv, exit::Usage, metrics, output};
+use crate::{args::Recv, exit::Usage, output};
 
 pub fn run(args: Recv, quiet: bool) -> anyhow::Result<()> {
-    let to_stdout = args.into == Path::new("-");
+    let to_stdout = !args.discard && args.into == Path::new("-");
     if to_stdout && io::stdout().is_terminal() {
         return Err(Usage("standard output is a terminal; redirect it, or name a directory".into()).into());
     }
@@ -102,9 +103,7 @@ fn admit(transport: Transport, auth: &Auth, acceptor: &Acceptor) -> Result<Optio
 }
 
 fn receive(endpoint: &Arc<Endpoint>, args: &Recv, quiet: bool) -> anyhow::Result<()> {
-    if let Some(address) = &args.session.metrics {
-        metrics::serve(address, common::stats_source(endpoint))?;
-    }
+    common::metered(&args.session, endpoint)?;
     let bar = output::progress(quiet);
     let mut progress = |bytes| bar.set_position(bytes);
     let mut transfers = 0;
@@ -118,17 +117,39 @@ fn receive(endpoint: &Arc<Endpoint>, args: &Recv, quiet: bool) -> anyhow::Result
             }
             Err(end) => return Err(end.into()),
         };
-        let mut out = io::stdout().lock();
-        let sink = if args.into == Path::new("-") { Sink::Stream(&mut out) } else { Sink::Dir(&args.into) };
-        let received = common::last_words(endpoint, recv::incoming(incoming, sink, &mut progress))?;
-        drop(out);
+        let result = if args.discard {
+            let mut nowhere = Nowhere::default();
+            recv::incoming(incoming, Sink::Stream(&mut nowhere), &mut progress)
+                .map(|received| (received, Some(format!("{:016x}", nowhere.0.digest()))))
+        } else if args.into == Path::new("-") {
+            recv::incoming(incoming, Sink::Stream(&mut io::stdout().lock()), &mut progress).map(|done| (done, None))
+        } else {
+            recv::incoming(incoming, Sink::Dir(&args.into), &mut progress).map(|done| (done, None))
+        };
+        let (received, xxh3) = common::last_words(endpoint, result)?;
         bar.finish_and_clear();
-        let transfer = output::Transfer::new("recv", received, &endpoint.stats());
+        let mut transfer = output::Transfer::new("recv", received, &endpoint.stats());
+        transfer.xxh3 = xxh3;
         if args.json {
             output::print(&serde_json::to_string(&transfer)?)?;
         } else if !quiet {
             eprintln!("{}", transfer.line());
         }
         transfers += 1;
+    }
+}
+
+/// Takes bytes and keeps their hash only: the receiver of a measurement.
+#[derive(Default)]
+struct Nowhere(Xxh3);
+
+impl Write for Nowhere {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

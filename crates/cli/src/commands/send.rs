@@ -11,7 +11,7 @@ use narrows::{Dial, Endpoint, io::transport};
 use narrows_wire::send;
 
 use super::common;
-use crate::{args::Send, exit::Usage, metrics, output};
+use crate::{args::Send, exit::Usage, output};
 
 pub fn run(args: Send, quiet: bool) -> anyhow::Result<()> {
     let (to, paths) = args.paths_and_to.split_last().expect("the command line requires one");
@@ -29,9 +29,7 @@ pub fn run(args: Send, quiet: bool) -> anyhow::Result<()> {
     let dial = dial(to, &args)?;
     let endpoint = Arc::new(Endpoint::connect(&engine, settings, dial)?);
     common::interruptible(&endpoint)?;
-    if let Some(address) = &args.session.metrics {
-        metrics::serve(address, common::stats_source(&endpoint))?;
-    }
+    common::metered(&args.session, &endpoint)?;
     let bar = output::progress(quiet);
     let mut progress = |bytes| bar.set_position(bytes);
     let received = if from_stdin {

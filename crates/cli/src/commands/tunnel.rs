@@ -6,13 +6,13 @@ use narrows::{
     Acceptor, Endpoint, Settings,
     io::{
         Listener, Tuning,
-        secure::{self, Side},
+        secure::{self, Auth, Side},
     },
 };
 use narrows_wire::tunnel;
 
 use super::{common, recv::accept_loop};
-use crate::{args::Tunnel, metrics};
+use crate::args::Tunnel;
 
 /// A connection's share: many may be open, and each may have this much outstanding.
 const WINDOW_LEN: usize = 1 << 20;
@@ -26,7 +26,6 @@ pub fn run(args: Tunnel) -> anyhow::Result<()> {
     settings.limits.window_len = settings.limits.window_len.min(WINDOW_LEN);
     settings.limits.history_len_max = HISTORY_LEN;
     settings.limits.chunk_len_max = CHUNK_LEN;
-    settings.chunk_len = Some(settings.chunk_len.map_or(CHUNK_LEN, |len| len.min(CHUNK_LEN)));
     common::on_signal()?;
     match (&args.peer, &args.to) {
         (Some(peer), _) => near(&args, peer, engine, &settings),
@@ -39,16 +38,17 @@ fn near(args: &Tunnel, peer: &str, engine: narrows::Engine, settings: &Settings)
     let peer = common::address(peer)?;
     let auth = common::auth(&args.security)?;
     secure::require_auth(&peer, &auth, args.security.insecure)?;
-    let listener = Listener::bind(&common::address(&args.listen)?, &Tuning::default())?;
+    // Whoever reaches this address uses the tunnel in our name, so it is as private as the tunnel itself.
+    let listen = common::address(&args.listen)?;
+    secure::require_auth(&listen, &Auth::None, args.security.insecure)?;
+    let listener = Listener::bind(&listen, &Tuning::default())?;
     let mut first = true;
     loop {
         match Endpoint::connect(&engine, settings.clone(), common::dial(peer.clone(), auth.clone())) {
             Ok(endpoint) => {
                 let endpoint = Arc::new(endpoint);
                 common::interruptible(&endpoint)?;
-                if let Some(address) = args.session.metrics.as_ref().filter(|_| first) {
-                    metrics::serve(address, common::stats_source(&endpoint))?;
-                }
+                common::metered(&args.session, &endpoint)?;
                 if std::mem::replace(&mut first, false) {
                     eprintln!("carrying {} to {peer}", listener.local());
                 }
@@ -75,12 +75,9 @@ fn far(args: &Tunnel, to: &str, engine: narrows::Engine, settings: Settings) -> 
     let acceptor = Arc::new(Acceptor::new(engine, settings));
     let (found, sessions) = std::sync::mpsc::channel();
     thread::Builder::new().name("accept".into()).spawn(move || accept_loop(&listener, &auth, &acceptor, &found))?;
-    let mut first = true;
     for endpoint in sessions {
         let endpoint = Arc::new(endpoint);
-        if let Some(address) = args.session.metrics.as_ref().filter(|_| std::mem::replace(&mut first, false)) {
-            metrics::serve(address, common::stats_source(&endpoint))?;
-        }
+        common::metered(&args.session, &endpoint)?;
         let target = target.clone();
         thread::Builder::new().name("tunnel-session".into()).spawn(move || {
             if let Err(fault) = tunnel::far(&endpoint, &target) {

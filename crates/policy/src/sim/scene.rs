@@ -111,7 +111,11 @@ impl Scene {
             .zip(offers)
             .map(|(cost, offer)| {
                 let size = f64::from(cost.size * length_factor(len, cost.size)).min(1.0);
-                let kept = if size >= 1.0 && offer.name != "raw" { f64::from(Cost::RAW.unpack) } else { f64::from(cost.unpack) };
+                let kept = if size >= 1.0 && offer.name != "raw" {
+                    f64::from(Cost::RAW.unpack)
+                } else {
+                    f64::from(cost.unpack)
+                };
                 let (pack, unpack) = (f64::from(cost.pack), kept * slow);
                 let peers = if offer.candidate.history_len > 0 { 1.0 } else { f64::from(self.peer_workers) };
                 if self.shared {
@@ -180,16 +184,24 @@ pub fn truth(offers: &[Offer], kind: Kind, stride: u8, seed: u64, far: f64) -> T
                 return prior;
             }
             let ratio = 1.0 + (1.0 / prior.size - 1.0) * gain * own_size;
-            Cost { size: 1.0 / ratio, pack: prior.pack * machine * own_pack, unpack: prior.unpack * machine * own_unpack }
+            Cost {
+                size: 1.0 / ratio,
+                pack: prior.pack * machine * own_pack,
+                unpack: prior.unpack * machine * own_unpack,
+            }
         })
         .collect();
     Truth { kind, costs, bytes: shared_bytes(kind, stride) }
 }
 
 fn shared_bytes(kind: Kind, stride: u8) -> Arc<Vec<u8>> {
-    static BYTES: OnceLock<Vec<(Kind, u8, Arc<Vec<u8>>)>> = OnceLock::new();
+    type Sample = (Kind, u8, Arc<Vec<u8>>);
+    static BYTES: OnceLock<Vec<Sample>> = OnceLock::new();
     let all = BYTES.get_or_init(|| {
-        data::SHAPES.iter().map(|&(kind, stride)| (kind, stride, Arc::new(data::bytes(kind, stride, 2 << 20, 1)))).collect()
+        data::SHAPES
+            .iter()
+            .map(|&(kind, stride)| (kind, stride, Arc::new(data::bytes(kind, stride, 2 << 20, 1))))
+            .collect()
     });
     let (.., bytes) = all.iter().find(|(k, s, _)| (*k, *s) == (kind, stride)).expect("one of the shapes");
     Arc::clone(bytes)

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Raw bytes per nanosecond that `index` reaches as a fixed choice in this pipeline.
-fn simulated(scene: &Scene, offers: &[Offer], index: usize, len: usize, start: f64, end: f64) -> f64 {
+pub(super) fn simulated(scene: &Scene, offers: &[Offer], index: usize, len: usize, start: f64, end: f64) -> f64 {
     let mut run = Run::new(scene, offers);
     run.until(end, &mut Fixed { candidate: offers[index].candidate, chunk_len: len });
     run.throughput(start, end)

@@ -5,7 +5,11 @@ use std::{hint::black_box, time::Instant};
 use narrows_core::{Gauges, Outcome, Policy, Seq};
 
 use super::*;
-use crate::{probe::Probe, sim::data, solve::{Times, solve}};
+use crate::{
+    probe::Probe,
+    sim::data,
+    solve::{Times, solve},
+};
 
 fn per_call_ns(calls: u32, mut call: impl FnMut(u32)) -> f64 {
     let best = |call: &mut dyn FnMut(u32)| {
@@ -50,9 +54,8 @@ fn costs() {
         let data = truth(&offers, kind, 1, 1, 0.0);
         let mut policy = Adaptive::new(offers.clone(), Config::default());
         let mut gauges = Gauges { workers: 2, ..Gauges::default() };
-        let mut seq = 0;
         let mut spent = [0.0; 2];
-        let calls = 40_000;
+        let calls = 40_000_usize;
         for call in 0..calls {
             let start = (call * 4096 * 3) % ((1 << 20) + 4096);
             let before = Instant::now();
@@ -61,7 +64,7 @@ fn costs() {
             let index = offers.iter().position(|offer| offer.candidate == decision.candidate).expect("an offer");
             let (size, pack) = (data.costs[index].size.min(1.0), data.costs[index].pack);
             let outcome = Outcome {
-                seq: Seq(seq),
+                seq: Seq(call as u64),
                 candidate: decision.candidate,
                 ticket: decision.ticket,
                 raw_len: 256 << 10,
@@ -73,7 +76,6 @@ fn costs() {
             let before = Instant::now();
             policy.learn(&outcome);
             spent[1] += before.elapsed().as_nanos() as f64;
-            seq += 1;
             let wire_ns = (f64::from(outcome.packed_len) / rate) as u64;
             gauges.now_ns += wire_ns;
             gauges.sent_bytes += u64::from(outcome.packed_len);

@@ -29,7 +29,8 @@ fn a_link_that_slows_and_recovers_is_followed_within_a_second() {
             let fast = 1.0 / f64::from(scene.limits(&offers, 0.0, 256 << 10).bound);
             let slow = run.throughput(5e9, 8e9);
             assert_near(&spans(&run, 1e9, 2e8, 5), fast, 0.1, &what);
-            assert_near(&spans(&run, 3e9, 1e9, 5), slow, 0.1, &what);
+            // A second here is ten chunks, some of them trials: a little more room.
+            assert_near(&spans(&run, 3e9, 1e9, 5), slow, 0.15, &what);
             assert_near(&spans(&run, 9e9, 2e8, 5), fast, 0.1, &what);
             let bound = 1.0 / f64::from(scene.limits(&offers, 3e9, 512 << 10).bound);
             assert!(slow > 0.9 * bound, "{what}: slow {slow} bound {bound}");
@@ -86,7 +87,12 @@ fn nothing_swings() {
             let run = run(&scene, &offers, Config::default(), 3e9);
             let mean = run.throughput(1e9, 3e9);
             let span = if mbit < 500.0 { 2.5e8 } else { 1e8 };
-            assert_near(&spans(&run, 1e9, span, (2e9 / span) as usize), mean, 0.12, &format!("seed {seed} {mbit} n={workers}"));
+            assert_near(
+                &spans(&run, 1e9, span, (2e9 / span) as usize),
+                mean,
+                0.12,
+                &format!("seed {seed} {mbit} n={workers}"),
+            );
         }
     }
 }
@@ -101,12 +107,15 @@ fn processors_shared_with_the_receiver_or_missing_are_noticed() {
                 scene.shared = true;
                 let config = Config { shared_host: told, ..Config::default() };
                 let (score, _, note) = score(&scene, &offers, config, 2e9);
-                assert!(score.raw > 0.97 && score.bound > 0.88, "seed {seed} {mbit} told {told}: {score:?} {note}");
+                // Where raw is nearly as good, the guard keeps it: the floor before the last percents.
+                let least = if mbit > 20_000.0 { 0.80 } else { 0.88 };
+                assert!(score.raw > 0.97 && score.bound > least, "seed {seed} {mbit} told {told}: {score:?} {note}");
             }
             let mut scene = Scene::new(vec![truth(&offers, Kind::Text, 1, seed, 1.0)], mbit, 4);
             scene.cores = 1;
             let (score, _, note) = score(&scene, &offers, Config::default(), 2e9);
-            assert!(score.raw > 0.97 && score.bound > 0.88, "seed {seed} {mbit} one core: {score:?} {note}");
+            let least = if mbit > 20_000.0 { 0.80 } else { 0.88 };
+            assert!(score.raw > 0.97 && score.bound > least, "seed {seed} {mbit} one core: {score:?} {note}");
         }
     }
 }
@@ -137,7 +146,7 @@ fn a_first_second_is_no_slower_than_raw() {
                 let mut raw = Run::new(&scene, &offers);
                 raw.until(1e9, &mut crate::NonePolicy { chunk_len: 256 << 10 });
                 let share = adaptive / delivered(&raw);
-                assert!(share > 0.96, "{kind:?} {mbit} n={workers}: {share}");
+                assert!(share > 0.97, "{kind:?} {mbit} n={workers}: {share}");
             }
         }
     }
@@ -147,9 +156,8 @@ fn a_first_second_is_no_slower_than_raw() {
 fn the_same_history_gives_the_same_decisions() {
     let offers = offers();
     let (scene, _) = random_scene(11, false, &offers);
-    let choices = || -> Vec<usize> {
-        run(&scene, &offers, Config::default(), 1e9).trips.iter().map(|trip| trip.index).collect()
-    };
+    let choices =
+        || -> Vec<usize> { run(&scene, &offers, Config::default(), 1e9).trips.iter().map(|trip| trip.index).collect() };
     assert_eq!(choices(), choices());
 }
 
@@ -165,5 +173,7 @@ fn what_users_set_is_kept() {
     }
     // A price of processor time far above what the link saves leaves only what costs next to nothing.
     let config = Config { cpu_price_bytes_per_s: 1e10, ..Config::default() };
-    assert!(run(&scene, &offers, config, 2e9).trips.iter().skip(20).all(|trip| trip.index == 0 || trip.why == "explore"));
+    assert!(
+        run(&scene, &offers, config, 2e9).trips.iter().skip(20).all(|trip| trip.index == 0 || trip.why == "explore")
+    );
 }

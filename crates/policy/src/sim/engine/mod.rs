@@ -1,4 +1,6 @@
-//! Runs a policy through a scene.
+//! Runs a policy through a scene: what happens at one moment. `clock` moves time to the next.
+
+mod clock;
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -7,7 +9,10 @@ use narrows_core::{Candidate, Feedback, Gauges, Outcome, Policy, Seq, policy::AU
 use crate::{
     offers::Offer,
     prior::Cost,
-    sim::{data::Random, scene::{Scene, length_factor}},
+    sim::{
+        data::Random,
+        scene::{Scene, length_factor},
+    },
 };
 
 /// One chunk from decision to delivery.
@@ -135,7 +140,8 @@ impl<'a> Run<'a> {
         // Between whole deliveries: on slow links a chunk is a large part of a span.
         let mut within = self.trips.iter().filter(|trip| trip.delivered_ns >= from_ns && trip.delivered_ns <= to_ns);
         let Some(first) = within.next() else { return 0.0 };
-        let (bytes, last) = within.fold((0.0, first.delivered_ns), |(sum, _), t| (sum + f64::from(t.raw_len), t.delivered_ns));
+        let (bytes, last) =
+            within.fold((0.0, first.delivered_ns), |(sum, _), t| (sum + f64::from(t.raw_len), t.delivered_ns));
         if last > first.delivered_ns { bytes / (last - first.delivered_ns) } else { 0.0 }
     }
 
@@ -215,7 +221,8 @@ impl<'a> Run<'a> {
             let trip = self.trips.len() - 1;
             let (packed_len, cpu_ns, unpack_ns) = self.cost(trip, index, len);
             (self.trips[trip].packed_len, self.trips[trip].unpack_ns) = (packed_len, unpack_ns);
-            let job = Job { trip, cpu_ns, left_ns: cpu_ns, since_ns: 0.0, audition: decision.audition, auditioning: false };
+            let job =
+                Job { trip, cpu_ns, left_ns: cpu_ns, since_ns: 0.0, audition: decision.audition, auditioning: false };
             self.waiting.push_back(job);
             self.assign();
         }
@@ -269,7 +276,14 @@ impl<'a> Run<'a> {
             }
             self.auditioned_ns += total_ns;
             let audition = None;
-            self.packing.push(Job { trip: job.trip, cpu_ns: total_ns, left_ns: total_ns, since_ns: self.now, audition, auditioning: true });
+            self.packing.push(Job {
+                trip: job.trip,
+                cpu_ns: total_ns,
+                left_ns: total_ns,
+                since_ns: self.now,
+                audition,
+                auditioning: true,
+            });
         }
     }
 
@@ -321,7 +335,14 @@ impl<'a> Run<'a> {
             self.arrived.pop_front();
             self.peer.waiting_bytes -= u64::from(self.trips[trip].packed_len);
             let cpu_ns = self.trips[trip].unpack_ns * Scene::step(&self.scene.peer_slow, self.now);
-            self.unpacking.push(Job { trip, cpu_ns, left_ns: cpu_ns, since_ns: self.now, audition: None, auditioning: false });
+            self.unpacking.push(Job {
+                trip,
+                cpu_ns,
+                left_ns: cpu_ns,
+                since_ns: self.now,
+                audition: None,
+                auditioning: false,
+            });
         }
         while self.credits.front().is_some_and(|(_, at)| *at <= self.now + EPS) {
             self.outstanding -= self.credits.pop_front().expect("front exists").0;
@@ -335,91 +356,5 @@ impl<'a> Run<'a> {
         while self.reports.front().is_some_and(|report| report.now_ns as f64 <= self.now + 1.0) {
             policy.feedback(&self.reports.pop_front().expect("front exists"));
         }
-    }
-
-    /// Share of a processor each packing and each unpacking job gets.
-    fn shares(&self) -> (f64, f64) {
-        let (pack, unpack) = (self.packing.len(), self.unpacking.len());
-        let cores = f64::from(self.scene.cores);
-        if self.scene.shared {
-            let share = (cores / (pack + unpack).max(1) as f64).min(1.0);
-            (share, share)
-        } else {
-            ((cores / pack.max(1) as f64).min(1.0), 1.0)
-        }
-    }
-
-    fn link(&self) -> f64 {
-        Scene::step(&self.scene.link, self.now)
-    }
-
-    fn fill_rate(&self) -> f64 {
-        if self.kernel < self.scene.kernel_bytes - EPS { COPY } else { self.link().min(COPY) }
-    }
-
-    fn next_event(&self, end_ns: f64) -> f64 {
-        let mut dt = end_ns - self.now;
-        let mut at = |moment: f64| {
-            if moment > self.now + EPS {
-                dt = dt.min(moment - self.now);
-            }
-        };
-        let (pack, unpack) = self.shares();
-        self.packing.iter().for_each(|job| at(self.now + job.left_ns / pack));
-        self.unpacking.iter().for_each(|job| at(self.now + job.left_ns / unpack));
-        let link = self.link();
-        if let Some(left) = self.writing {
-            let fill = self.fill_rate();
-            at(self.now + left / fill);
-            if fill > link {
-                at(self.now + (self.scene.kernel_bytes - self.kernel) / (fill - link));
-            }
-        }
-        if let Some((_, end)) = self.flying.front() {
-            at(self.now + (end - self.drained) / link);
-        }
-        for moment in [
-            self.landing.front().map(|(_, moment)| *moment),
-            self.credits.front().map(|(_, moment)| *moment),
-            self.reports.front().map(|report| report.now_ns as f64 + 1.0),
-            Some(self.report_due),
-            (self.waiting.len() < self.scene.workers as usize).then(|| self.raw_read as f64 / self.scene.source + 0.01),
-        ] {
-            moment.into_iter().for_each(&mut at);
-        }
-        self.scene.link.iter().for_each(|(moment, _)| at(*moment as f64));
-        dt
-    }
-
-    fn advance(&mut self, dt: f64) {
-        let (pack, unpack) = self.shares();
-        self.packing.iter_mut().for_each(|job| job.left_ns -= dt * pack);
-        self.unpacking.iter_mut().for_each(|job| job.left_ns -= dt * unpack);
-        let link = self.link();
-        let fill = self.fill_rate();
-        let mut filled = 0.0;
-        if let Some(left) = self.writing {
-            filled = left.min(fill * dt);
-            self.sending_ns += filled / fill;
-            self.sent_bytes += filled;
-            self.written += filled;
-            if left - filled <= EPS {
-                self.written += left - filled;
-                self.writing = None;
-                self.flying.push_back((self.next_written - 1, self.written));
-            } else {
-                self.writing = Some(left - filled);
-            }
-        } else if self.next_written < self.trips.len() && self.trips[self.next_written].packed {
-            self.starved_ns += dt;
-        }
-        let drained = (link * dt).min(self.kernel + filled);
-        self.drained += drained;
-        self.kernel = (self.kernel + filled - drained).max(0.0);
-        if self.kernel == 0.0 {
-            // Nothing left behind by rounding.
-            self.drained = self.written;
-        }
-        self.now += dt;
     }
 }

@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""Measures `narrows send`/`recv` against peers over a shaped link between two network namespaces.
+
+Needs root, iproute2, a release build, and the peers: socat, nc (netcat-openbsd), zstd, lz4, pigz. One run is one whole
+transfer of a file from memory to a sink on the other side, decompression included; it is timed from the sender's start
+until the receiver has exited. Effective rate = raw bytes / seconds.
+
+For each cell (link, data) there are two passes. The first runs every setting once. The second runs adaptive, none and
+the best few of the first pass, interleaved, several rounds; the table shows medians and spread of the second pass.
+The best fixed setting of the sweep is thus measured again under the same conditions as what is compared with it.
+
+    bench/wire/run.py --corpus DIR [--links 100,1000] [--data text,mixed] [--rounds 3] [--out FILE.jsonl]
+
+DIR holds unpacked corpus files; without it the data is made from the bundled sample and the generators.
+"""
+
+import argparse
+import json
+import os
+import platform
+import random
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+NARROWS = os.environ.get("NARROWS", str(ROOT / "target/release/narrows"))
+NS = ("nwbench-a", "nwbench-b")
+ADDRESS = ("10.77.0.1", "10.77.0.2")
+PORT = 4243
+
+# Megabits a second: tbf burst, and the megabytes that one run carries.
+LINKS = {
+    10: ("16kb", 8),
+    100: ("64kb", 24),
+    1000: ("256kb", 160),
+    2500: ("512kb", 240),
+    0: (None, 1500),
+}
+
+# Files of the corpus by kind. A kind is its files one after the other, repeated up to the size of a run; the period is
+# longer than any window in use, so repeating helps nobody.
+KINDS = {
+    "text": ["silesia.dickens", "standin.webster.gcide", "silesia.reymont", "text.wikitext2_test"],
+    "float": ["isabel.velmag_t02_f32", "ocean.levitus_temp", "wind.navy_u", "climate.a1b_tair", "isabel.velmag_t46_f32"],
+    "double": ["isabel.velmag_t30_f64", "f64.jpl_de405", "alp.bitcoin_transactions_f_tw", "alp.city_temperature_f_tw",
+               "elf.POI-lat", "elf.Bird-migration", "elf.Blockchain-tr"],
+    "vm": ["vm.A_ram"],
+    "executables": ["silesia.ooffice", "standin.mozilla.firefox", "disk.ext4_guest"],
+    "logs": ["logs.loghub_a", "logs.lammps_out", "tables.zips_json", "tables.nycflights_csv", "silesia.xml"],
+    "weights": ["weights.resemblyzer", "weights.silero_f16"],
+}
+MIXED = ["text", "random", "logs", "float", "executables", "vm", "double", "weights"]
+MIXED_BLOCK = 4 << 20
+
+PEERS = {
+    "tcp": None,
+    "zstd --adapt": ("zstd -q -T2 --adapt -c", "zstd -q -d -c"),
+    "zstd -1": ("zstd -q -1 -T2 -c", "zstd -q -d -c"),
+    "zstd -3": ("zstd -q -3 -T2 -c", "zstd -q -d -c"),
+    "zstd -6": ("zstd -q -6 -T2 -c", "zstd -q -d -c"),
+    "zstd -9": ("zstd -q -9 -T2 -c", "zstd -q -d -c"),
+    "lz4 -1": ("lz4 -q -1 -c", "lz4 -q -d -c"),
+    "pigz -1": ("pigz -1 -p2 -c", "pigz -d -c"),
+}
+
+FIXED = ["lz4", "snappy", "deflate:1", "zstd:-200", "zstd:-20", "zstd:-5", "zstd:1", "zstd:3", "zstd:6", "zstd:9",
+         "zstd:12", "shuffle4-lz4", "delta4-zstd:1", "delta8-zstd:1", "decimal8-zstd:1"]
+# Settings of Table 3 in Peñaranda et al. 2024, the published pipeline: codec, threads, chunk, scenario.
+PAPER = {
+    "paper gipfeli": ["--codec", "gipfeli", "--keep-larger", "--no-history", "-T", "2", "--chunk", "4K", "--depth", "16"],
+    "paper lzo": ["--codec", "lzo1x", "--keep-larger", "--no-history", "-T", "2", "--chunk", "4K", "--depth", "16"],
+    "naive gipfeli": ["--policy", "naive", "--codec", "gipfeli", "-T", "1"],
+    "naive lz4": ["--policy", "naive", "--codec", "lz4", "-T", "1"],
+}
+
+
+def sh(command):
+    subprocess.run(command, shell=True, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def setup():
+    teardown()
+    for ns in NS:
+        sh(f"ip netns add {ns} && ip -n {ns} link set lo up")
+    sh(f"ip link add nwb0 netns {NS[0]} type veth peer name nwb0 netns {NS[1]}")
+    for ns, address in zip(NS, ADDRESS):
+        sh(f"ip -n {ns} addr add {address}/24 dev nwb0 && ip -n {ns} link set nwb0 up")
+
+
+def teardown():
+    for ns in NS:
+        subprocess.run(["ip", "netns", "del", ns], stderr=subprocess.DEVNULL)
+
+
+def shape(mbit):
+    for ns in NS:
+        subprocess.run(["tc", "-n", ns, "qdisc", "del", "dev", "nwb0", "root"], stderr=subprocess.DEVNULL)
+        if mbit:
+            sh(f"tc -n {ns} qdisc add dev nwb0 root tbf rate {mbit}mbit burst {LINKS[mbit][0]} latency 50ms")
+
+
+def make_data(kind, size, corpus, cache):
+    path = cache / f"{kind}-{size}"
+    if path.exists():
+        return path
+    if kind == "random":
+        source = random.Random(1)
+        data = b"".join(source.randbytes(min(1 << 20, size - at)) for at in range(0, size, 1 << 20))
+    elif kind in ("lineal", "sparse"):
+        made = cache / "gen"
+        subprocess.run([NARROWS, "gen", kind, str(size), "-o", str(made)], check=True, stderr=subprocess.DEVNULL)
+        data = made.read_bytes()
+        made.unlink()
+    elif kind == "mixed":
+        parts = [make_data(part, size, corpus, cache).read_bytes() for part in MIXED]
+        blocks, at = [], 0
+        while sum(map(len, blocks)) < size:
+            turn = at // len(parts) * MIXED_BLOCK % max(1, size - MIXED_BLOCK)
+            blocks.append(parts[at % len(parts)][turn:turn + MIXED_BLOCK])
+            at += 1
+        data = b"".join(blocks)[:size]
+    else:
+        once = b"".join((corpus / name).read_bytes() for name in KINDS[kind])
+        data = (once * (size // len(once) + 1))[:size]
+    path.write_bytes(data)
+    return path
+
+
+def in_ns(ns, command):
+    return ["ip", "netns", "exec", ns, "sh", "-c", command]
+
+
+def wait_listening(ns):
+    for _ in range(500):
+        table = subprocess.run(["ip", "netns", "exec", ns, "ss", "-Hltn", f"sport = :{PORT}"], capture_output=True, text=True)
+        if table.stdout.strip():
+            return
+        time.sleep(0.01)
+    raise RuntimeError("the receiver does not listen")
+
+
+def run(setting, path):
+    """One transfer. Returns seconds, and the CPU seconds of both ends."""
+    file = shlex.quote(str(path))
+    if setting in PEERS:
+        if PEERS[setting] is None:
+            send = f"socat -u -b 262144 OPEN:{file} TCP:{ADDRESS[1]}:{PORT}"
+            recv = f"socat -u -b 262144 TCP-LISTEN:{PORT},reuseaddr OPEN:/dev/null"
+        else:
+            pack, unpack = PEERS[setting]
+            send = f"{pack} < {file} | nc -N {ADDRESS[1]} {PORT}"
+            recv = f"nc -l {ADDRESS[1]} {PORT} | {unpack} > /dev/null"
+    else:
+        flags = PAPER.get(setting)
+        if flags is None:
+            flags = {"adaptive": [], "none": ["--policy", "none"]}.get(setting, ["--codec", setting])
+        # The receiver of a naive sender is naive too.
+        naive = shlex.join(flags) if "naive" in flags else ""
+        send = f"{NARROWS} send -q --insecure {shlex.join(flags)} - {ADDRESS[1]}:{PORT} < {file}"
+        recv = f"{NARROWS} recv -q --insecure {naive} - -l {ADDRESS[1]}:{PORT} > /dev/null"
+    before = os.times()
+    receiver = subprocess.Popen(in_ns(NS[1], recv), stderr=subprocess.PIPE)
+    wait_listening(NS[1])
+    began = time.monotonic()
+    sender = subprocess.run(in_ns(NS[0], send), stderr=subprocess.PIPE)
+    received = receiver.wait(timeout=600)
+    seconds = time.monotonic() - began
+    after = os.times()
+    if sender.returncode or received:
+        raise RuntimeError(f"{setting}: {sender.stderr.decode()} {receiver.stderr.read().decode()}")
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return seconds, cpu
+
+
+def measure_cell(mbit, kind, args, cache, out):
+    size = int(LINKS[mbit][1] * args.scale * 1e6)
+    path = make_data(kind, size, args.corpus, cache)
+    shape(mbit)
+    settings = ["adaptive", "none", *PEERS, *FIXED, *PAPER]
+    if args.settings:
+        settings = args.settings.split(",")
+    first, failed = {}, {}
+    for setting in settings:
+        try:
+            first[setting] = run(setting, path)
+        except RuntimeError as fault:
+            failed[setting] = str(fault)
+    best = lambda names, most: sorted((n for n in names if n in first), key=lambda n: first[n][0])[:most]
+    again = ["adaptive", "none", "tcp", "zstd --adapt", *best(FIXED, 3), *best(PEERS, 2), *best(PAPER, 1)]
+    again = [s for s in dict.fromkeys(again) if s in first]
+    rounds = {setting: [] for setting in again}
+    for _ in range(args.rounds):
+        for setting in again:
+            rounds[setting].append(run(setting, path))
+    rate = lambda runs: statistics.median(size / seconds / 1e6 for seconds, _ in runs)
+    for setting in settings:
+        runs = rounds.get(setting) or ([first[setting]] if setting in first else [])
+        row = {
+            "schema": "narrows.wire-bench/1", "link_mbit": mbit, "data": kind, "bytes": size, "setting": setting,
+            "runs": len(runs), "mb_s": rate(runs) if runs else None,
+            "mb_s_all": [size / seconds / 1e6 for seconds, _ in runs], "cpu_s": statistics.median(c for _, c in runs) if runs else None,
+            "failed": failed.get(setting),
+        }
+        out.write(json.dumps(row) + "\n")
+    out.flush()
+    mine = rate(rounds["adaptive"])
+    fixed = max((rate(rounds[s]), s) for s in again if s in FIXED or s == "none")
+    peer = max((rate(rounds[s]), s) for s in again if s in PEERS)
+    none = rate(rounds["none"])
+    print(f"{mbit or 'none':>5} {kind:<12} adaptive {mine:8.1f} MB/s  ×none {mine / none:5.2f}  ×fixed {mine / fixed[0]:5.3f}"
+          f" ({fixed[1]})  ×peer {mine / peer[0]:5.3f} ({peer[1]})  ×adapt {mine / rate(rounds['zstd --adapt']):5.2f}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, required=True)
+    parser.add_argument("--links", default="100,1000,2500,0,10")
+    parser.add_argument("--data", default="mixed,text,float,double,vm,executables,logs,weights,random,lineal,sparse")
+    parser.add_argument("--settings", help="only these, comma-separated; must hold adaptive, none, zstd --adapt")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=1.0, help="megabytes of every run times this")
+    parser.add_argument("--out", type=Path, default=Path("wire.jsonl"))
+    parser.add_argument("--cache", type=Path, default=Path("/dev/shm/narrows-bench"))
+    args = parser.parse_args()
+    if os.geteuid() != 0:
+        sys.exit("run.py: needs root for network namespaces and tc")
+    args.cache.mkdir(exist_ok=True)
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
+    with args.out.open("a") as out:
+        machine = {"schema": "narrows.machine/1", "cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release(),
+                   "commit": commit, "command": shlex.join(sys.argv), "load": os.getloadavg()[0]}
+        out.write(json.dumps(machine) + "\n")
+        try:
+            setup()
+            for mbit in map(int, args.links.split(",")):
+                for kind in args.data.split(","):
+                    measure_cell(mbit, kind, args, args.cache, out)
+        finally:
+            teardown()
+
+
+if __name__ == "__main__":
+    main()

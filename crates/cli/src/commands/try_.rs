@@ -1,0 +1,154 @@
+//! `narrows try`
+
+use std::{fs, io::IsTerminal, time::Duration};
+
+use anyhow::Context;
+use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use indicatif::{ProgressBar, ProgressStyle};
+use narrows::core::units::Size;
+use narrows_lab::{
+    data::Data,
+    race::{LinkSpec, Racer},
+    trial::{self, Document, LinkResult, Plan, TrialError, digits, rounds},
+};
+
+use crate::{
+    args::Try,
+    exit::{Damaged, Usage},
+    output,
+};
+
+pub fn run(args: Try, quiet: bool) -> anyhow::Result<()> {
+    for who in &args.race {
+        if let Some(codec) = &who.codec {
+            narrows::candidate(&narrows::default_registry(), codec, 0).map_err(|fault| Usage(fault.to_string()))?;
+        }
+    }
+    // The report is what a user waits a minute for: a place that cannot be written is to be known before.
+    let report = if args.no_report { None } else { Some(&args.report) };
+    if let Some(path) = report {
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        if path.is_dir() || dir.is_some_and(|dir| !dir.is_dir()) {
+            return Err(Usage(format!(
+                "the report cannot be written to {}; name another with --report",
+                path.display()
+            ))
+            .into());
+        }
+    }
+    let data = if args.paths.is_empty() { Data::sample() } else { Data::paths(&args.paths)? };
+    let racer =
+        Racer { program: std::env::current_exe().context("cannot find this program itself")?, threads: args.threads };
+    let plan = Plan {
+        links: args.link.iter().map(|link| LinkSpec { delay: args.delay_ms, ..*link }).collect(),
+        contestants: args.race.clone(),
+        repeat: args.repeat,
+        raw_s: args.seconds.as_secs_f64(),
+        len_max: args.size.0,
+        command: command_line(),
+    };
+    let bar = bar(quiet);
+    let mut progress = |now: trial::Progress| {
+        bar.set_length(now.total as u64);
+        bar.set_position(now.done as u64);
+        bar.set_message(format!("{}: {}", now.link, now.who));
+    };
+    let document = trial::run(&racer, &data, &plan, &mut progress).map_err(|fault| match fault {
+        TrialError::Damaged { .. } => anyhow::Error::new(Damaged(fault.to_string())),
+        TrialError::Data(fault) => fault.into(),
+    })?;
+    bar.finish_and_clear();
+    if let Some(path) = report {
+        fs::write(path, trial::report(&document).html()).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if args.json {
+        output::print(&serde_json::to_string(&document)?)?;
+    } else {
+        print(&document)?;
+    }
+    if let Some(path) = report.filter(|_| !quiet) {
+        eprintln!("report: {}", fs::canonicalize(path).unwrap_or_else(|_| path.clone()).display());
+    }
+    failures(&document)
+}
+
+fn print(document: &Document) -> anyhow::Result<()> {
+    for link in &document.links {
+        output::print(&format!(
+            "{}, {}{}, {}",
+            link.link,
+            Size(link.sent_bytes),
+            if link.sent_bytes < document.data.bytes {
+                format!(" of {}", Size(document.data.bytes))
+            } else {
+                String::new()
+            },
+            rounds(document.repeat),
+        ))?;
+        output::print(&table(link).to_string())?;
+        output::print(&format!("{}\n", link.sentence()))?;
+    }
+    output::print(&format!(
+        "Both ends shared this machine's {} processors. Every transfer arrived as it was sent (XXH3-64).",
+        document.machine.cores
+    ))
+}
+
+fn table(link: &LinkResult) -> Table {
+    let mut table = Table::new();
+    let heads = ["policy", "Mbit/s", "× raw", "", "wire MB", "ratio", "CPU s send", "CPU s recv"];
+    table.load_style(NOTHING).set_header(heads);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for policy in &link.policies {
+        if !policy.arrived() {
+            table.add_row([policy.name.as_str(), "failed"]);
+            continue;
+        }
+        let lost = link.verdict.as_ref().map_or(0.0, |verdict| (1.0 - verdict.against_best_other) * 100.0);
+        table.add_row([
+            policy.name.clone(),
+            digits(policy.effective_mbit_s),
+            policy.times_raw.map_or_else(String::new, |times| format!("{times:.2}")),
+            match policy.best {
+                true => "best".into(),
+                false if policy.name == "adaptive" => format!("-{lost:.1} %"),
+                false => String::new(),
+            },
+            digits(policy.wire_bytes as f64 / 1e6),
+            format!("{:.2}", policy.ratio),
+            format!("{:.2}", policy.send_cpu_s),
+            format!("{:.2}", policy.recv_cpu_s),
+        ]);
+    }
+    table
+}
+
+fn failures(document: &Document) -> anyhow::Result<()> {
+    let policies = document.links.iter().flat_map(|link| link.policies.iter().map(move |policy| (link, policy)));
+    let faults: Vec<_> = policies
+        .filter_map(|(link, policy)| Some(format!("{} over {}: {}", policy.name, link.link, policy.fault.as_ref()?)))
+        .collect();
+    if faults.is_empty() { Ok(()) } else { Err(anyhow::anyhow!("some transfers failed: {}", faults.join("; "))) }
+}
+
+fn bar(quiet: bool) -> ProgressBar {
+    if quiet || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(1);
+    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {msg}");
+    bar.set_style(style.expect("the template is well formed"));
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}
+
+/// As it could be typed again.
+fn command_line() -> String {
+    let words = std::env::args().skip(1).map(|word| {
+        let plain = |c: char| c.is_alphanumeric() || "-_./,:=+@%".contains(c);
+        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    });
+    std::iter::once("narrows".to_string()).chain(words).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,289 @@
+//! The user's files as one stream, and excerpts of it that fit a link.
+//!
+//! A slow link carries little in the seconds that a user will wait, so it gets an excerpt: eight pieces or more,
+//! of up to 4 MiB, evenly spread over everything there is, in order. Nothing is repeated, since a codec with history would find the repeats.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::sample;
+
+/// Everything that may be sent.
+#[derive(Debug)]
+pub struct Data {
+    /// For people: `"the bundled sample"`, or the paths.
+    pub what: String,
+    files: Vec<Source>,
+}
+
+#[derive(Debug)]
+struct Source {
+    name: String,
+    len: u64,
+    bytes: Bytes,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Here(Vec<u8>),
+    At(PathBuf),
+}
+
+/// What is sent over one link.
+#[derive(Debug)]
+pub struct Excerpt {
+    /// The bytes, in a file without a name: nothing is left of it, however this process ends.
+    file: File,
+    /// How many.
+    pub len: u64,
+    /// XXH3-64 of the bytes, as hex: what must arrive.
+    pub xxh3: String,
+    /// Where they are from, in order.
+    pub pieces: Vec<Piece>,
+}
+
+/// A run of bytes of one file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Piece {
+    /// Which file.
+    pub name: String,
+    /// First byte in the file.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// Why there is nothing to send.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// A file or directory of the user.
+    #[error("cannot read {path}: {fault}")]
+    Read {
+        /// Which.
+        path: String,
+        /// The system's word.
+        fault: io::Error,
+    },
+    /// All files are empty.
+    #[error("there is nothing to send: {0} holds no bytes")]
+    Empty(String),
+    /// The copy that is sent.
+    #[error("cannot write a copy of the data to {dir}: {fault}; set TMPDIR to a directory with room")]
+    Copy {
+        /// Where temporary files go.
+        dir: String,
+        /// The system's word.
+        fault: io::Error,
+    },
+}
+
+impl Excerpt {
+    /// The bytes from the first. One reader at a time: the position is shared with earlier ones.
+    ///
+    /// # Errors
+    /// The system is out of file descriptors.
+    pub fn open(&self) -> io::Result<File> {
+        (&self.file).seek(SeekFrom::Start(0))?;
+        self.file.try_clone()
+    }
+}
+
+impl Data {
+    /// The bundled sample.
+    #[must_use]
+    pub fn sample() -> Self {
+        let bytes = sample::unpack();
+        let mut rest = bytes.as_slice();
+        let files = sample::PARTS.iter().map(|part| {
+            let (now, later) = rest.split_at(part.len);
+            rest = later;
+            Source { name: part.name.into(), len: part.len as u64, bytes: Bytes::Here(now.to_vec()) }
+        });
+        Self { files: files.collect(), what: "the bundled sample".into() }
+    }
+
+    /// Files, and all files below directories, in order of name. Links below directories are not followed.
+    ///
+    /// # Errors
+    /// [`DataError`] where something cannot be read or nothing is there.
+    pub fn paths(paths: &[PathBuf]) -> Result<Self, DataError> {
+        let what: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+        let mut data = Self { what: what.join(", "), files: Vec::new() };
+        for path in paths {
+            data.add(path, &fs::metadata(path).map_err(|fault| cannot_read(path, fault))?)?;
+        }
+        if data.is_empty() { Err(DataError::Empty(data.what)) } else { Ok(data) }
+    }
+
+    fn add(&mut self, path: &Path, meta: &fs::Metadata) -> Result<(), DataError> {
+        if meta.is_dir() {
+            let list = || fs::read_dir(path)?.collect::<io::Result<Vec<_>>>();
+            let mut inside = list().map_err(|fault| cannot_read(path, fault))?;
+            inside.sort_by_key(fs::DirEntry::file_name);
+            for below in inside {
+                let path = below.path();
+                let meta = below.metadata().map_err(|fault| cannot_read(&path, fault))?;
+                self.add(&path, &meta)?;
+            }
+        } else if meta.is_file() && meta.len() > 0 {
+            let name = path.display().to_string();
+            self.files.push(Source { name, len: meta.len(), bytes: Bytes::At(path.into()) });
+        }
+        Ok(())
+    }
+
+    /// Bytes of all files.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.files.iter().map(|file| file.len).sum()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many files.
+    #[must_use]
+    pub fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Copies at most `len_max` bytes, evenly spread, to a temporary file.
+    ///
+    /// # Errors
+    /// [`DataError`] where a file cannot be read (any more) or the copy not be written.
+    pub fn excerpt(&self, len_max: u64) -> Result<Excerpt, DataError> {
+        let cannot_copy = |fault| DataError::Copy { dir: std::env::temp_dir().display().to_string(), fault };
+        let mut file = tempfile::tempfile().map_err(cannot_copy)?;
+        let (mut hash, mut pieces, mut len) = (Xxh3::new(), Vec::new(), 0);
+        for piece in self.pieces(len_max) {
+            let source = self.files.iter().find(|file| file.name == piece.name).expect("pieces are of these files");
+            let mut left = piece.len;
+            let mut pass = |bytes: &[u8]| {
+                hash.update(bytes);
+                file.write_all(bytes).map_err(cannot_copy)
+            };
+            match &source.bytes {
+                Bytes::Here(bytes) => pass(&bytes[piece.offset as usize..][..piece.len as usize])?,
+                Bytes::At(path) => {
+                    let read = |fault| cannot_read(path, fault);
+                    let mut from = File::open(path).map_err(read)?;
+                    from.seek(SeekFrom::Start(piece.offset)).map_err(read)?;
+                    let mut block = vec![0; BLOCK_LEN];
+                    while left > 0 {
+                        let now = block.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                        from.read_exact(&mut block[..now]).map_err(read)?;
+                        pass(&block[..now])?;
+                        left -= now as u64;
+                    }
+                }
+            }
+            len += piece.len;
+            pieces.push(piece);
+        }
+        Ok(Excerpt { file, len, xxh3: format!("{:016x}", hash.digest()), pieces })
+    }
+
+    /// Which bytes an excerpt takes.
+    fn pieces(&self, len_max: u64) -> Vec<Piece> {
+        let total = self.len();
+        let mut pieces = Vec::new();
+        if total <= len_max {
+            self.take(0, total, &mut pieces);
+            return pieces;
+        }
+        let piece_len = (len_max / 8).clamp(PIECE_LEN_MIN, PIECE_LEN_MAX);
+        let count = len_max.div_ceil(piece_len).max(1);
+        for number in 0..count {
+            // Lengths differ by at most one byte; the gaps between pieces are even too, and both ends are taken.
+            let len = (number + 1) * len_max / count - number * len_max / count;
+            let before = number * len_max / count;
+            let gap = if count == 1 { 0 } else { mul_div(total - len_max, number, count - 1) };
+            self.take(before + gap, len, &mut pieces);
+        }
+        pieces
+    }
+
+    /// Appends the pieces of files that make up `len` bytes from `at` of the stream.
+    fn take(&self, at: u64, len: u64, pieces: &mut Vec<Piece>) {
+        let (mut begin, end) = (0, at + len);
+        for file in &self.files {
+            let (from, to) = (at.max(begin), end.min(begin + file.len));
+            if from < to {
+                pieces.push(Piece { name: file.name.clone(), offset: from - begin, len: to - from });
+            }
+            begin += file.len;
+        }
+    }
+}
+
+fn mul_div(a: u64, b: u64, c: u64) -> u64 {
+    u64::try_from(u128::from(a) * u128::from(b) / u128::from(c)).expect("b is at most c")
+}
+
+fn cannot_read(path: &Path, fault: io::Error) -> DataError {
+    DataError::Read { path: path.display().to_string(), fault }
+}
+
+/// Long enough that history and large chunks have their effect within a piece.
+const PIECE_LEN_MAX: u64 = 4 << 20;
+/// Shorter ones would mostly measure where they were cut.
+const PIECE_LEN_MIN: u64 = 256 << 10;
+const BLOCK_LEN: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(excerpt: &Excerpt) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        excerpt.open().unwrap().read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn small_data_is_taken_whole_and_in_order() {
+        let excerpt = Data::sample().excerpt(u64::MAX).unwrap();
+        assert_eq!(read(&excerpt), sample::unpack());
+        let names: Vec<_> = excerpt.pieces.iter().map(|piece| piece.name.as_str()).collect();
+        assert_eq!(names, sample::PARTS.map(|part| part.name));
+    }
+
+    // Goal: an excerpt is as long as asked, takes no byte twice, and has both ends. Method: many lengths.
+    #[test]
+    fn an_excerpt_is_spread_and_takes_nothing_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
+        fs::write(dir.path().join("b"), &bytes[..5_000_000]).unwrap();
+        fs::write(dir.path().join("c"), &bytes[5_000_000..]).unwrap();
+        fs::write(dir.path().join("a"), b"").unwrap();
+        let data = Data::paths(&[dir.path().to_path_buf()]).unwrap();
+        assert_eq!((data.len(), data.files()), (12_000_000, 2));
+        for len in [1, 1000, 4 << 20, (4 << 20) + 1, 9_000_000, 11_999_999, 12_000_000] {
+            let excerpt = data.excerpt(len).unwrap();
+            assert_eq!(read(&excerpt).len() as u64, len);
+            let mut last = None;
+            for piece in &excerpt.pieces {
+                let at = piece.offset + if piece.name.ends_with('c') { 5_000_000 } else { 0 };
+                assert!(last.is_none_or(|end| at >= end), "{len}: {:?}", excerpt.pieces);
+                last = Some(at + piece.len);
+            }
+            assert!(len <= 256 << 10 || last == Some(12_000_000), "{len}: {:?}", excerpt.pieces);
+        }
+    }
+
+    #[test]
+    fn nothing_to_send_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let fault = Data::paths(&[dir.path().to_path_buf()]).unwrap_err();
+        assert!(matches!(fault, DataError::Empty(_)), "{fault}");
+    }
+}

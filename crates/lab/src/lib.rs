@@ -1,0 +1,23 @@
+//! The laboratory: measures narrows on a user's own data and links, and reports it.
+//!
+//! Floor: above the data paths, below the command. Whatever measures does so from outside, by running the program
+//! itself, so that processor time is that of each end and nothing is flattered by a shared process.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`data`] | the user's files as one stream, and excerpts of it |
+//! | [`sample`] | real data for users who bring none |
+//! | [`synthetic`] | the published study's kinds of data (`docs/specs/gen.md`) |
+//! | [`race`] | one transfer between two processes over an emulated link |
+//! | [`trial`] | `narrows try`: a race of policies, its document and its pictures |
+//! | [`machine`] | what it was measured on |
+//! | [`report`] | one offline HTML file with pictures and tables, for any measurement |
+#![forbid(unsafe_code)]
+
+pub mod data;
+pub mod machine;
+pub mod race;
+pub mod report;
+pub mod sample;
+pub mod synthetic;
+pub mod trial;

@@ -1,0 +1,36 @@
+//! What users may set of the adaptive policy.
+
+use narrows_core::Level;
+
+/// What users may set.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Length of every chunk in bytes, instead of the policy's own choice.
+    pub chunk_len: Option<usize>,
+    /// What the link is believed to carry before it was measured, in bytes per second.
+    pub rate_guess_bytes_per_s: f64,
+    /// What a second of processor time is worth at least, in bytes on the link: 0 spends whatever saves time, a battery
+    /// wants tens of millions.
+    pub cpu_price_bytes_per_s: f64,
+    /// No zstd level above this one.
+    pub level_max: Option<Level>,
+    /// Most history, in bytes.
+    pub history_len_max: u32,
+    /// Whether the receiver unpacks on the same processors (loopback): its time then counts as ours.
+    pub shared_host: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            chunk_len: None,
+            // 200 Mbit/s: on a faster link the first chunks are packed a little too well for some milliseconds; on a
+            // slower one, a higher guess fills the kernel's buffers with badly packed chunks that take long to drain.
+            rate_guess_bytes_per_s: 25e6,
+            cpu_price_bytes_per_s: 0.0,
+            level_max: None,
+            history_len_max: u32::MAX,
+            shared_host: false,
+        }
+    }
+}
