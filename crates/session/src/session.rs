@@ -529,11 +529,12 @@ impl<B> Session<B> {
     fn acknowledge(&mut self, channel: ChannelId) {
         let Some(state) = self.channels.get_mut(&channel) else { return };
         if let Some((next_seq, bytes)) = state.rx.credit_due() {
-            // Any one link will do; where it is lost, `attach` says it again.
-            if let Some(&link) = self.links.keys().next() {
-                state.told_on = Some(link);
-                self.say(link, &Message::Credit { channel, next_seq, bytes });
-            }
+            // Any one link will do; where it is lost, it is said again. The last goes on all, so that a Bye that follows
+            // does not overtake it.
+            let last = state.rx.is_consumed();
+            state.told_on = self.links.keys().next().copied();
+            let links = self.links.values_mut().take(if last { usize::MAX } else { 1 });
+            links.for_each(|link| link.say(&Message::Credit { channel, next_seq, bytes }));
         }
         self.reap(channel);
     }

@@ -41,7 +41,7 @@ struct Server {
 
 /// Small chunks, so that a short session has many.
 fn settings() -> Settings {
-    Settings { chunk_len: Some(512), resume_within: Duration::from_millis(600), ..Settings::default() }
+    Settings { chunk_len: Some(512), resume_within: Duration::from_millis(400), ..Settings::default() }
 }
 
 impl Server {
@@ -185,7 +185,7 @@ fn reset_at(name: &str, auth: &Auth, len: usize, every: usize) {
     let total = cuts.len();
     let cuts = Arc::new(Mutex::new(cuts));
     let (done, all_done) = mpsc::channel();
-    for _ in 0..24 {
+    for _ in 0..48 {
         let (engine, auth, tree) = (engine.clone(), auth.clone(), tree.clone());
         let (counts, cuts, done) = (counts.clone(), cuts.clone(), done.clone());
         thread::spawn(move || {

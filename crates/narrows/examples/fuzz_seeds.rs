@@ -1,19 +1,17 @@
-//! Writes first inputs for the fuzz targets, from the golden frames: `seeds COMPAT_DIR CORPUS_DIR`.
+//! Writes first inputs for the targets in `fuzz/`, from the golden frames: `fuzz_seeds COMPAT_DIR CORPUS_DIR`. It lives
+//! here because built with the flags of fuzzing it would be a fuzz target itself.
 
 use std::{env, fs, io, path::Path};
 
-use narrows_core::{ChannelId, Seq, limits};
+use narrows::core::{ChannelId, Limits, Seq, limits};
 use narrows_format::Header;
 
 fn main() -> io::Result<()> {
     let args: Vec<_> = env::args().collect();
-    let [_, compat, corpus] = &args[..] else { return Err(io::Error::other("seeds COMPAT_DIR CORPUS_DIR")) };
+    let [_, compat, corpus] = &args[..] else { return Err(io::Error::other("fuzz_seeds COMPAT_DIR CORPUS_DIR")) };
     let ids: Vec<_> = narrows::default_registry().ids().collect();
-    let allowed = narrows_core::Limits {
-        chunk_len_max: limits::CHUNK_LEN_MAX,
-        history_len_max: limits::HISTORY_LEN_MAX,
-        ..Default::default()
-    };
+    let allowed =
+        Limits { chunk_len_max: limits::CHUNK_LEN_MAX, history_len_max: limits::HISTORY_LEN_MAX, ..Default::default() };
     let put = |target: &str, name: &str, parts: &[&[u8]]| {
         let dir = Path::new(corpus).join(target);
         fs::create_dir_all(&dir)?;
