@@ -55,6 +55,8 @@ pub struct Estimate {
     pub pack_ns: u32,
     /// CPU time to unpack at the receiver, in nanoseconds.
     pub unpack_ns: u32,
+    /// What the link was believed to carry, in bytes per second.
+    pub link_bytes_per_s: u64,
 }
 
 /// State of link and workers at one moment. Counters only grow: a policy takes differences over spans it likes.
@@ -70,6 +72,11 @@ pub struct Gauges {
     pub queued_bytes: u64,
     /// Bytes that the link's transport has accepted so far.
     pub sent_bytes: u64,
+    /// Bytes that the link carried so far while more waited for it, as the peer's kernel acknowledged them; where the
+    /// transport does not tell, the same as `sent_bytes`.
+    pub link_bytes: u64,
+    /// Time in which it carried them; where the transport does not tell, the same as `sending_ns`.
+    pub link_ns: u64,
     /// Time the sender spent writing to the transport so far; while it writes it is held up by the link alone.
     pub sending_ns: u64,
     /// Time the sender had something to send but no credit: the receiver, not the link, held it up.
@@ -121,6 +128,12 @@ pub trait Policy: Debug + Send {
 
     /// How long the next chunk should be, in bytes. Asked before the chunk is read.
     fn chunk_len(&mut self, gauges: &Gauges) -> usize;
+
+    /// Packed bytes waiting for the link beyond which the next decision should wait: it would be as old as that queue when
+    /// it comes to the link.
+    fn queue_len_max(&self) -> u64 {
+        u64::MAX
+    }
 
     /// Decides on the next chunk of a channel. Called in order of `seq`. May look at the bytes; a policy that does
     /// touches at most 4 KiB of them.

@@ -100,10 +100,24 @@ pub(crate) struct Tallies {
     pub(crate) sent_raw: AtomicU64,
     pub(crate) sent_wire: AtomicU64,
     pub(crate) sending_ns: AtomicU64,
+    /// What the kernel tells of all links together, and when it was asked.
+    carried: Mutex<Carried>,
     pub(crate) starved_ns: AtomicU64,
     pub(crate) received_wire: AtomicU64,
     pub(crate) heard_ns: AtomicU64,
     pub(crate) resumed: AtomicU64,
+}
+
+/// What the kernel tells of the links: bytes carried while more waited, and the time that took.
+#[derive(Debug, Default, Clone, Copy)]
+struct Carried {
+    asked_ns: u64,
+    bytes: u64,
+    busy_ns: u64,
+    /// Something waited when last asked.
+    waiting: bool,
+    /// A link tells nothing.
+    silent: bool,
 }
 
 pub(crate) struct State {
@@ -125,6 +139,27 @@ pub(crate) struct ChannelState {
     ended: Option<End>,
 }
 
+impl Carried {
+    fn ask<'a>(&mut self, links: impl Iterator<Item = &'a Arc<Link>>, now_ns: u64) {
+        let (mut bytes, mut waiting) = (0, false);
+        self.silent = false;
+        for link in links {
+            match link.carried() {
+                Some((carried, unsent)) => {
+                    bytes += carried;
+                    waiting |= unsent > 0;
+                }
+                None => self.silent = true,
+            }
+        }
+        if self.waiting && waiting {
+            self.bytes += bytes;
+            self.busy_ns += now_ns - self.asked_ns;
+        }
+        (self.asked_ns, self.waiting) = (now_ns, waiting);
+    }
+}
+
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inner").field("settings", &self.settings).finish_non_exhaustive()
@@ -135,8 +170,8 @@ impl fmt::Debug for Inner {
 pub(crate) struct WeakOutlet(pub(crate) std::sync::Weak<Inner>);
 
 impl Outlet for WeakOutlet {
-    fn admit(&self, channel: ChannelId) -> Result<(), Stopped> {
-        self.0.upgrade().ok_or(Stopped)?.admit(channel)
+    fn admit(&self, channel: ChannelId, queue_len_max: u64) -> Result<(), Stopped> {
+        self.0.upgrade().ok_or(Stopped)?.admit(channel, queue_len_max)
     }
 
     fn submit(&self, frame: Frame<Bytes>) {
@@ -227,6 +262,8 @@ impl Endpoint {
     }
 }
 
+/// Least time between two questions to the kernel, which take a microsecond each, in nanoseconds.
+const ASK_NS: u64 = 200_000;
 /// How long an end waits for the peer to hear of it: what went before it must drain from the link first.
 pub(crate) const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -252,7 +289,7 @@ impl Inner {
         self.state.lock().channels.get(&channel).map(|held| held.unpacker.clone())
     }
 
-    fn admit(&self, channel: ChannelId) -> Result<(), Stopped> {
+    fn admit(&self, channel: ChannelId, queue_len_max: u64) -> Result<(), Stopped> {
         let mut state = self.state.lock();
         loop {
             if state.ended.is_some() {
@@ -264,7 +301,8 @@ impl Inner {
             // A decision is as good as what was known when it was made, so chunks are decided on when a worker is
             // about to be free, not a queue's length before.
             let soon = state.in_hand(channel) <= self.engine.workers() as u64;
-            if few && soon || self.settings.is_naive() {
+            let short = state.machine.queued_bytes() <= queue_len_max;
+            if few && soon && short || self.settings.is_naive() {
                 state.channels.get_mut(&channel).expect("looked up above").admitted += 1;
                 return Ok(());
             }
@@ -414,18 +452,28 @@ impl Inner {
     }
 
     pub(crate) fn gauges(&self) -> Gauges {
+        let now_ns = self.engine.clock.now_ns();
+        let mut carried = self.tallies.carried.lock();
         let (packing, queued_bytes) = {
             let state = self.state.lock();
+            if now_ns >= carried.asked_ns + ASK_NS {
+                carried.ask(state.links.values(), now_ns);
+            }
             let packing: u64 = state.channels.keys().map(|&channel| state.in_hand(channel)).sum();
             (packing, state.machine.queued_bytes())
         };
+        let (sent_bytes, sending_ns) = (self.tallies.sent_wire.load(Relaxed), self.tallies.sending_ns.load(Relaxed));
+        let (link_bytes, link_ns) =
+            if carried.silent { (sent_bytes, sending_ns) } else { (carried.bytes, carried.busy_ns) };
         Gauges {
-            now_ns: self.engine.clock.now_ns() - self.began_ns,
+            now_ns: now_ns - self.began_ns,
             workers: self.engine.workers() as u32,
             packing: packing as u32,
             queued_bytes,
-            sent_bytes: self.tallies.sent_wire.load(Relaxed),
-            sending_ns: self.tallies.sending_ns.load(Relaxed),
+            sent_bytes,
+            link_bytes,
+            link_ns,
+            sending_ns,
             starved_ns: self.tallies.starved_ns.load(Relaxed),
         }
     }

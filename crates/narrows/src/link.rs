@@ -2,7 +2,10 @@
 
 use std::{
     io::{self, IoSlice, Read},
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     thread,
 };
 
@@ -32,6 +35,9 @@ pub(crate) struct Link {
     id: LinkId,
     writer: Mutex<Writer>,
     shutdown: Shutdown,
+    probe: Probe,
+    /// Bytes acknowledged when last asked; `None` where the transport does not tell.
+    acked: Option<AtomicU64>,
 }
 
 struct Writer {
@@ -52,8 +58,9 @@ impl Link {
     pub(crate) fn start(inner: &Arc<Inner>, id: LinkId, transport: Transport) -> Arc<Self> {
         let Transport { reader, writer, shutdown, peer, probe, .. } = transport;
         let unsent_len = if probe.set_notsent_lowat(UNSENT_LEN_MIN) { UNSENT_LEN_MIN } else { 0 };
-        let writer = Writer { half: writer, batch: Vec::new(), probe, unsent_len };
-        let link = Arc::new(Self { id, writer: Mutex::new(writer), shutdown });
+        let acked = probe.tcp_info().map(|info| AtomicU64::new(info.acked));
+        let writer = Writer { half: writer, batch: Vec::new(), probe: probe.clone(), unsent_len };
+        let link = Arc::new(Self { id, writer: Mutex::new(writer), shutdown, probe, acked });
         let (read_inner, read_link) = (inner.clone(), link.clone());
         let (write_inner, write_link) = (inner.clone(), link.clone());
         spawn("link-reader", move || {
@@ -83,6 +90,14 @@ impl Link {
             thread::sleep(LAST_WORDS);
             self.shutdown.abort();
         });
+    }
+
+    /// Bytes carried since the last question, and bytes waiting in the kernel now; `None` where the transport does not
+    /// tell.
+    pub(crate) fn carried(&self) -> Option<(u64, u32)> {
+        let before = self.acked.as_ref()?;
+        let Some(info) = self.probe.tcp_info() else { return Some((0, 0)) };
+        Some((info.acked.saturating_sub(before.swap(info.acked, Relaxed)), info.unsent))
     }
 
     pub(crate) fn cut(&self) {

@@ -28,11 +28,12 @@ pub struct Stopped;
 
 /// Where frames go.
 pub trait Outlet: Send + Sync {
-    /// Waits until the channel may have one more chunk under way.
+    /// Waits until the channel may have one more chunk under way and no more than `queue_len_max` packed bytes wait for
+    /// the link.
     ///
     /// # Errors
     /// [`Stopped`] when it never will.
-    fn admit(&self, channel: ChannelId) -> Result<(), Stopped>;
+    fn admit(&self, channel: ChannelId, queue_len_max: u64) -> Result<(), Stopped>;
 
     /// Takes a frame, in order of sequence. Does not wait.
     fn submit(&self, frame: Frame<Bytes>);
@@ -128,7 +129,10 @@ impl Packer {
         if chunk.is_empty() {
             return Ok(());
         }
-        self.shared.outlet.admit(self.channel)?;
+        // Somebody waits for a message: it does not wait for what other channels queued.
+        let queue_len_max =
+            if chunk.len() <= INLINE_LEN { u64::MAX } else { self.shared.policy.lock().queue_len_max() };
+        self.shared.outlet.admit(self.channel, queue_len_max)?;
         let decision = self.shared.policy.lock().decide(&chunk, &self.shared.outlet.gauges());
         let candidate = decision.candidate;
         let job = Job {

@@ -8,6 +8,8 @@
 //!
 //! A pure state machine: reads no clock, draws no random numbers. Units: see the modules.
 
+use std::iter::once;
+
 use narrows_core::{Candidate, Decision, Feedback, Gauges, Outcome, Policy, policy::Estimate};
 
 use crate::{
@@ -57,6 +59,8 @@ pub struct Adaptive {
     /// Looks in a row that showed data on which raw wins clearly.
     dull: u32,
     row_last: usize,
+    /// Length of the last chunk: what indexing history costs depends on it.
+    chunk_len_last: usize,
 }
 
 /// One class seen lately.
@@ -71,6 +75,10 @@ pub(crate) struct Row {
     pub(crate) chunks: u64,
     /// Which candidates were asked for an audition since the last round of them began.
     pub(crate) asked: Vec<bool>,
+    /// Chunks with auditions in this round.
+    pub(crate) round: u64,
+    /// A chunk packed otherwise than expected: what is known of the class may be old.
+    pub(crate) surprised: bool,
 }
 
 /// A decision whose outcome is still to come.
@@ -80,6 +88,14 @@ struct Pending {
     class: Class,
     times: Times,
     cost: Cost,
+    /// The candidate whose audition beside the others' tells what a slice says of the chunk: the chosen one, or the same
+    /// without history, which would be as much larger as `without_history`.
+    reference: usize,
+    without_history: f32,
+    /// Packed size of the chunk.
+    size: f32,
+    /// Size of the chunk over that of the slice.
+    slice_bias: f32,
 }
 
 impl Adaptive {
@@ -93,7 +109,16 @@ impl Adaptive {
             .iter()
             .map(|offer| offer.candidate.level.0 <= level_max && offer.candidate.history_len <= config.history_len_max)
             .collect();
-        let vacant = Pending { ticket: u32::MAX, class: Class::UNSEEN, times: [0.0; 3], cost: Cost::RAW };
+        let vacant = Pending {
+            ticket: u32::MAX,
+            class: Class::UNSEEN,
+            times: [0.0; 3],
+            cost: Cost::RAW,
+            reference: 0,
+            without_history: 1.0,
+            size: 1.0,
+            slice_bias: SLICE_BIAS,
+        };
         Self {
             allowed,
             probe: Probe::default(),
@@ -116,6 +141,7 @@ impl Adaptive {
             unlooked: 0,
             dull: 0,
             row_last: 0,
+            chunk_len_last: length::CHUNK_LEN_MIN,
             offers,
             config,
         }
@@ -155,6 +181,8 @@ impl Adaptive {
             last: 0,
             chunks: 0,
             asked: Vec::new(),
+            round: 0,
+            surprised: false,
         });
         self.solved_ns = 0;
         self.rows.len() - 1
@@ -171,7 +199,7 @@ impl Adaptive {
         let cpu_price = (self.config.cpu_price_bytes_per_s / 1e9) as f32;
         let total: f32 = self.rows.iter().map(|row| row.mass).sum();
         for row in self.rows.iter_mut().filter(|row| row.mass > 0.005 * total || row.times.is_empty()) {
-            self.table.estimate(row.class, &mut row.costs);
+            self.table.estimate(row.class, self.chunk_len_last, &mut row.costs);
             row.times.clear();
             for (index, (cost, basis)) in row.costs.iter().enumerate() {
                 let candidate = &self.offers[index].candidate;
@@ -231,7 +259,13 @@ impl Adaptive {
             }
             if price < best.1 {
                 let cost = row.costs[index].0;
-                let pack_ns = cost.pack * raw_len / efficiency;
+                // What nobody tried may take longer than its neighbours say.
+                let doubt = match row.costs[index].1 {
+                    Basis::Chunks => 1.0,
+                    Basis::Slices => 1.0,
+                    Basis::Prior => 2.0,
+                };
+                let pack_ns = doubt * cost.pack * raw_len / efficiency;
                 let room_ns = (DRAIN_SHARE * drain_ns).max(workers * cost.size * raw_len / link);
                 if pack_ns > room_ns.clamp(HOLD_UP_NS, HOLD_UP_MAX_NS) {
                     capped = true;
@@ -246,6 +280,12 @@ impl Adaptive {
             _ => "price",
         };
         (best.0, why)
+    }
+
+    /// The same codec and level as `index`, without history.
+    fn without_history(&self, index: usize) -> usize {
+        let wanted = Candidate { history_len: 0, ..self.offers[index].candidate };
+        self.offers.iter().position(|offer| offer.candidate == wanted).unwrap_or(index)
     }
 
     /// Keeps what a raw byte takes lately: by bytes, so that long chunks on slow links do not take seconds to show.
@@ -265,7 +305,7 @@ impl Adaptive {
         Decision {
             candidate: Candidate::RAW,
             ticket,
-            estimate: Estimate { packed_len, ..Estimate::default() },
+            estimate: Estimate { packed_len, link_bytes_per_s: self.rate_bytes_per_s() as u64, ..Estimate::default() },
             audition: None,
             why: "floor",
         }
@@ -296,6 +336,14 @@ impl Policy for Adaptive {
         })
     }
 
+    fn queue_len_max(&self) -> u64 {
+        if self.rate.is_measured() {
+            ((self.rate.bytes_per_ns() * QUEUE_NS) as u64).max(QUEUE_LEN_MIN)
+        } else {
+            QUEUE_LEN_MIN
+        }
+    }
+
     fn decide(&mut self, raw: &[u8], gauges: &Gauges) -> Decision {
         if let Some(verdict) = self.rate.update(gauges)
             && self.rate.is_measured()
@@ -303,7 +351,8 @@ impl Policy for Adaptive {
             self.effort.judge(verdict, gauges);
         }
         self.starved[1] = (gauges.now_ns, gauges.starved_ns);
-        if self.guard.way(gauges.now_ns, raw.len(), self.rate.bytes_per_ns()) == Way::Raw {
+        let fast = if self.rate.is_measured() { self.rate.bytes_per_ns() } else { 0.0 };
+        if self.guard.way(gauges.now_ns, raw.len(), fast) == Way::Raw {
             return self.raw(raw.len());
         }
         let looked = self.unlooked == 0;
@@ -313,13 +362,16 @@ impl Policy for Adaptive {
             row.mass *= 1.0 - 1.0 / MEMORY;
         }
         self.rows[at].mass += raw_len;
-        if self.solved_ns == 0 || gauges.now_ns >= self.solved_ns + SOLVE_NS {
+        let resized = raw.len() != std::mem::replace(&mut self.chunk_len_last, raw.len());
+        if self.solved_ns == 0 || resized || gauges.now_ns >= self.solved_ns + SOLVE_NS {
             self.solve(gauges);
         }
         let weights = self.account.tilt(self.weights);
         let row = &self.rows[at];
         let (mut index, mut why) = self.choose(row, raw_len, weights, gauges);
         let mut audition = None;
+        let reference = self.without_history(index);
+        let without_history = row.costs[reference].0.size / row.costs[index].0.size;
         // A message is answered before anything could be learnt from it.
         if looked && raw.len() > MESSAGE_LEN {
             let link = self.rate.bytes_per_ns() as f32;
@@ -327,7 +379,10 @@ impl Policy for Adaptive {
             let proposal = self.explorer.propose(row, index, raw.len(), weights, gauges, &self.offers, link);
             audition = proposal.audition;
             if let Some(other) = proposal.instead {
-                (index, why) = (other, "explore");
+                (index, why, audition) = (other, "explore", None);
+            }
+            if let (Some(candidates), true) = (&audition, reference > 0) {
+                audition = Some(once(self.offers[reference].candidate).chain(candidates.iter().copied()).collect());
             }
             self.dull = if self.is_dull(&self.rows[at], index) { self.dull + 1 } else { 0 };
             self.unlooked = self.rest(raw_len);
@@ -339,7 +394,8 @@ impl Policy for Adaptive {
         self.note_size(cost.size, raw_len);
         let ticket = self.decided as u32;
         self.decided += 1;
-        self.pending[ticket as usize % PENDING] = Pending { ticket, class, times, cost };
+        self.pending[ticket as usize % PENDING] =
+            Pending { ticket, class, times, cost, reference, without_history, size: 1.0, slice_bias: SLICE_BIAS };
         let row = &mut self.rows[at];
         row.chunks += 1;
         if why != "explore" {
@@ -353,6 +409,7 @@ impl Policy for Adaptive {
                 packed_len: (cost.size * raw_len) as u32,
                 pack_ns: (cost.pack * raw_len) as u32,
                 unpack_ns: (cost.unpack * raw_len) as u32,
+                link_bytes_per_s: self.rate_bytes_per_s() as u64,
             },
             audition,
             why,
@@ -366,8 +423,25 @@ impl Policy for Adaptive {
         let raw_len = outcome.raw_len as f32;
         let size = outcome.packed_len as f32 / raw_len;
         let pack = outcome.cpu_ns as f32 / raw_len;
-        self.table.learn(pending.class, index, size, pack.max(1e-4), outcome.audition);
+        let whole = if outcome.audition { (size * pending.slice_bias).min(1.0) } else { size };
+        if outcome.audition && index == pending.reference {
+            self.pending[outcome.ticket as usize % PENDING].slice_bias = pending.size * pending.without_history / size;
+            return;
+        }
+        if outcome.audition && !LIKE.contains(&pending.slice_bias) {
+            // The slice is not like the chunk, and says nothing of how another candidate would have done.
+            return;
+        }
+        self.table.learn(pending.class, index, outcome.raw_len as usize, whole, pack.max(1e-4), outcome.audition);
         if !outcome.audition {
+            self.pending[outcome.ticket as usize % PENDING].size = size;
+            let off = (size / pending.cost.size).ln().abs();
+            if index > 0
+                && off > SURPRISE
+                && let Some(row) = self.rows.iter_mut().find(|row| row.class == pending.class)
+            {
+                row.surprised = true;
+            }
             self.effort.learn(outcome.cpu_ns, outcome.wall_ns);
             for (stage, expected, found) in [(0, pending.cost.pack, pack), (1, pending.cost.size, size)] {
                 if expected > 0.0 {
@@ -396,13 +470,22 @@ const SAVING_MIN: f32 = 1.0 / 64.0;
 /// What a forecast must beat raw by.
 const RAW_MARGIN: f32 = 0.01;
 /// What another candidate must beat the last one by: every change costs a context its warm tables.
-const HYSTERESIS: f32 = 0.03;
+const HYSTERESIS: f32 = 0.04;
 /// Share of the time the queue needs to drain that one chunk may take to pack.
-const DRAIN_SHARE: f32 = 0.5;
+const DRAIN_SHARE: f32 = 0.35;
 /// A chunk packed in less holds nobody up, in nanoseconds.
 const HOLD_UP_NS: f32 = 1e6;
 /// No chunk may take longer, in nanoseconds: what is in work when the link recovers must be done well within a second.
 const HOLD_UP_MAX_NS: f32 = 3e8;
+/// Size of a chunk over that of its slice, where the slice is taken to be like the chunk.
+const LIKE: std::ops::RangeInclusive<f32> = 0.6..=1.6;
+/// The same where no reference says.
+const SLICE_BIAS: f32 = 0.95;
+/// A packed length this far off, as a logarithm, is a surprise.
+const SURPRISE: f32 = 0.15;
+/// Longest queue before the link, in nanoseconds of its time; and the bytes it may hold in any case.
+const QUEUE_NS: f64 = 5e8;
+const QUEUE_LEN_MIN: u64 = 192 << 10;
 /// Raw wins clearly if everything else costs this much more.
 const CLEAR: f32 = 1.1;
 /// Bytes after which the packed share of lately is mostly forgotten.

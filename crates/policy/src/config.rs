@@ -24,9 +24,9 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             chunk_len: None,
-            // 200 Mbit/s: on a faster link the first chunks are packed a little too well for some milliseconds; on a
-            // slower one, a higher guess fills the kernel's buffers with badly packed chunks that take long to drain.
-            rate_guess_bytes_per_s: 25e6,
+            // 400 Mbit/s: on a faster link the first chunks are packed a little too well for some milliseconds, on a
+            // slower one a little too badly.
+            rate_guess_bytes_per_s: 50e6,
             cpu_price_bytes_per_s: 0.0,
             level_max: None,
             history_len_max: u32::MAX,

@@ -4,7 +4,7 @@
 //! history. What is worth trying is what would win *if it were better than expected* by a margin that shrinks with what
 //! is known. Auditions of unlikely winners are so never held: no zstd 19 on a 10 Gbit/s link.
 //!
-//! Budget: 2 % of the workers' time after a small start-up allowance; whole chunks at most one in 48 of a class (12 where
+//! Budget: 2 % of the workers' time after a small start-up allowance, more where the link leaves them idle; whole chunks at most one in 48 of a class (12 where
 //! chunks are few) and each candidate once, which over any longer run is far below 2 % of the bytes.
 //! Neighbours: [`crate::adaptive`] asks with every chunk it looked at. Units: nanoseconds of CPU.
 
@@ -55,14 +55,18 @@ impl Explorer {
     ) -> Proposal {
         let passed = gauges.now_ns.saturating_sub(self.last_ns) as f32;
         self.last_ns = gauges.now_ns;
-        self.allowance_ns = (self.allowance_ns + BUDGET * passed * gauges.workers.max(1) as f32).min(SAVED_MAX_NS);
+        let budget = (COST / weights[0]).clamp(BUDGET, BUDGET_IDLE);
+        self.allowance_ns = (self.allowance_ns + budget * passed * gauges.workers.max(1) as f32).min(SAVED_MAX_NS);
         let mut proposal = Proposal::default();
         row.asked.resize(offers.len(), false);
         let again = row.chunks > ROUNDS;
-        if row.chunks.is_multiple_of(AGAIN) {
+        if row.chunks.is_multiple_of(AGAIN) || row.surprised {
             row.asked.fill(false);
+            row.round = 0;
+            row.surprised = false;
         }
-        if row.chunks % AGAIN < ROUNDS {
+        if row.round < ROUNDS {
+            row.round += 1;
             proposal.audition = self.audition(row, chosen, raw_len, weights, offers, again);
         }
         let slow = raw_len as f32 * row.costs[chosen].0.size / link > SLOW_NS;
@@ -139,8 +143,11 @@ fn optimistic(row: &Row, index: usize, weights: Weights, hope: f32) -> f32 {
 
 /// Start-up allowance, in nanoseconds of CPU.
 const START_NS: f32 = 4e6;
-/// Share of the workers' time.
-const BUDGET: f32 = 0.02;
+/// Share of the whole time that auditions may cost where the workers' has a price.
+const COST: f32 = 0.0015;
+/// Share of the workers' time, at least, and where it has no price.
+const BUDGET: f32 = 0.01;
+const BUDGET_IDLE: f32 = 0.15;
 /// Most that may be saved up, in nanoseconds of CPU.
 const SAVED_MAX_NS: f32 = 30e6;
 /// Chunks of a new class with which auditions are held.

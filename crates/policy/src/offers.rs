@@ -7,7 +7,7 @@
 
 use narrows_core::{Candidate, CodecId, Level};
 
-use crate::prior::{Cost, Kind, prior};
+use crate::prior::{Cost, Kind, indexing, prior};
 
 /// One candidate, and the name its priors go by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +29,12 @@ impl Offer {
     #[must_use]
     pub fn prior(&self, kind: Kind, stride: u8) -> Cost {
         prior(&self.name, self.candidate.level.0, self.candidate.history_len, kind, stride)
+    }
+
+    /// Times as long as without history it packs a chunk of `chunk_len` bytes.
+    #[must_use]
+    pub fn indexing(&self, chunk_len: usize) -> f32 {
+        indexing(self.candidate.level.0, self.candidate.history_len, chunk_len)
     }
 }
 
@@ -60,10 +66,8 @@ const DEFAULT: &[(&str, i16, u32)] = &[
     ("zstd", 6, 1 << 20),
     ("zstd", 9, 0),
     ("zstd", 9, 1 << 20),
-    ("zstd", 9, 4 << 20),
     ("zstd", 12, 0),
     ("zstd", 12, 1 << 20),
-    ("zstd", 12, 4 << 20),
     ("zstd", 15, 0),
     ("zstd", 19, 0),
     ("zstd", 19, 256 << 10),

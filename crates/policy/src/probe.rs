@@ -255,6 +255,18 @@ impl Class {
         Kind::ALL[usize::from(self.0 / 32)]
     }
 
+    /// The class that stands for all of its kind and stride.
+    #[must_use]
+    pub fn kind_class(self) -> Self {
+        let within = match self.kind() {
+            Kind::Field | Kind::Weights => self.0 % 32 / 5 * 5,
+            Kind::Relu => self.0 % 32 / 3 * 3,
+            Kind::Decimal => self.0 % 32 / 12 * 12,
+            _ => 0,
+        };
+        Self(self.kind() as u16 * 32 + within)
+    }
+
     /// The stride its chunks show, as [`Features::stride`].
     #[must_use]
     pub fn stride(self) -> u8 {

@@ -1,9 +1,10 @@
-//! Estimates what the link carries, from the sender's own counters.
+//! Estimates what the link carries, from what it carried while more was waiting for it.
 //!
-//! The trap: a write returns when the kernel has taken the bytes, not when the link has. While its buffers fill, the
-//! link looks ten times faster than it is. So a sample counts only where the sender was held up by writing for most of
-//! the window; otherwise the link was not the bottleneck and we learn only that it is *at least* so fast: the estimate
-//! climbs, and if it climbs too far, choices get lighter, the link fills, and the next sample is an honest one.
+//! The trap: a write returns when the kernel has taken the bytes, not when the link has. While its buffers fill, or while
+//! a token bucket lets a burst through, the link looks ten times faster than it is. So only spans count in which bytes
+//! waited all the time. Without such spans the link was not the bottleneck and we learn only that it is *at least* so
+//! fast: where nothing was measured lately the estimate climbs, choices get lighter, the link fills, and the next sample is
+//! an honest one.
 //!
 //! Neighbours: [`crate::adaptive`] feeds it [`Gauges`]. Units: bytes per nanosecond (1 is 8 Gbit/s).
 
@@ -14,11 +15,11 @@ use narrows_core::Gauges;
 pub struct Rate {
     bytes_per_ns: f64,
     start: Gauges,
-    /// Sample of the window before, where the sender was held up in it.
+    /// Sample of the window before, where there was one.
     previous: Option<f64>,
     verdict: Verdict,
-    /// Whether any window was held up by the link yet.
-    measured: bool,
+    /// When a sample was taken last.
+    measured_ns: Option<u64>,
 }
 
 /// What held the sender up in the last window.
@@ -38,7 +39,7 @@ impl Rate {
     /// Starts from a guess in bytes per nanosecond.
     #[must_use]
     pub fn new(bytes_per_ns: f64) -> Self {
-        Self { bytes_per_ns, start: Gauges::default(), previous: None, verdict: Verdict::Unclear, measured: false }
+        Self { bytes_per_ns, start: Gauges::default(), previous: None, verdict: Verdict::Unclear, measured_ns: None }
     }
 
     /// Bytes per nanosecond.
@@ -50,36 +51,37 @@ impl Rate {
     /// Whether the link ever held the sender up, so that the estimate is more than a guess.
     #[must_use]
     pub fn is_measured(&self) -> bool {
-        self.measured
+        self.measured_ns.is_some()
     }
 
     /// Looks at the counters. Returns what held the sender up where a window just ended.
     pub fn update(&mut self, gauges: &Gauges) -> Option<Verdict> {
         let span = gauges.now_ns.saturating_sub(self.start.now_ns);
         let sent = gauges.sent_bytes.saturating_sub(self.start.sent_bytes);
-        // At the start, more than any kernel buffers in a moment: the link is fast, and time is short.
-        let hurry = !self.measured && sent > HURRY_BYTES;
+        let held_ns = gauges.link_ns.saturating_sub(self.start.link_ns);
+        // At the start, a link on which nothing waits is faster than we thought, and time is short.
+        let hurry = !self.is_measured() && held_ns < span / 4;
         if span < if hurry { WINDOW_NS / 4 } else { WINDOW_NS } {
             return None;
         }
         // Few bytes are mostly buffer. On slow links wait for more, within reason.
-        if sent < WINDOW_BYTES && span < 4 * WINDOW_NS || sent == 0 {
+        if !hurry && sent < WINDOW_BYTES && span < 4 * WINDOW_NS || sent == 0 {
             return None;
         }
-        let sending = gauges.sending_ns.saturating_sub(self.start.sending_ns);
+        let carried = gauges.link_bytes.saturating_sub(self.start.link_bytes);
         let starved = gauges.starved_ns.saturating_sub(self.start.starved_ns);
         self.start = *gauges;
         let share = |part: u64| part as f64 / span as f64;
-        let sample = sent as f64 / sending.max(1) as f64;
         self.verdict = match () {
             () if share(starved) > 0.2 => Verdict::Starved,
-            () if share(sending) > HELD_UP => Verdict::Link,
-            () if share(sending) < 0.9 * HELD_UP => Verdict::Idle,
+            () if share(held_ns) > HELD_UP => Verdict::Link,
+            () if share(held_ns) < 0.9 * HELD_UP => Verdict::Idle,
             () => Verdict::Unclear,
         };
-        if self.verdict == Verdict::Link {
-            self.measured = true;
-            // The first window after an idle one starts with empty kernel buffers: it shows too much.
+        let least = sent as f64 / span as f64;
+        let sample = carried as f64 / held_ns.max(1) as f64;
+        if self.verdict == Verdict::Link || share(held_ns) > SHARE_MIN && carried > SAMPLE_BYTES {
+            // The first window after an idle one may begin with a full token bucket: it shows too much.
             let honest = match self.previous {
                 Some(previous) => previous.min(sample),
                 None => sample.min(1.5 * self.bytes_per_ns),
@@ -87,17 +89,21 @@ impl Rate {
             let far = !(0.7..1.4).contains(&(honest / self.bytes_per_ns));
             self.bytes_per_ns += if far { 1.0 } else { 0.4 } * (honest - self.bytes_per_ns);
             self.previous = Some(sample);
+            self.measured_ns = Some(gauges.now_ns);
         } else {
             self.previous = None;
-            let least = sent as f64 / span as f64;
+            let fresh = self.measured_ns.is_some_and(|at| gauges.now_ns < at + FRESH_NS);
             let climb = match self.verdict {
-                Verdict::Idle if hurry => 3.0,
-                Verdict::Idle if share(sending) < 0.25 => 1.8,
+                Verdict::Idle if fresh => 1.0,
+                Verdict::Idle if share(held_ns) < 0.25 => 1.5,
                 Verdict::Idle => 1.15,
                 _ => 1.0,
             };
-            let most = sample.max(least);
-            self.bytes_per_ns = self.bytes_per_ns.max((self.bytes_per_ns * climb).min(most)).max(least);
+            // Lighter choices take a while to show: do not run ahead of them. What was measured once moves only if the link
+            // is nearly used up without anything waiting for it.
+            let ahead = if self.is_measured() { AHEAD_MEASURED } else { AHEAD };
+            let most = self.bytes_per_ns.max(ahead * least);
+            self.bytes_per_ns = (self.bytes_per_ns * climb).min(most).max(if fresh { 0.0 } else { least });
         }
         self.bytes_per_ns = self.bytes_per_ns.clamp(1e-6, 100.0);
         Some(self.verdict)
@@ -106,12 +112,18 @@ impl Rate {
 
 /// Shortest window, in nanoseconds: many chunks of a fast link, a fraction of one of a slow link.
 const WINDOW_NS: u64 = 8_000_000;
-/// Sent within a first window, this much lets it end early, in bytes.
-const HURRY_BYTES: u64 = 1 << 20;
 /// Fewer bytes than this in a window say nothing, unless the window is long.
 const WINDOW_BYTES: u64 = 128 << 10;
-/// Share of a window spent writing above which the link is taken for the bottleneck.
+/// Share of a window in which bytes waited for the link above which the link is taken for the bottleneck.
 const HELD_UP: f64 = 0.6;
+/// How far the estimate may climb beyond what passed, as a factor: at the start, and once there was a sample.
+const AHEAD: f64 = 3.0;
+const AHEAD_MEASURED: f64 = 1.2;
+/// Less than this share of a window, or fewer bytes, are no sample.
+const SHARE_MIN: f64 = 0.2;
+const SAMPLE_BYTES: u64 = 256 << 10;
+/// So long a measured link is believed though it is not the bottleneck, in nanoseconds.
+const FRESH_NS: u64 = 300_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -122,6 +134,7 @@ mod tests {
         gauges.now_ns += ms * 1_000_000;
         gauges.sent_bytes += bytes;
         gauges.sending_ns += (ms as f64 * 1e6 * sending) as u64;
+        (gauges.link_bytes, gauges.link_ns) = (gauges.sent_bytes, gauges.sending_ns);
     }
 
     #[test]

@@ -4,6 +4,11 @@
 //! prior times what the *nearest tried candidate of the same family* showed against its own prior, so that one
 //! audition of zstd 1 also tells about zstd 3, and the speed of this machine is learned by whatever runs.
 //!
+//! Why two layers: how candidates compare depends on the kind of data and the width of its numbers; how well all of them do
+//! together, on the class. So a candidate's mean is kept per kind, relative to a level that each class has of its own
+//! and that any outcome moves: data that pack worse than thought for one codec do so for all. Without it the policy
+//! would, chunk after chunk, run after whichever candidate it had not been disappointed by yet.
+//!
 //! Neighbours: [`crate::adaptive`] feeds it outcomes and reads rows. Units: [`Cost`], per raw byte.
 
 use std::collections::BTreeMap;
@@ -16,30 +21,36 @@ pub struct Table {
     offers: Vec<Offer>,
     /// Candidates of one number differ by level or history only. Raw's is 0.
     families: Vec<u16>,
-    classes: BTreeMap<Class, Known>,
+    kinds: BTreeMap<Class, Known>,
+    levels: BTreeMap<Class, Level>,
     /// Measured over prior packing time, per candidate, over all classes.
     speed: Vec<f32>,
     /// The same for unpacking, as the receiver tells: each candidate's own factor, and the one common to all.
     unpack_speed: Vec<f32>,
     unpack_speed_all: f32,
-    /// Size of whole chunks over size of auditioned slices.
-    slice_bias: f32,
 }
 
-/// One class: what the priors say of each candidate, and what was measured.
+/// One kind: what the priors say of each candidate, and what was measured.
 #[derive(Debug)]
 struct Known {
     priors: Vec<Cost>,
     cells: Vec<Cell>,
 }
 
-/// One mean. `size` and `pack` mean nothing while `count` and `auditions` are 0.
+/// How much larger and slower to pack chunks of one class are of late than the means of their kind, as factors.
+#[derive(Debug, Clone, Copy)]
+struct Level {
+    size: f32,
+    pack: f32,
+    /// Whether any outcome is behind it.
+    known: bool,
+}
+
+/// One mean, to be multiplied by the class's level, and packing times by what indexing history adds. Begins as the prior.
 #[derive(Debug, Clone, Copy)]
 struct Cell {
     size: f32,
     pack: f32,
-    /// Size on slices alone.
-    slice_size: f32,
     count: u32,
     auditions: u32,
 }
@@ -64,40 +75,40 @@ impl Table {
         let speed = vec![1.0; offers.len()];
         Self {
             families,
-            classes: BTreeMap::new(),
+            kinds: BTreeMap::new(),
+            levels: BTreeMap::new(),
             unpack_speed: vec![1.0; offers.len()],
             unpack_speed_all: 1.0,
-            slice_bias: 1.0,
             offers,
             speed,
         }
     }
 
-    /// One outcome: `size` packed bytes and `pack` CPU nanoseconds per raw byte.
-    pub fn learn(&mut self, class: Class, index: usize, size: f32, pack: f32, audition: bool) {
-        let known = Known::of(&mut self.classes, &self.offers, class);
+    /// One outcome of a chunk of `raw_len` bytes: `size` packed bytes and `pack` CPU nanoseconds per raw byte. Of an
+    /// audition, `size` is what the whole chunk is taken to pack to.
+    pub fn learn(&mut self, class: Class, index: usize, raw_len: usize, size: f32, pack: f32, audition: bool) {
+        let pack = pack / self.offers[index].indexing(raw_len);
+        let size = size.max(SIZE_MIN);
+        let known = Known::of(&mut self.kinds, &self.offers, class);
         let ratio = (pack / known.priors[index].pack).clamp(0.02, 50.0);
         let cell = &mut known.cells[index];
-        if audition {
-            cell.auditions += 1;
-            cell.slice_size = mean(cell.slice_size, size, cell.auditions);
-            if cell.count == 0 {
-                cell.size = cell.slice_size;
-                cell.pack = mean(cell.pack, pack, cell.auditions);
-            } else {
-                // Long unused: a slice is the only news.
-                cell.size = mean(cell.size, size * self.slice_bias, 4);
-                cell.pack = mean(cell.pack, pack, 4);
-            }
-        } else {
+        let level = self.levels.entry(class).or_insert(Level::UNKNOWN);
+        if index == 0 {
+            // Raw says nothing of how the data would pack: what was thought of them comes back by and by.
+            level.fade();
             cell.count += 1;
-            cell.size = mean(cell.size, size, cell.count);
             cell.pack = mean(cell.pack, pack, cell.count);
-            if cell.auditions > 0 && cell.slice_size > 0.0 {
-                let bias = (cell.size / cell.slice_size).clamp(0.7, 1.2);
-                self.slice_bias += 0.05 * (bias - self.slice_bias);
-            }
+            return;
         }
+        if !audition {
+            level.learn(size, pack, cell);
+        }
+        let (size, pack) = (size / level.size, pack / level.pack);
+        *if audition { &mut cell.auditions } else { &mut cell.count } += 1;
+        // The prior counts for one.
+        let count = 1 + cell.count + cell.auditions;
+        cell.size = mean(cell.size, size, count);
+        cell.pack = mean(cell.pack, pack, if count == 2 { 1 } else { count });
         self.speed[index] = if self.speed[index] == 1.0 { ratio } else { mean(self.speed[index], ratio, 4) };
     }
 
@@ -120,14 +131,15 @@ impl Table {
     /// Prior unpacking time of `index` on `class`, in CPU nanoseconds per raw byte.
     #[must_use]
     pub fn prior_unpack(&self, class: Class, index: usize) -> f32 {
-        self.classes.get(&class).map_or(0.0, |known| known.priors[index].unpack)
+        self.kinds.get(&class.kind_class()).map_or(0.0, |known| known.priors[index].unpack)
     }
 
-    /// What every candidate is expected to cost on `class`, in the order of the offers.
-    pub fn estimate(&mut self, class: Class, out: &mut Vec<(Cost, Basis)>) {
+    /// What every candidate is expected to cost on `class` with chunks of `raw_len` bytes, in the order of the offers.
+    pub fn estimate(&mut self, class: Class, raw_len: usize, out: &mut Vec<(Cost, Basis)>) {
         out.clear();
-        Known::of(&mut self.classes, &self.offers, class);
-        let known = &self.classes[&class];
+        Known::of(&mut self.kinds, &self.offers, class);
+        let known = &self.kinds[&class.kind_class()];
+        let level = self.levels.get(&class).copied().unwrap_or(Level::UNKNOWN);
         for index in 0..self.offers.len() {
             let mut cost = known.priors[index];
             cost.unpack *= self.unpack_speed[index] * self.unpack_speed_all;
@@ -141,18 +153,20 @@ impl Table {
                     Basis::Chunks
                 }
                 () if cell.count > 0 => {
-                    (cost.size, cost.pack) = (cell.size, cell.pack);
+                    (cost.size, cost.pack) = (level.size_of(cell.size), level.pack * cell.pack);
                     Basis::Chunks
                 }
                 () if cell.auditions > 0 => {
-                    (cost.size, cost.pack) = ((cell.size * self.slice_bias).min(cell.size.max(1.0)), cell.pack);
+                    (cost.size, cost.pack) = (level.size_of(cell.size), level.pack * cell.pack);
                     Basis::Slices
                 }
                 () => {
                     self.correct(known, index, &mut cost);
+                    (cost.size, cost.pack) = (level.size_of(cost.size), level.pack * cost.pack);
                     Basis::Prior
                 }
             };
+            cost.pack *= self.offers[index].indexing(raw_len);
             out.push((cost, basis));
         }
     }
@@ -187,17 +201,48 @@ impl Table {
 }
 
 impl Known {
-    fn of<'a>(classes: &'a mut BTreeMap<Class, Self>, offers: &[Offer], class: Class) -> &'a mut Self {
-        classes.entry(class).or_insert_with(|| Self {
-            priors: offers.iter().map(|offer| offer.prior(class.kind(), class.stride())).collect(),
-            cells: vec![Cell::EMPTY; offers.len()],
+    fn of<'a>(kinds: &'a mut BTreeMap<Class, Self>, offers: &[Offer], class: Class) -> &'a mut Self {
+        kinds.entry(class.kind_class()).or_insert_with(|| {
+            let priors: Vec<Cost> = offers.iter().map(|offer| offer.prior(class.kind(), class.stride())).collect();
+            let cells = priors.iter().map(|prior| Cell { size: prior.size, pack: prior.pack, count: 0, auditions: 0 });
+            Self { cells: cells.collect(), priors }
         })
     }
 }
 
-impl Cell {
-    const EMPTY: Self = Self { size: 0.0, pack: 0.0, slice_size: 0.0, count: 0, auditions: 0 };
+impl Level {
+    const UNKNOWN: Self = Self { size: 1.0, pack: 1.0, known: false };
+
+    /// A chunk took this much, where `cell` is what its candidate takes of the kind.
+    fn learn(&mut self, size: f32, pack: f32, cell: &Cell) {
+        let (step, share) = if self.known { (STEP_MAX, SURPRISE_SHARE) } else { (LEVEL_MAX, 1.0) };
+        let moved = |level: f32, expected: f32, found: f32| {
+            let surprise = (found / expected).clamp(1.0 / step, step);
+            (level * surprise.powf(share)).clamp(1.0 / LEVEL_MAX, LEVEL_MAX)
+        };
+        self.size = moved(self.size, self.size_of(cell.size), size);
+        self.pack = moved(self.pack, self.pack * cell.pack, pack);
+        self.known = true;
+    }
+
+    fn size_of(&self, size: f32) -> f32 {
+        (self.size * size).min(1.0)
+    }
+
+    fn fade(&mut self) {
+        (self.size, self.pack) = (self.size.powf(FADE), self.pack.powf(FADE));
+    }
 }
+
+/// Share of a surprise, in powers, that is taken for the class's and not the candidate's.
+const SURPRISE_SHARE: f32 = 0.6;
+/// Most that one chunk may show, and most that a class may be off its kind, as factors.
+const STEP_MAX: f32 = 1.5;
+const LEVEL_MAX: f32 = 30.0;
+/// What is left of a level, in powers, after a chunk that travelled raw.
+const FADE: f32 = 0.97;
+/// Smaller sizes are nothing, and their quotients noise.
+const SIZE_MIN: f32 = 0.002;
 
 /// Moves `old` towards `new`, the `count`-th sample: the first stands alone, later ones weigh at least a fifth.
 fn mean(old: f32, new: f32, count: u32) -> f32 {
@@ -226,9 +271,9 @@ mod tests {
         let (one, three) = (find(&table, "zstd", 1), find(&table, "zstd", 3));
         let prior = table.offers[three].prior(class.kind(), class.stride());
         let first = table.offers[one].prior(class.kind(), class.stride());
-        table.learn(class, one, first.size * 0.5, first.pack * 2.0, true);
+        table.learn(class, one, 1, first.size * 0.5, first.pack * 2.0, true);
         let mut row = Vec::new();
-        table.estimate(class, &mut row);
+        table.estimate(class, 1, &mut row);
         assert_eq!(row[one].1, Basis::Slices);
         assert_eq!(row[three].1, Basis::Prior);
         assert!(
@@ -243,9 +288,9 @@ mod tests {
         let mut row = Vec::new();
         for size in [0.5, 0.25] {
             for _ in 0..60 {
-                table.learn(class, one, size, 3.0, false);
+                table.learn(class, one, 1, size, 3.0, false);
             }
-            table.estimate(class, &mut row);
+            table.estimate(class, 1, &mut row);
             assert!((row[one].0.size - size).abs() < 0.01, "{:?}", row[one]);
         }
     }

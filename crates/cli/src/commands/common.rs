@@ -92,6 +92,7 @@ fn explain(file: File) -> narrows::Explain {
             "level": decision.candidate.level.0,
             "history": decision.candidate.history_len,
             "why": decision.why,
+            "link_bytes_per_s": decision.estimate.link_bytes_per_s,
             "raw_len": outcome.raw_len,
             "estimate": {
                 "packed_len": decision.estimate.packed_len,

@@ -8,10 +8,12 @@
 //! |---|---|
 //! | [`data`] | bytes for the probe to look at |
 //! | [`scene`] | the world: true costs, link, machines; and the bounds |
+//! | [`recording`] | real data with real costs in their place |
 //! | [`engine`] | the run |
 
 pub mod data;
 pub mod engine;
+pub mod recording;
 pub mod scene;
 
 #[cfg(test)]

@@ -5,7 +5,10 @@ use std::sync::{Arc, OnceLock};
 use crate::{
     offers::Offer,
     prior::{Cost, Kind},
-    sim::data::{self, Random},
+    sim::{
+        data::{self, Random},
+        recording::Recording,
+    },
     solve::{Times, bound},
 };
 
@@ -23,6 +26,8 @@ pub struct Truth {
 /// A world to run a policy in. Times in nanoseconds, rates in bytes per nanosecond.
 #[derive(Debug, Clone)]
 pub struct Scene {
+    /// Real data, in place of `truths`.
+    pub recording: Option<Arc<Recording>>,
     /// Sorts of data.
     pub truths: Vec<Truth>,
     /// Raw bytes and sort of each stretch, repeated for ever.
@@ -61,6 +66,7 @@ impl Scene {
     pub fn new(truths: Vec<Truth>, mbit: f64, workers: u32) -> Self {
         let stretches = (0..truths.len()).map(|sort| (2 << 20, sort)).collect();
         Self {
+            recording: None,
             truths,
             stretches,
             workers,
@@ -88,6 +94,9 @@ impl Scene {
     /// The sort of data at this raw offset.
     #[must_use]
     pub fn sort_at(&self, offset: u64) -> usize {
+        if self.recording.is_some() {
+            return 0;
+        }
         let whole: u64 = self.stretches.iter().map(|(len, _)| len).sum();
         let mut rest = offset % whole;
         for &(len, sort) in &self.stretches {

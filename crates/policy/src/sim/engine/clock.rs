@@ -68,7 +68,6 @@ impl Run<'_> {
         if let Some(left) = self.writing {
             filled = left.min(fill * dt);
             self.sending_ns += filled / fill;
-            self.sent_bytes += filled;
             self.written += filled;
             if left - filled <= EPS {
                 self.written += left - filled;
@@ -82,6 +81,10 @@ impl Run<'_> {
         }
         let drained = (link * dt).min(self.kernel + filled);
         self.drained += drained;
+        if self.kernel + filled > drained + EPS {
+            self.link_bytes += drained;
+            self.link_ns += dt;
+        }
         self.kernel = (self.kernel + filled - drained).max(0.0);
         if self.kernel == 0.0 {
             // Nothing left behind by rounding.

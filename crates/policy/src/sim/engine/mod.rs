@@ -11,6 +11,7 @@ use crate::{
     prior::Cost,
     sim::{
         data::Random,
+        recording::BLOCK_LEN,
         scene::{Scene, length_factor},
     },
 };
@@ -22,6 +23,8 @@ pub struct Trip {
     pub index: usize,
     /// Which sort of data.
     pub sort: usize,
+    /// Where it starts in the raw bytes.
+    pub offset: u64,
     /// Raw bytes.
     pub raw_len: u32,
     /// Packed bytes.
@@ -32,6 +35,8 @@ pub struct Trip {
     pub delivered_ns: f64,
     /// The policy's word.
     pub why: &'static str,
+    /// What the policy believed of the link.
+    pub link_bytes_per_s: u64,
     ticket: u32,
     unpack_ns: f64,
     packed: bool,
@@ -82,7 +87,8 @@ pub struct Run<'a> {
     peer: Feedback,
     sending_ns: f64,
     starved_ns: f64,
-    sent_bytes: f64,
+    link_bytes: f64,
+    link_ns: f64,
 }
 
 /// How fast a write fills the kernel's buffer, in bytes per nanosecond.
@@ -121,7 +127,8 @@ impl<'a> Run<'a> {
             peer: Feedback::default(),
             sending_ns: 0.0,
             starved_ns: 0.0,
-            sent_bytes: 0.0,
+            link_bytes: 0.0,
+            link_ns: 0.0,
         }
     }
 
@@ -156,7 +163,9 @@ impl<'a> Run<'a> {
             workers: self.scene.workers,
             packing: (self.waiting.len() + self.packing.iter().filter(|job| !job.auditioning).count()) as u32,
             queued_bytes: (queued + self.writing.unwrap_or(0.0)) as u64,
-            sent_bytes: self.sent_bytes as u64,
+            sent_bytes: self.written as u64,
+            link_bytes: self.link_bytes as u64,
+            link_ns: self.link_ns as u64,
             sending_ns: self.sending_ns as u64,
             starved_ns: self.starved_ns as u64,
         }
@@ -177,12 +186,22 @@ impl<'a> Run<'a> {
     }
 
     fn cost(&mut self, trip: usize, index: usize, len: usize) -> (u32, f64, f64) {
-        let cost: Cost = self.scene.truths[self.trips[trip].sort].costs[index];
+        let audition = len < self.trips[trip].raw_len as usize;
+        let cost = match &self.scene.recording {
+            Some(recording) => {
+                let mut cost = recording.cost(self.trips[trip].offset, len, index, audition);
+                cost.pack *= self.offers[index].indexing(len) / self.offers[index].indexing(BLOCK_LEN.min(len));
+                cost
+            }
+            None => self.scene.truths[self.trips[trip].sort].costs[index],
+        };
         let noise = |random: &mut Random, by: f64| (1.0 + by * random.normal()).max(0.3);
         let by = self.scene.noise;
         // Data with nothing to gain have nothing to gain in every chunk.
         let spread = if cost.size < 0.99 { 0.5 * by } else { 0.0 };
-        let mut size = f64::from(cost.size * length_factor(len, cost.size)) * noise(&mut self.random, spread);
+        // A recorded slice has its length in its cost.
+        let factor = if audition && self.scene.recording.is_some() { 1.0 } else { length_factor(len, cost.size) };
+        let mut size = f64::from(cost.size * factor) * noise(&mut self.random, spread);
         let mut unpack = f64::from(cost.unpack) * noise(&mut self.random, by);
         let pack = f64::from(cost.pack) * noise(&mut self.random, by) * len as f64;
         if size >= 1.0 || index == 0 {
@@ -195,24 +214,36 @@ impl<'a> Run<'a> {
         let workers = self.scene.workers as usize;
         while self.trips.len() - self.next_written < self.scene.depth && self.waiting.len() < workers {
             let gauges = self.gauges();
+            if gauges.queued_bytes > policy.queue_len_max() {
+                break;
+            }
             if self.raw_read as f64 / self.scene.source > self.now {
                 break;
             }
             let len = policy.chunk_len(&gauges);
             let sort = self.scene.sort_at(self.raw_read);
-            let bytes = &self.scene.truths[sort].bytes;
-            let start = (self.raw_read as usize % (bytes.len() - len)) & !15;
-            let decision = policy.decide(&bytes[start..start + len], &gauges);
+            let raw = match &self.scene.recording {
+                Some(recording) => recording.bytes_at(self.raw_read, len),
+                None => {
+                    let bytes = &self.scene.truths[sort].bytes;
+                    let start = (self.raw_read as usize % (bytes.len() - len)) & !15;
+                    &bytes[start..start + len]
+                }
+            };
+            let decision = policy.decide(raw, &gauges);
+            let offset = self.raw_read;
             self.raw_read += len as u64;
             let index = self.offers.iter().position(|offer| offer.candidate == decision.candidate).expect("an offer");
             self.trips.push(Trip {
                 index,
                 sort,
+                offset,
                 raw_len: len as u32,
                 packed_len: 0,
                 decided_ns: self.now,
                 delivered_ns: f64::INFINITY,
                 why: decision.why,
+                link_bytes_per_s: decision.estimate.link_bytes_per_s,
                 ticket: decision.ticket,
                 unpack_ns: 0.0,
                 packed: false,
