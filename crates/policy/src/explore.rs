@@ -4,8 +4,8 @@
 //! history. What is worth trying is what would win *if it were better than expected* by a margin that shrinks with what
 //! is known. Auditions of unlikely winners are so never held: no zstd 19 on a 10 Gbit/s link.
 //!
-//! Budget: 2 % of the workers' time after a small start-up allowance, more where the link leaves them idle; whole chunks at most one in 48 of a class (12 where
-//! chunks are few) and each candidate once, which over any longer run is far below 2 % of the bytes.
+//! Budget: after a small start-up allowance 1 % of the workers' time, up to 15 % where the link leaves them idle; whole
+//! chunks at most one in 48 of a class (12 where chunks are few) and each candidate once, which over any longer run is far below 2 % of the bytes.
 //! Neighbours: [`crate::adaptive`] asks with every chunk it looked at. Units: nanoseconds of CPU.
 
 use std::sync::Arc;

@@ -80,9 +80,12 @@ impl Rate {
         };
         let least = sent as f64 / span as f64;
         let sample = carried as f64 / held_ns.max(1) as f64;
-        if self.verdict == Verdict::Link || share(held_ns) > SHARE_MIN && carried > SAMPLE_BYTES {
-            // The first window after an idle one may begin with a full token bucket: it shows too much.
+        // More than any token bucket holds, and it waited for the link.
+        let certain = carried > BURST_BYTES && held_ns > HELD_MIN_NS;
+        if self.verdict == Verdict::Link || certain || share(held_ns) > SHARE_MIN && carried > SAMPLE_BYTES {
+            // The first window after an idle one may begin with a full bucket: it shows too much.
             let honest = match self.previous {
+                _ if certain => sample,
                 Some(previous) => previous.min(sample),
                 None => sample.min(1.5 * self.bytes_per_ns),
             };
@@ -116,6 +119,10 @@ const WINDOW_NS: u64 = 8_000_000;
 const WINDOW_BYTES: u64 = 128 << 10;
 /// Share of a window in which bytes waited for the link above which the link is taken for the bottleneck.
 const HELD_UP: f64 = 0.6;
+/// No token bucket lets this many bytes through at once.
+const BURST_BYTES: u64 = 768 << 10;
+/// A shorter wait is the clock's grain, in nanoseconds.
+const HELD_MIN_NS: u64 = 500_000;
 /// How far the estimate may climb beyond what passed, as a factor: at the start, and once there was a sample.
 const AHEAD: f64 = 3.0;
 const AHEAD_MEASURED: f64 = 1.2;
@@ -154,10 +161,11 @@ mod tests {
     fn an_idle_link_is_only_believed_to_be_faster() {
         let (mut rate, mut gauges) = (Rate::new(0.125), Gauges::default());
         for _ in 0..20 {
-            step(&mut gauges, 10, 200_000, 0.01);
+            step(&mut gauges, 10, 2_000_000, 0.01);
             assert_eq!(rate.update(&gauges), Some(Verdict::Idle));
         }
-        assert!(rate.bytes_per_ns() > 1.0, "{rate:?}");
+        // Faster than guessed, and not far beyond what passed: 0.2.
+        assert!((0.3..=0.2 * AHEAD).contains(&rate.bytes_per_ns()), "{rate:?}");
         assert!(!rate.is_measured());
     }
 }

@@ -276,8 +276,9 @@ mod tests {
         table.estimate(class, 1, &mut row);
         assert_eq!(row[one].1, Basis::Slices);
         assert_eq!(row[three].1, Basis::Prior);
+        // The prior's size counts for one sample beside the measured half; its time depends on the machine and does not.
         assert!(
-            (row[three].0.size / prior.size - 0.5).abs() < 0.01 && (row[three].0.pack / prior.pack - 2.0).abs() < 0.01
+            (row[three].0.size / prior.size - 0.75).abs() < 0.01 && (row[three].0.pack / prior.pack - 2.0).abs() < 0.01
         );
     }
 
