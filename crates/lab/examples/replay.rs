@@ -153,13 +153,16 @@ fn load(path: &Path) -> io::Result<Recording> {
     Ok(recording)
 }
 
+/// Logarithms of three costs added up, and of how many.
+type Sum = ([f64; 3], f64);
+
 /// Prints what the recordings say the priors should be, as the source of `narrows_policy::prior::measured`: geometric means
 /// over the blocks of each kind, with what the priors said before counted as if it had been seen on [`TRUST`] blocks.
 fn priors(files: &[String]) -> io::Result<()> {
     const TRUST: f64 = 8.0;
     let offers = offers();
     // Sums of logarithms and count, by table, row and kind.
-    let mut sums: BTreeMap<(Fit, String, i16), Vec<([f64; 3], f64)>> = BTreeMap::new();
+    let mut sums: BTreeMap<(Fit, String, i16), Vec<Sum>> = BTreeMap::new();
     let mut blocks = [0; Kind::ALL.len()];
     let logs =
         |cost: &Cost| [1.0 / cost.size.max(0.002), 1e3 / cost.pack, 1e3 / cost.unpack].map(|x| f64::from(x).ln());
