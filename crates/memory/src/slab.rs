@@ -182,11 +182,9 @@ impl Slabs {
             let mut room_left: u64 = partial.iter().map(|&(_, number)| room(number)).sum();
             let mut leaving = Vec::new();
             for (used, number) in partial {
-                let without = room_left - room(number);
-                if without < u64::from(used) {
-                    break;
-                }
-                room_left = without - u64::from(used);
+                // Its own room is lost, and that of its objects elsewhere is taken.
+                let Some(left) = room_left.checked_sub(room(number) + u64::from(used)) else { break };
+                room_left = left;
                 leaving.push(number);
             }
             chosen += leaving.len();
