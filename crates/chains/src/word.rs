@@ -28,12 +28,18 @@ pub(crate) trait Word: Copy + Default + Eq + Debug + Send + Sync + 'static {
     fn zigzag(self) -> Self;
     /// Undoes [`Word::zigzag`].
     fn unzigzag(self) -> Self;
+    /// The bits of a float as an integer in the order of floats, and back.
+    fn ordered(self) -> Self;
     /// `self | other`.
     fn or(self, other: Self) -> Self;
     /// `self ^ other`.
     fn xor(self, other: Self) -> Self;
     /// The word in another byte order.
     fn swap(self) -> Self;
+    /// The bits moved up by `by`, the highest coming in below.
+    fn rotate_left(self, by: u32) -> Self;
+    /// Undoes [`Word::rotate_left`].
+    fn rotate_right(self, by: u32) -> Self;
     /// Bits up to the highest that is set.
     fn bit_len(self) -> u32;
     /// The word whose bytes `bytes` holds, which are `LEN`.
@@ -80,6 +86,11 @@ macro_rules! word {
                 (self >> 1) ^ (0 as $int).wrapping_sub(self & 1)
             }
             #[inline(always)]
+            fn ordered(self) -> Self {
+                let signs = (self as $signed >> (<$int>::BITS - 1)) as $int;
+                self ^ (signs >> 1)
+            }
+            #[inline(always)]
             fn or(self, other: Self) -> Self {
                 self | other
             }
@@ -90,6 +101,14 @@ macro_rules! word {
             #[inline(always)]
             fn swap(self) -> Self {
                 self.swap_bytes()
+            }
+            #[inline(always)]
+            fn rotate_left(self, by: u32) -> Self {
+                <$int>::rotate_left(self, by)
+            }
+            #[inline(always)]
+            fn rotate_right(self, by: u32) -> Self {
+                <$int>::rotate_right(self, by)
             }
             #[inline(always)]
             fn bit_len(self) -> u32 {

@@ -9,7 +9,7 @@
 
 use narrows_core::Workspace;
 
-use super::zigzag::same_len;
+use super::map::same_len;
 use crate::{
     simd::twin,
     step::{Side, SideReader, Step, StepId, UnpackError},
