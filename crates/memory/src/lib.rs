@@ -40,6 +40,7 @@ mod tools;
 mod tests;
 
 pub use backing::Backing;
+pub use narrows_chains::Chains;
 pub use budget::Budget;
 pub use keeper::{Keeper, KeeperConfig};
 pub use stat::Stat;

@@ -144,16 +144,16 @@ fn run(store: &Store, ops: Vec<Op>) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn store_reads_back_what_an_array_would(ops in prop::collection::vec(op(), 1..120)) {
+    fn store_reads_back_what_an_array_would(ops in prop::collection::vec(op(), 1..60)) {
         run(&store(SIZE, None, None), ops)?;
     }
 
     /// With so little memory that most pages go to the file.
     #[test]
-    fn store_with_a_backing_file_does_too(ops in prop::collection::vec(op(), 1..120)) {
+    fn store_with_a_backing_file_does_too(ops in prop::collection::vec(op(), 1..60)) {
         let dir = tempfile::tempdir().unwrap();
         let backing = Backing::open(&dir.path().join("backing"), None).unwrap();
         // A slot table takes a frame in each shard.
