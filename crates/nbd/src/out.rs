@@ -5,20 +5,15 @@ use crate::{proto::chunk, transmission::PIECE};
 /// Bytes that make it worth sending before more requests are looked at: enough for few system calls, and little enough
 /// that a client gets on with its work while the next requests are done.
 pub const FULL: usize = 64 << 10;
-/// All it ever holds: replies up to [`FULL`], and one more with a piece of data.
+/// Most it holds of replies to requests: up to [`FULL`], and one more with a piece of data.
 pub const CAPACITY: usize = FULL + PIECE + 4096;
 
-/// The buffer. Memory of it is touched as it is used.
-#[derive(Debug)]
+/// The buffer. It grows to what the longest replies needed.
+#[derive(Debug, Default)]
 pub struct Out {
     bytes: Vec<u8>,
+    /// What is to be sent is `bytes[..len]`; the rest is left from before, so that no reply is zeroed first.
     len: usize,
-}
-
-impl Default for Out {
-    fn default() -> Self {
-        Self { bytes: vec![0; CAPACITY], len: 0 }
-    }
 }
 
 impl Out {
@@ -48,7 +43,6 @@ impl Out {
         let from = self.len;
         self.len += len;
         if self.bytes.len() < self.len {
-            // A handshake that lists many long names; replies to requests stay below.
             self.bytes.resize(self.len, 0);
         }
         &mut self.bytes[from..self.len]

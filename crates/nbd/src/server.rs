@@ -17,6 +17,7 @@ use std::{
 
 use narrows_io::{
     Address, Listener, Shutdown, Stop, Transport,
+    region::Region,
     secure::{self, HANDSHAKE_TIME, SecureError},
 };
 use parking_lot::Mutex;
@@ -200,7 +201,7 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
 }
 
 fn converse(mut transport: Transport, tls: Tls, config: &Config) -> Result<(), Ended> {
-    let mut inbox = Inbox::default();
+    let mut inbox = Inbox::new()?;
     let mut out = Out::default();
     let mut handshake = Handshake::new(config.exports.clone(), tls, &mut out);
     let agreed = loop {
@@ -297,18 +298,17 @@ fn send(transport: &mut Transport, out: &mut Out) -> Result<(), Ended> {
 
 /// Bytes that came and were not taken yet.
 struct Inbox {
-    buffer: Vec<u8>,
+    /// A region, because a freed vector would stay with the allocator, and memory is what some devices are about.
+    buffer: Region,
     from: usize,
     to: usize,
 }
 
-impl Default for Inbox {
-    fn default() -> Self {
-        Self { buffer: vec![0; BUFFER_LEN], from: 0, to: 0 }
-    }
-}
-
 impl Inbox {
+    fn new() -> io::Result<Self> {
+        Ok(Self { buffer: Region::reserve(BUFFER_LEN)?, from: 0, to: 0 })
+    }
+
     fn bytes(&self) -> &[u8] {
         &self.buffer[self.from..self.to]
     }
