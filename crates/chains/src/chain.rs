@@ -135,6 +135,18 @@ impl Chain {
         &self.ids[..usize::from(self.len)]
     }
 
+    /// Its number, if it is built in.
+    #[must_use]
+    pub fn builtin(&self) -> Option<u8> {
+        self.builtin
+    }
+
+    /// Whether its last step looks for repeats, which takes it longer the more there is to find.
+    #[must_use]
+    pub fn ends_in_matches(&self) -> bool {
+        self.steps().last().is_some_and(|id| steps::block::finds_matches(*id))
+    }
+
     fn stages(&self) -> &[&'static dyn Step] {
         &self.stages[..usize::from(self.stages_len)]
     }

@@ -13,12 +13,16 @@
 //! | [`chain`] | a list of steps, and a page packed by one |
 //! | [`chains`] | the set of chains in use, changed at run time |
 //! | [`packer`] | [`Packer`]: chooses a chain for each page |
+//! | [`select`] | a glance at a page, and trees that say what to try |
+//! | [`zbewalgo`] | the published chains, to be compared with |
 
 pub mod chain;
 pub mod chains;
 pub mod packer;
+pub mod select;
 pub mod step;
 pub mod steps;
+pub mod zbewalgo;
 
 mod simd;
 mod word;

@@ -1,10 +1,12 @@
 //! Packs pages, choosing a chain for each.
 //!
 //! Pages lie in memory in runs of one kind, so the chain that packed the last page is tried first and taken while it packs
-//! about as well ([`SIMILAR`]). Every [`PROBE`]-th page, and one that it does not suit, is tried with others.
+//! about as well ([`SIMILAR`]). A page that it does not suit, and every [`PROBE`]-th, is looked at (`select`), and the
+//! chains that are promising by that look are tried. What looks like noise is refused by the look alone. `Ratio` trusts the
+//! last page's chain only where it packs numbers; among those that look for repeats the best changes from page to page.
 
 use std::sync::{
-    Arc,
+    Arc, LazyLock,
     atomic::{AtomicUsize, Ordering},
 };
 
@@ -12,7 +14,12 @@ use crate::{
     PAGE,
     chain::{self, Chain, Scratch},
     chains::Chains,
+    select::{
+        self, Features,
+        features::{is_noise, look},
+    },
     step::UnpackError,
+    steps,
 };
 
 /// How much work a page is worth.
@@ -59,6 +66,10 @@ pub struct Packer {
     chains: Chains,
     /// The set as it was at `version`.
     now: Arc<[Chain]>,
+    /// One bit for each built-in chain that is in it.
+    listed: [u64; 4],
+    /// Places of the others in it, which are tried whatever a page looks like.
+    own: Vec<usize>,
     version: u64,
     last: Option<Last>,
     pages: u32,
@@ -73,7 +84,10 @@ struct Last {
     len: usize,
 }
 
-/// Every so many pages all chains have their chance.
+/// Chains that `Ratio` always tries, whatever a page looks like: no tree may cost it the best of these.
+static ALWAYS: LazyLock<[u8; 2]> = LazyLock::new(|| ["zstd", "deflate"].map(steps::builtin));
+
+/// Every so many pages a page is looked at though the last one's chain might do.
 const PROBE: u32 = 64;
 
 impl Packer {
@@ -88,16 +102,34 @@ impl Packer {
     pub fn with(profile: Profile, limit: Limit, chains: Chains) -> Self {
         let version = chains.version();
         let now = chains.now();
-        Self {
+        let mut packer = Self {
             profile,
             limit,
             chains,
             now,
+            listed: [0; 4],
+            own: vec![],
             version,
             last: None,
             pages: 0,
             trial: Box::new([0; PAGE]),
             scratch: Scratch::default(),
+        };
+        packer.take_chains();
+        packer
+    }
+
+    /// Learns anew which chains are in the set.
+    fn take_chains(&mut self) {
+        self.now = self.chains.now();
+        self.last = None;
+        self.listed = [0; 4];
+        self.own.clear();
+        for (n, chain) in self.now.iter().enumerate() {
+            match chain.builtin() {
+                Some(number) => self.listed[usize::from(number / 64)] |= 1 << (number % 64),
+                None => self.own.push(n),
+            }
         }
     }
 
@@ -114,12 +146,13 @@ impl Packer {
         let version = self.chains.version();
         if version != self.version {
             self.version = version;
-            self.now = self.chains.now();
-            self.last = None;
+            self.take_chains();
         }
         self.pages = self.pages.wrapping_add(1);
+        let probe = self.pages.is_multiple_of(PROBE);
         if let Some(last) = &mut self.last
-            && !self.pages.is_multiple_of(PROBE)
+            && !probe
+            && (self.profile != Profile::Ratio || !last.chain.ends_in_matches())
         {
             let most = (last.len + last.len / SIMILAR).min(limit);
             if let Some(len) = last.chain.pack(page, &mut out[..most], &mut self.scratch) {
@@ -127,16 +160,41 @@ impl Packer {
                 return Some(len);
             }
         }
+        let features = look(page);
+        if is_noise(&features) && !probe {
+            self.last = None;
+            return None;
+        }
+        self.last = self.best_of(&features, page, out, limit);
+        self.last.map(|last| last.len)
+    }
+
+    /// Packs `page` by each promising chain, and leaves the shortest in `out`.
+    fn best_of(&mut self, features: &Features, page: &[u8; PAGE], out: &mut [u8; PAGE], limit: usize) -> Option<Last> {
+        let Self { chains: _, now, listed, own, trial, scratch, profile, .. } = self;
         let mut best: Option<Last> = None;
-        for chain in self.now.iter() {
+        let mut attempt = |chain: &Chain| {
             let most = best.map_or(limit, |best| best.len - 1);
-            if let Some(len) = chain.pack(page, &mut self.trial[..most], &mut self.scratch) {
-                out[..len].copy_from_slice(&self.trial[..len]);
+            if let Some(len) = chain.pack(page, &mut trial[..most], scratch) {
+                out[..len].copy_from_slice(&trial[..len]);
                 best = Some(Last { chain: *chain, len });
             }
+        };
+        let numeric = select::numeric(*profile, features);
+        let promising = select::promising(*profile, features);
+        let always = if *profile == Profile::Ratio { &*ALWAYS } else { &[][..] };
+        let mut tried = [0u64; 4];
+        for &number in std::iter::once(&numeric).chain(promising).chain(always) {
+            let (word, bit) = (usize::from(number / 64), 1u64 << (number % 64));
+            if tried[word] & bit == 0 && listed[word] & bit != 0 {
+                attempt(&Chain::builtins()[usize::from(number)]);
+            }
+            tried[word] |= bit;
         }
-        self.last = best;
-        best.map(|best| best.len)
+        for &chain in own.iter() {
+            attempt(&now[chain]);
+        }
+        best
     }
 
     /// Fills `page` from what some packer made of it. Any bytes may come.

@@ -17,6 +17,11 @@ use crate::step::{Side, SideReader, Step, StepId, UnpackError};
 
 pub(super) const STEPS: &[&dyn Step] = &[&LZ4, &DEFLATE_STEP, &ZstdBlock];
 
+/// Whether this step is one of these.
+pub(crate) fn finds_matches(id: StepId) -> bool {
+    STEPS.iter().any(|step| step.id() == id)
+}
+
 /// A codec of the `codecs` crate, at one level.
 #[derive(Debug)]
 pub struct Block<C> {

@@ -63,6 +63,11 @@ pub(crate) fn fused(_ids: &[StepId]) -> Option<(&'static dyn Step, usize)> {
     None
 }
 
+/// The number of the built-in chain of these steps, which must be there.
+pub(crate) fn builtin(names: &str) -> u8 {
+    BUILTINS.iter().position(|builtin| *builtin == names).expect("it is built in") as u8
+}
+
 /// The built-in chains by number. One that was released keeps its number for ever.
 pub(crate) const BUILTINS: &[&str] = &[
     "lz4",
@@ -123,4 +128,19 @@ pub(crate) const BUILTINS: &[&str] = &[
     "al8-mk8-dk8-zz8-ce8",
     "mk4-ex4",
     "ce1",
+    "sw4-dk4-zz4-pk4",
+    "sw2-dk2-zz2-pk2",
+    "al8-dk8-zz8-pk8",
+    "al4-dk4-zz4-pk4",
+    "d4-lz4",
+    "mk8-lz4",
+    "mk8-zstd",
+    "mk4-dk4-zz4-pk4",
+    "mk8-dk8-zz8-pk8",
+    "mk2-dk2-zz2-pk2",
+    "d8-mk8-deflate",
+    "d8-mk8-lz4",
+    "sw4-t4-zstd",
+    "lag8-mk8-deflate",
+    "d8-t8-deflate",
 ];
