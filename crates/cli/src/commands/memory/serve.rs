@@ -37,6 +37,8 @@ use crate::{
 
 /// The port registered for NBD.
 const PORT: u16 = 10809;
+/// Bytes that a Unix socket holds.
+const SEND_BUFFER: usize = 1 << 20;
 
 pub fn run(args: MemoryServe, quiet: bool) -> anyhow::Result<()> {
     let begun = Instant::now();
@@ -112,10 +114,12 @@ fn listeners(args: &MemoryServe) -> anyhow::Result<Vec<Listener>> {
     auth.check(Side::Server).map_err(|fault| common::failed_auth(&fault))?;
     let tcp = args.listen.as_deref().map(|text| Address::parse(text, PORT).map_err(|fault| Usage(fault.to_string())));
     let addresses = tcp.transpose()?.into_iter().chain(args.unix.clone().map(Address::Unix));
-    // Replies are gathered already; a limit on unsent bytes would only cost wake-ups.
-    let tuning = Tuning { notsent_lowat: None, ..Tuning::default() };
     addresses
         .map(|address| {
+            // Replies are gathered already; a limit on unsent bytes would only cost wake-ups. And a Unix socket, which
+            // the kernel does not tune, holds a few long replies, so that we go on while the client takes them.
+            let send_buffer = matches!(address, Address::Unix(_)).then_some(SEND_BUFFER);
+            let tuning = Tuning { notsent_lowat: None, send_buffer, ..Tuning::default() };
             secure::require_auth(&address, &auth, args.insecure)?;
             Ok(Listener::bind(&address, &tuning)?)
         })
