@@ -15,11 +15,13 @@
 //! | [`packer`] | [`Packer`]: chooses a chain for each page |
 //! | [`select`] | a glance at a page, and trees that say what to try |
 //! | [`zbewalgo`] | the published chains, to be compared with |
+//! | [`simulated`] | memory of simulations, for measurements |
 
 pub mod chain;
 pub mod chains;
 pub mod packer;
 pub mod select;
+pub mod simulated;
 pub mod step;
 pub mod steps;
 pub mod zbewalgo;
