@@ -2,7 +2,7 @@
 
 use super::{
     PAGE_MAX,
-    bits::BitWriter,
+    bits::{BitWriter, TokenWriter},
     kinds::{KINDS, LITERAL_LEN_MAX, Ready, Set, set},
     token::{Match, OFFSET_FIRST},
 };
@@ -70,13 +70,9 @@ impl Emitter {
             numbers[1..].copy_from_slice(&[lens[0] + lens[1], lens[2] + lens[3]]);
             at = header_len(&mut header, &numbers);
             let total = lens.iter().sum::<usize>();
-            let streams = out.get_mut(at..at + total)?;
-            let (first, second) = streams.split_at_mut(numbers[1]);
-            for (pair, to) in [first, second].into_iter().enumerate() {
-                let (forward, back) = to.split_at_mut(lens[2 * pair]);
-                forward.copy_from_slice(&self.lanes[2 * pair][..forward.len()]);
-                back.copy_from_slice(&self.lanes[2 * pair + 1][LANE - back.len()..]);
-            }
+            let (first, second) = out.get_mut(at..at + total)?.split_at_mut(numbers[1]);
+            copy_pair(&self.lanes[0], &self.lanes[1], (lens[0], lens[1]), first);
+            copy_pair(&self.lanes[2], &self.lanes[3], (lens[2], lens[3]), second);
             at += total;
         } else {
             header[0] |= LITERALS_PLAIN;
@@ -86,7 +82,9 @@ impl Emitter {
         }
         let head = header_len(&mut header, if coded { &numbers } else { &numbers[..1] });
         out[..head].copy_from_slice(&header[..head]);
-        Some(at + write_tokens(ready, matches, &mut out[at..])?)
+        let lens = code_tokens(ready, matches, &mut self.lanes)?;
+        copy_pair(&self.lanes[0], &self.lanes[1], lens, out.get_mut(at..at + lens.0 + lens.1)?);
+        Some(at + lens.0 + lens.1)
     }
 
     /// Puts the literals in a row and returns their number.
@@ -122,6 +120,13 @@ impl Emitter {
     }
 }
 
+/// Joins a stream from the front of its lane and one from the end.
+#[inline(always)]
+fn copy_pair(forward: &[u8; LANE], back: &[u8; LANE], lens: (usize, usize), to: &mut [u8]) {
+    to[..lens.0].copy_from_slice(&forward[..lens.0]);
+    to[lens.0..].copy_from_slice(&back[LANE - lens.1..]);
+}
+
 #[inline(always)]
 fn code_lane<const BACK: bool>(ready: &Ready, literals: &[u8], lane: &mut [u8]) -> Option<usize> {
     let mut writer = BitWriter::<BACK>::new(lane);
@@ -146,19 +151,27 @@ fn code_lane<const BACK: bool>(ready: &Ready, literals: &[u8], lane: &mut [u8]) 
     Some(writer.finish())
 }
 
-/// Writes the tokens to the front of `out`.
+/// Writes every other token from the front of a lane and the rest from the end of another. Returns the lengths.
 #[inline(always)]
-fn write_tokens(ready: &Ready, matches: &[Match], out: &mut [u8]) -> Option<usize> {
-    let mut writer = BitWriter::<false>::new(out);
+fn code_tokens(ready: &Ready, matches: &[Match], lanes: &mut [[u8; LANE]; 4]) -> Option<(usize, usize)> {
+    let [forward, back, ..] = lanes;
+    let (mut forward, mut back) = (TokenWriter::<false>::new(forward), TokenWriter::<true>::new(back));
     let mut before = OFFSET_FIRST;
-    for m in matches {
+    let mut code = |m: &Match| {
         let coded = m.coded(before);
         before = m.offset;
         let code = ready.token_codes[usize::from(coded.token)];
-        writer.put(u64::from(code >> 4) << coded.extra_bits | coded.extra, (code & 15) + coded.extra_bits);
-        writer.flush()?;
+        (u64::from(code >> 4) | coded.extra << (code & 15), (code & 15) + coded.extra_bits)
+    };
+    for pair in matches.chunks(2) {
+        let (value, count) = code(&pair[0]);
+        forward.put(value, count)?;
+        if let Some(second) = pair.get(1) {
+            let (value, count) = code(second);
+            back.put(value, count)?;
+        }
     }
-    Some(writer.finish())
+    Some((forward.finish(), back.finish()))
 }
 
 /// The kind with the smallest sum of costs, and the bits of its literals.

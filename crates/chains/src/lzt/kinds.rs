@@ -70,16 +70,15 @@ impl Kind {
     }
 }
 
-/// Entry of a table of literals: symbol, `len << 8`, next context `<< 12`; or [`LITERAL_LINK`] and the second table's number.
-pub(super) const LITERAL_LINK: u16 = 1 << 15;
+/// Entry of a table of literals: the symbol, the next context `<< 8`, the length of the code `<< 12`. Or, if the length
+/// is 0, the number of a second table.
+pub(super) const LITERAL_CONTEXT_SHIFT: u32 = 8;
+pub(super) const LITERAL_LEN_SHIFT: u32 = 12;
 
-/// A token as it is decoded: a byte each, from the lowest, for the bits of code and extra together, the bits of the
-/// code, literal bits and base, length bits and base, offset bits, and flags. A link has no bits and the number of
-/// the second table above bit 16.
-pub(super) mod entry {
-    pub(in super::super) const OFFSET_SHIFT: u64 = 3 << 56;
-    pub(in super::super) const OFFSET_BEFORE: u64 = 1 << 63;
-}
+/// Entry of a table of tokens, a byte each from the lowest: bits of the code; literal bits and base; length bits and base;
+/// offset bits; bits of all; how far the offset is shifted and, highest, whether it is as before. Or, if the lowest is
+/// 0, the number of a second table above bit 8.
+pub(super) const TOKEN_LINK_SHIFT: u32 = 8;
 
 /// A kind made ready. Codes are `code << 4 | len`.
 #[derive(Debug)]
@@ -110,32 +109,50 @@ impl Ready {
                 LITERAL_BITS,
                 &mut literal_table,
                 &mut seconds,
-                |symbol, len| symbol as u16 | u16::from(len) << 8 | u16::from(kind.context_of[symbol]) << 12,
-                |second| LITERAL_LINK | second as u16,
+                |symbol, len| {
+                    let context = u16::from(kind.context_of[symbol]) << LITERAL_CONTEXT_SHIFT;
+                    symbol as u16 | context | u16::from(len) << LITERAL_LEN_SHIFT
+                },
+                |second| second as u16,
             )?;
         }
         literal_table.append(&mut seconds);
         let (mut token_table, mut seconds) = (Vec::new(), Vec::new());
-        let link = |second| (second as u64) << 16;
+        let link = |second| (second as u64) << TOKEN_LINK_SHIFT;
         decode_table(&kind.token_lens, TOKEN_BITS, &mut token_table, &mut seconds, token_entry, link)?;
         token_table.append(&mut seconds);
         let codes = codes(&kind.token_lens, TOKEN_LEN_MAX)?;
         let token_codes =
-            codes.iter().zip(&kind.token_lens).map(|(&code, &len)| u32::from(code) << 4 | u32::from(len)).collect();
+            codes.iter().zip(&kind.token_lens).map(|(&code, &len)| lowest_first(code, len) << 4 | u32::from(len)).collect();
+        let token_table = reorder(&token_table);
         Some(Self { context_of: kind.context_of, literal_codes, token_codes, literal_table, token_table })
     }
+}
+
+/// A code of `len` bits turned round.
+fn lowest_first(code: u16, len: u8) -> u32 {
+    u32::from(code.reverse_bits() >> (16 - len))
+}
+
+/// Both parts of a table for codes that are read highest bit first, turned round.
+fn reorder(table: &[u64]) -> Vec<u64> {
+    let (first, seconds) = table.split_at(1 << TOKEN_BITS);
+    let turned = |part: &[u64], bits: u8| -> Vec<u64> {
+        (0..part.len()).map(|i| part[lowest_first(i as u16, bits) as usize]).collect()
+    };
+    let seconds = seconds.chunks(1 << SECOND_BITS).flat_map(|second| turned(second, SECOND_BITS));
+    turned(first, TOKEN_BITS).into_iter().chain(seconds).collect()
 }
 
 fn token_entry(token: usize, code_bits: u8) -> u64 {
     let meaning = meaning(token);
     let ((literals, literal_bits), (len, len_bits)) = (meaning.literals, meaning.len);
-    let (offset_bits, flags) = match meaning.offset {
-        None => (0, entry::OFFSET_BEFORE),
-        Some((_, bits, shift)) => (bits, u64::from(shift) << 56),
+    let (offset_bits, how) = match meaning.offset {
+        None => (0, 1 << 7),
+        Some((bits, shift)) => (bits, shift),
     };
     let total = code_bits + literal_bits + len_bits + offset_bits;
-    let fields = [total, code_bits, literal_bits, literals as u8, len_bits, len as u8, offset_bits, 0];
-    u64::from_le_bytes(fields) | flags
+    u64::from_le_bytes([code_bits, literal_bits, literals as u8, len_bits, len as u8, offset_bits, total, how])
 }
 
 /// A set of kinds, and the costs by which one is chosen.

@@ -32,7 +32,7 @@ mod wide;
 #[cfg(test)]
 mod tests;
 
-pub use unpack::unpack;
+pub use unpack::{phases, stats, unpack};
 
 /// Bytes of the largest page or cluster of pages that can be packed.
 pub const PAGE_MAX: usize = 16 << 10;

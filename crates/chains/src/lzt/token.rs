@@ -41,7 +41,7 @@ const OFFSET_EIGHTS: usize = 15;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Coded {
     pub(super) token: u16,
-    /// What is added to the bases, literals highest, offset lowest.
+    /// What is added to the bases, literals lowest, offset highest.
     pub(super) extra: u64,
     pub(super) extra_bits: u32,
 }
@@ -51,16 +51,16 @@ pub(super) struct Coded {
 pub(super) struct Meaning {
     pub(super) literals: Class,
     pub(super) len: Class,
-    /// As before, if `None`; else the base, the bits, and how far they are shifted.
-    pub(super) offset: Option<(u16, u8, u8)>,
+    /// As before, if `None`; else bits, which have a 1 put before them, and how far that is shifted.
+    pub(super) offset: Option<(u8, u8)>,
 }
 
 pub(super) fn meaning(token: usize) -> Meaning {
     let (rest, offset) = (token / OFFSETS, token % OFFSETS);
     let offset = match offset {
         0 => None,
-        1..OFFSET_EIGHTS => Some((1 << (offset - 1), offset as u8 - 1, 0)),
-        _ => Some((8 << (offset - OFFSET_EIGHTS), (offset - OFFSET_EIGHTS) as u8, 3)),
+        1..OFFSET_EIGHTS => Some((offset as u8 - 1, 0)),
+        _ => Some(((offset - OFFSET_EIGHTS) as u8, 3)),
     };
     Meaning { literals: LITERALS[rest / LENS.len()], len: LENS[rest % LENS.len()], offset }
 }
@@ -109,10 +109,10 @@ impl Match {
         let (len_base, len_bits) = LENS[len];
         let shift = if offset >= OFFSET_EIGHTS { 3 } else { 0 };
         let offset_extra = u64::from(self.offset >> shift) & ((1 << offset_bits) - 1);
-        let extra = u64::from(self.literals - literal_base) << len_bits | u64::from(self.len - len_base);
+        let extra = u64::from(self.literals - literal_base) | u64::from(self.len - len_base) << literal_bits;
         Coded {
             token: token(literals, len, offset) as u16,
-            extra: extra << offset_bits | offset_extra,
+            extra: extra | offset_extra << (literal_bits + len_bits),
             extra_bits: u32::from(literal_bits) + u32::from(len_bits) + offset_bits,
         }
     }

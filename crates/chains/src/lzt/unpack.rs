@@ -4,11 +4,13 @@ use std::mem::MaybeUninit;
 
 use super::{
     Corrupt, PAGE_MAX,
-    bits::BitReader,
+    bits::{BitReader, TokenReader},
     code::SECOND_BITS,
     emit::{KIND_MASK, LITERALS_PLAIN, NUMBERS_SHORT},
-    kinds::{CONTEXTS, LITERAL_BITS, LITERAL_LINK, Ready, TOKEN_BITS, entry, set},
-    token::OFFSET_FIRST,
+    kinds::{
+        CONTEXTS, LITERAL_BITS, LITERAL_CONTEXT_SHIFT, LITERAL_LEN_SHIFT, Ready, TOKEN_BITS, TOKEN_LINK_SHIFT, set,
+    },
+    token::{LEN_MIN, OFFSET_FIRST},
 };
 
 /// Bytes copied at once, and so the room a fast copy needs after its target.
@@ -141,13 +143,17 @@ unsafe fn decode_literals(
 /// One of four streams of literals.
 struct Lane<'a, const BACK: bool> {
     reader: BitReader<'a, BACK>,
-    context: usize,
+    /// Where the table of the next literal's context begins.
+    table: usize,
 }
+
+/// Places where the first tables of literals begin.
+const TABLE_MASK: u32 = (CONTEXTS as u32 - 1) << LITERAL_BITS;
 
 impl<'a, const BACK: bool> Lane<'a, BACK> {
     #[inline(always)]
     fn new(bytes: &'a [u8]) -> Self {
-        Self { reader: BitReader::new(bytes), context: 0 }
+        Self { reader: BitReader::new(bytes), table: 0 }
     }
 
     #[inline(always)]
@@ -158,15 +164,18 @@ impl<'a, const BACK: bool> Lane<'a, BACK> {
     /// The next literal. At most four between two refills.
     #[inline(always)]
     fn next(&mut self, ready: &Ready) -> u8 {
-        let bits = self.reader.bits;
-        let at = self.context << LITERAL_BITS | (bits >> (64 - LITERAL_BITS)) as usize;
+        let bits = self.reader.bits();
+        let at = self.table + (bits >> (64 - LITERAL_BITS)) as usize;
         // SAFETY: contexts are three bits of an entry, and the table begins with 8 * 2^10 entries (`Ready`).
-        let mut entry = unsafe { *ready.literal_table.get_unchecked(at) };
-        if entry & LITERAL_LINK != 0 {
-            entry = second_literal(ready, entry, bits);
+        let mut entry = u32::from(unsafe { *ready.literal_table.get_unchecked(at) });
+        if entry < 1 << LITERAL_LEN_SHIFT {
+            let low = (bits << LITERAL_BITS >> (64 - SECOND_BITS)) as usize;
+            let at = (CONTEXTS << LITERAL_BITS) + ((entry as usize) << SECOND_BITS) + low;
+            // SAFETY: the second table of every link is there whole (`Ready`).
+            entry = u32::from(unsafe { *ready.literal_table.get_unchecked(at) });
         }
-        self.reader.skip(u32::from(entry >> 8 & 15));
-        self.context = usize::from(entry >> 12);
+        self.reader.skip(entry >> LITERAL_LEN_SHIFT);
+        self.table = ((entry << (u32::from(LITERAL_BITS) - LITERAL_CONTEXT_SHIFT)) & TABLE_MASK) as usize;
         entry as u8
     }
 
@@ -182,76 +191,132 @@ impl<'a, const BACK: bool> Lane<'a, BACK> {
     }
 }
 
+/// What a token says.
+#[derive(Clone, Copy)]
+struct Step {
+    literals: u16,
+    len: u16,
+    /// 0: as before.
+    offset: u16,
+}
+
+/// Most tokens of a page: each but the last makes at least [`LEN_MIN`] of its bytes.
+const STEPS_MAX: usize = PAGE_MAX / LEN_MIN + 2;
+
+/// Decodes tokens until their matches make `matched` bytes, and returns how many there are.
+///
+/// Apart from the copies, so that what the processor guesses wrong in one does not delay the other, and from two streams
+/// at a time, since each waits for its last lookup.
 #[inline(always)]
-fn second_literal(ready: &Ready, link: u16, bits: u64) -> u16 {
-    let low = bits << LITERAL_BITS >> (64 - SECOND_BITS);
-    let second = usize::from(link & !LITERAL_LINK);
-    // A link's table is there whole, so the index is always inside; checked, since this is rare.
-    ready.literal_table[(CONTEXTS << LITERAL_BITS) + (second << SECOND_BITS) + low as usize]
+fn read_tokens(
+    ready: &Ready,
+    tokens: &[u8],
+    matched: usize,
+    steps: &mut [MaybeUninit<Step>; STEPS_MAX],
+) -> Result<usize, Corrupt> {
+    let mut forward = TokenReader::<false>::new(tokens);
+    let mut back = TokenReader::<true>::new(tokens);
+    let (mut count, mut made) = (0, 0);
+    while made < matched {
+        let first = read_token(ready, &mut forward);
+        // SAFETY: `made < matched <= PAGE_MAX`, and the steps before made at least `LEN_MIN` bytes each; so after at most
+        // `PAGE_MAX / LEN_MIN` steps there is room for two more.
+        unsafe { steps.get_unchecked_mut(count) }.write(first);
+        count += 1;
+        made += usize::from(first.len);
+        if made >= matched {
+            break;
+        }
+        let second = read_token(ready, &mut back);
+        // SAFETY: as above.
+        unsafe { steps.get_unchecked_mut(count) }.write(second);
+        count += 1;
+        made += usize::from(second.len);
+    }
+    if made != matched {
+        return Err(Corrupt("matches and literals do not make the page"));
+    }
+    if forward.bytes_used() + back.bytes_used() != tokens.len() {
+        return Err(Corrupt("tokens do not fill their streams"));
+    }
+    Ok(count)
+}
+
+#[inline(always)]
+fn read_token<const BACK: bool>(ready: &Ready, reader: &mut TokenReader<'_, BACK>) -> Step {
+    let bits = reader.bits();
+    // SAFETY: the table begins with 2^11 entries (`Ready`).
+    let mut token = unsafe { *ready.token_table.get_unchecked(low(bits, TOKEN_BITS.into()) as usize) };
+    if token as u8 == 0 {
+        let second = (token >> TOKEN_LINK_SHIFT << SECOND_BITS) + low(bits >> TOKEN_BITS, SECOND_BITS.into());
+        // SAFETY: the second table of every link is there whole (`Ready`).
+        token = unsafe { *ready.token_table.get_unchecked((1 << TOKEN_BITS) + second as usize) };
+    }
+    reader.skip((token >> 48 & 0xFF) as usize);
+    let bits = bits >> (token & 63);
+    let literals = (token >> 16 & 0xFF) + low(bits, token >> 8);
+    let bits = bits >> (token >> 8 & 63);
+    let len = (token >> 32 & 0xFF) + low(bits, token >> 24);
+    let bits = bits >> (token >> 24 & 63);
+    let offset = (1 << (token >> 40 & 63) | low(bits, token >> 40)) << (token >> 56 & 63);
+    let offset = if (token as i64) < 0 { 0 } else { offset };
+    Step { literals: literals as u16, len: len as u16, offset: offset as u16 }
 }
 
 /// Copies what the tokens say to `out`. `literals` has `count` bytes and [`COPY`] more.
 #[inline(always)]
 fn run_tokens(ready: &Ready, tokens: &[u8], literals: &[u8], count: usize, out: &mut [u8]) -> Result<(), Corrupt> {
-    let mut reader = BitReader::<false>::new(tokens);
+    let mut steps = [MaybeUninit::uninit(); STEPS_MAX];
+    let step_count = read_tokens(ready, tokens, out.len() - count, &mut steps)?;
     let (mut at, mut used) = (0usize, 0usize);
-    let mut before = usize::from(OFFSET_FIRST);
-    // The bytes that matches make.
-    let matched = out.len() - count;
-    while at - used < matched {
-        reader.refill();
-        let first = (reader.bits >> (64 - TOKEN_BITS)) as usize;
-        // SAFETY: the table begins with 2^11 entries (`Ready`).
-        let mut token = unsafe { *ready.token_table.get_unchecked(first) };
-        if token & 0xFF == 0 {
-            let low = reader.bits << TOKEN_BITS >> (64 - SECOND_BITS);
-            token = ready.token_table[(1 << TOKEN_BITS) + ((token >> 16) << SECOND_BITS) as usize + low as usize];
-        }
-        let field = |i: u32| (token >> (8 * i) & 0xFF) as u32;
-        let bits = reader.bits << field(1);
-        reader.skip(field(0));
-        let literal_count = field(3) as usize + high(bits, field(2));
-        let bits = bits << field(2);
-        let len = field(5) as usize + high(bits, field(4));
-        let bits = bits << field(4);
-        let shift = field(7) & 3;
-        let mut offset = (1 << (field(6) + shift)) + (high(bits, field(6)) << shift);
-        if token & entry::OFFSET_BEFORE != 0 {
-            offset = before;
-        }
+    let mut before = OFFSET_FIRST;
+    let fast_end = out.len().saturating_sub(COPY);
+    for step in &steps[..step_count] {
+        // SAFETY: `read_tokens` wrote the first `step_count`.
+        let Step { literals: run, len, offset } = unsafe { step.assume_init() };
+        let offset = if offset == 0 { before } else { offset };
         before = offset;
-        let from = at + literal_count;
+        let (run, len, offset) = (usize::from(run), usize::from(len), usize::from(offset));
+        let from = at + run;
         let end = from + len;
-        if offset > from || literal_count > count - used {
+        if offset > from || run > count - used {
             return Err(Corrupt("match before the page"));
         }
-        if end + COPY <= out.len() {
-            // SAFETY: `end + COPY` is inside `out`; `used + literal_count <= count`, and `literals` goes on for `COPY` bytes;
-            // `offset <= from`, and it is not 0, since classes begin at 1.
-            unsafe { copy_fast(literals, used, out, at, literal_count, offset, len) };
+        if end < fast_end {
+            // SAFETY: `end + COPY < out.len()`; `used + run <= count`, and `literals` goes on for `COPY` bytes;
+            // `1 <= offset <= from`.
+            unsafe { copy_fast(literals, used, out, at, run, offset, len) };
         } else {
             if end > out.len() {
                 return Err(Corrupt("match past the page"));
             }
-            out[at..from].copy_from_slice(&literals[used..used + literal_count]);
-            for i in from..end {
-                out[i] = out[i - offset];
-            }
+            copy_last(&literals[used..used + run], out, at, offset, end);
         }
-        used += literal_count;
+        used += run;
         at = end;
     }
     if out.len() - at != count - used {
         return Err(Corrupt("literals missing"));
     }
     out[at..].copy_from_slice(&literals[used..count]);
-    if reader.bytes_used() == tokens.len() { Ok(()) } else { Err(Corrupt("tokens do not fill their stream")) }
+    Ok(())
 }
 
-/// The highest `count` bits, which may be none.
+/// The lowest `count & 0xFF < 64` bits.
 #[inline(always)]
-fn high(bits: u64, count: u32) -> usize {
-    (bits >> 1 >> (63 - count)) as usize
+fn low(bits: u64, count: u64) -> u64 {
+    bits & !(!0 << (count & 63))
+}
+
+/// As [`copy_fast`], near the end of the page.
+#[cold]
+#[inline(never)]
+fn copy_last(literals: &[u8], out: &mut [u8], at: usize, offset: usize, end: usize) {
+    let from = at + literals.len();
+    out[at..from].copy_from_slice(literals);
+    for i in from..end {
+        out[i] = out[i - offset];
+    }
 }
 
 /// Copies literals, then a match, in whole words that may be longer.
@@ -274,34 +339,39 @@ unsafe fn copy_fast(
     unsafe {
         let from = literals.as_ptr().add(used);
         let to = out.as_mut_ptr().add(at);
-        copy::<16>(from, to);
-        if literal_count > 16 {
-            let mut done = 16;
-            while done < literal_count {
-                copy::<16>(from.add(done), to.add(done));
-                done += 16;
-            }
+        copy::<32>(from, to);
+        if literal_count > 32 {
+            copy_long::<32>(from, to, literal_count);
         }
         let to = to.add(literal_count);
         let from = to.sub(offset);
         if offset >= 16 {
             copy::<16>(from, to);
-            let mut done = 16;
-            while done < len {
-                copy::<16>(from.add(done), to.add(done));
-                done += 16;
+            copy::<16>(from.add(16), to.add(16));
+            if len > 32 {
+                copy_long::<16>(from, to, len);
             }
         } else if offset >= 8 {
-            let mut done = 0;
-            while done < len {
-                copy::<8>(from.add(done), to.add(done));
-                done += 8;
-            }
+            copy_long::<8>(from, to, len);
         } else {
-            for i in 0..len {
-                *to.add(i) = *from.add(i);
-            }
+            copy_long::<1>(from, to, len);
         }
+    }
+}
+
+/// Copies `len` bytes `N` at a time, at most `N - 1` more. Kept out of the way: as a part of its caller it takes
+/// registers from the common case.
+///
+/// # Safety
+/// As [`copy`], for each of the copies.
+#[cold]
+#[inline(never)]
+unsafe fn copy_long<const N: usize>(from: *const u8, to: *mut u8, len: usize) {
+    let mut done = 0;
+    while done < len {
+        // SAFETY: the caller's promise.
+        unsafe { copy::<N>(from.add(done), to.add(done)) };
+        done += N;
     }
 }
 
@@ -312,3 +382,64 @@ unsafe fn copy<const N: usize>(from: *const u8, to: *mut u8) {
     // SAFETY: the caller's promise.
     unsafe { to.cast::<[u8; N]>().write_unaligned(from.cast::<[u8; N]>().read_unaligned()) };
 }
+#[doc(hidden)]
+pub fn phases(pk: &[Vec<u8>]) {
+    let mut best = [f64::MAX; 3];
+    let mut out = vec![0u8; 4096];
+    for _ in 0..15 { let mut t = [0.0; 3];
+        for p in pk {
+            let s = std::time::Instant::now();
+            let r = unsafe { lits_wide(p) };
+            t[0] += s.elapsed().as_secs_f64();
+            let Some((ready, tokens, buf, count)) = r else { continue };
+            let s = std::time::Instant::now();
+            for _ in 0..1 { unsafe { toks_wide(ready, tokens, 4096 - count) }; }
+            t[2] += s.elapsed().as_secs_f64();
+            let s = std::time::Instant::now();
+            unsafe { run_wide(ready, tokens, &buf[..count+COPY], count, &mut out) };
+            t[1] += s.elapsed().as_secs_f64();
+        }
+        for i in 0..3 { best[i] = f64::min(best[i], t[i]); }
+    }
+    println!("lits {:.0} tokens {:.0} ns of which read {:.0}", best[0]*1e9/pk.len() as f64, best[1]*1e9/pk.len() as f64, best[2]*1e9/pk.len() as f64);
+}
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+#[inline(never)]
+fn run_wide(ready: &Ready, tokens: &[u8], literals: &[u8], count: usize, out: &mut [u8]) { run_tokens(ready, tokens, literals, count, out).unwrap(); }
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+#[inline(never)]
+fn dec_wide(ready: &Ready, first: &[u8], second: &[u8], to: *mut u8, count: usize) { unsafe { decode_literals(ready, first, second, to, count).unwrap() }; }
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+#[inline(never)]
+fn lits_wide(packed: &[u8]) -> Option<(&'static Ready, &[u8], [u8; 4096 + 64], usize)> {
+    let mut buf = [0u8; 4096 + 64];
+    let (&flags, rest) = packed.split_first()?;
+    if flags & LITERALS_PLAIN != 0 { return None }
+    let ready = &set(4096).kinds[usize::from(flags & KIND_MASK)];
+    let (count, rest) = number(rest, flags).ok()?;
+    let (first, rest) = number(rest, flags).ok()?;
+    let (second, rest) = number(rest, flags).ok()?;
+    let (first, rest) = rest.split_at_checked(first)?;
+    let (second, tokens) = rest.split_at_checked(second)?;
+    dec_wide(ready, first, second, buf.as_mut_ptr(), count);
+    Some((ready, tokens, buf, count))
+}
+#[doc(hidden)]
+pub fn stats(ps: &[&[u8]]) {
+    let mut f = super::search::Finder::default(); let mut e = super::emit::Emitter::default();
+    let (mut lits, mut ll, mut toks, mut tl, mut l16, mut m16, mut o16, mut bef, mut sw) = (0,0,0,0,0,0,0,0,0);
+    let mut kinds = [0; 8];
+    for p in ps { f.load(p); f.search(p.len()); let k = e.choose(p, f.matches()); kinds[k] += 1; let r = &set(4096).kinds[k];
+        let mut at = 0; let mut b = 1; let mut c = 0usize;
+        let mut lit = |x: &[u8]| for &y in x { lits += 1; ll += usize::from(r.literal_codes[c][y as usize] & 15 > 10); c = r.context_of[y as usize] as usize; };
+        let mut prev = 0;
+        for m in f.matches() { lit(&p[at..at + m.literals as usize]); at += m.literals as usize + m.len as usize; toks += 1; tl += usize::from(r.token_codes[m.coded(b).token as usize] & 15 > 11); bef += usize::from(m.offset == b); b = m.offset;
+            l16 += usize::from(m.literals > 16); m16 += usize::from(m.len > 16); o16 += usize::from(m.offset < 16); let _ = &mut prev; sw += 0; }
+        lit(&p[at..]);
+    }
+    println!("lits {lits} long {ll}; tokens {toks} long {tl} ll>16 {l16} ml>16 {m16} off<16 {o16} before {bef} {sw} kinds {kinds:?} pages {}", ps.len());
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+#[inline(never)]
+fn toks_wide(ready: &Ready, tokens: &[u8], m: usize) { let mut steps = [MaybeUninit::uninit(); STEPS_MAX]; std::hint::black_box(read_tokens(ready, tokens, m, &mut steps).unwrap()); std::hint::black_box(&steps); }
