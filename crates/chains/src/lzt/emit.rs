@@ -13,6 +13,9 @@ pub(super) const LITERALS_PLAIN: u8 = 1 << 3;
 /// Header numbers are one byte each instead of two.
 pub(super) const NUMBERS_SHORT: u8 = 1 << 4;
 
+/// Tokens looked at to choose a kind.
+const SAMPLED_TOKENS: usize = 64;
+
 /// Room for one of four streams of literals and the word that may be written past its end.
 const LANE: usize = PAGE_MAX.div_ceil(4) * LITERAL_LEN_MAX as usize / 8 + 16;
 const COPY: usize = 16;
@@ -174,32 +177,30 @@ fn code_tokens(ready: &Ready, matches: &[Match], lanes: &mut [[u8; LANE]; 4]) ->
     Some((forward.finish(), back.finish()))
 }
 
-/// The kind with the smallest sum of costs, and the bits of its literals.
+/// The kind with the smallest sum of costs, and about the bits of its literals. Looks at samples: a kind that is second
+/// best by a hair costs a hair.
 #[inline(always)]
 fn cheapest(set: &Set, literals: &[u8], matches: &[Match]) -> (usize, u32) {
-    let mut literal_costs = [0u32; KINDS];
-    // 256 costs of at most 255 fit 16 bits.
-    for chunk in literals.chunks(256) {
-        let mut costs = [0u16; KINDS];
-        for &literal in chunk {
-            let of = &set.literal_costs[usize::from(literal)];
-            costs.iter_mut().zip(of).for_each(|(sum, cost)| *sum += cost);
-        }
-        literal_costs.iter_mut().zip(costs).for_each(|(sum, cost)| *sum += u32::from(cost));
+    // 256 costs of at most 255 fit 16 bits, and 128 of tokens, at most 240.
+    let literal_step = literals.len().div_ceil(256).max(1);
+    let match_step = matches.len().div_ceil(SAMPLED_TOKENS).max(1);
+    let (mut literal_costs, mut token_costs) = ([0u16; KINDS], [0u16; KINDS]);
+    for &literal in literals.iter().step_by(literal_step) {
+        let of = &set.literal_costs[usize::from(literal)];
+        literal_costs.iter_mut().zip(of).for_each(|(sum, cost)| *sum += cost);
     }
-    let mut costs = literal_costs;
-    let mut before = OFFSET_FIRST;
-    for chunk in matches.chunks(256) {
-        let mut here = [0u16; KINDS];
-        for m in chunk {
-            let of = &set.token_costs[usize::from(m.coded(before).token)];
-            before = m.offset;
-            here.iter_mut().zip(of).for_each(|(sum, cost)| *sum += cost);
-        }
-        costs.iter_mut().zip(here).for_each(|(sum, cost)| *sum += u32::from(cost));
+    let mut i = 0;
+    while i < matches.len() {
+        let before = if i == 0 { OFFSET_FIRST } else { matches[i - 1].offset };
+        let of = &set.token_costs[usize::from(matches[i].coded(before).token)];
+        token_costs.iter_mut().zip(of).for_each(|(sum, cost)| *sum += cost);
+        i += match_step;
     }
-    let kind = (0..KINDS).min_by_key(|&kind| costs[kind]).expect("there are kinds");
-    (kind, literal_costs[kind] / 16)
+    let cost = |kind: usize| {
+        u32::from(literal_costs[kind]) * literal_step as u32 + u32::from(token_costs[kind]) * match_step as u32
+    };
+    let kind = (0..KINDS).min_by_key(|&kind| cost(kind)).expect("there are kinds");
+    (kind, u32::from(literal_costs[kind]) * literal_step as u32 / 16)
 }
 
 /// Adds the numbers to a header and returns its length.

@@ -27,6 +27,7 @@ mod search;
 mod token;
 pub mod train;
 mod unpack;
+#[cfg(target_arch = "x86_64")]
 mod wide;
 
 #[cfg(test)]

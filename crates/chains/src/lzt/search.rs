@@ -8,11 +8,13 @@ use super::{PAGE_MAX, token::{LEN_MIN, Match, OFFSET_FIRST}};
 
 /// Zeros after the page, so that it can be read in words.
 const SLACK: usize = 128;
-const TABLE_BITS: u32 = 12;
-const POSITION_BITS: u32 = 14;
-/// Bytes hashed, and so the shortest match found by hash.
-const HASHED: u32 = 5;
-const BLOCK: usize = 64;
+pub(super) const TABLE_BITS: u32 = 12;
+pub(super) const POSITION_BITS: u32 = 14;
+const POSITION_MASK: u32 = (1 << POSITION_BITS) - 1;
+/// Positions hashed at once: as many as a word has bits.
+pub(super) const BLOCK: usize = 64;
+/// The hash of five bytes: the first four times the first number, and the last four times the second.
+pub(super) const FACTORS: [u32; 2] = [0x9E37_79B1, 0x85EB_CA77];
 /// How far ahead the offset as before is looked for.
 const REPEAT_AHEAD: usize = 24;
 
@@ -58,46 +60,38 @@ impl Finder {
             // SAFETY: the processor has the features.
             return unsafe { self.search_wide(len) };
         }
-        self.search_any(len);
+        self.search_plain(len);
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
     fn search_wide(&mut self, len: usize) {
-        self.search_any(len);
+        self.search_with::<super::wide::Avx2>(len);
+    }
+
+    pub(super) fn search_plain(&mut self, len: usize) {
+        self.search_with::<Plain>(len);
     }
 
     #[inline(always)]
-    pub(super) fn search_any(&mut self, len: usize) {
+    fn search_with<H: Hasher>(&mut self, len: usize) {
         self.matches.clear();
         self.table.fill(0);
         let mut parse = Parse { at: 0, end_before: 0, before: usize::from(OFFSET_FIRST) };
-        let mut candidates = [0; BLOCK];
+        let mut block = Block::default();
         for start in (0..len).step_by(BLOCK) {
-            let mut hits = self.hash_block(start, &mut candidates);
+            H::hash(&self.page, start, &mut block);
+            let slots = block.slots.iter().zip(&block.entries).zip(&mut block.candidates);
+            for ((&slot, &entry), candidate) in slots {
+                *candidate = std::mem::replace(&mut self.table[slot as usize & ((1 << TABLE_BITS) - 1)], entry);
+            }
             let end = len.min(start + BLOCK);
-            // Nothing begins after the page, and position 0 has no candidate but an empty entry.
-            hits &= !0 >> (BLOCK - (end - start));
-            hits &= !u64::from(start == 0);
             if parse.at < end {
-                self.parse_block(start, end, len, hits, &candidates, &mut parse);
+                // Nothing begins after the page, and position 0 has no candidate but an empty entry.
+                let inside = !0 >> (BLOCK - (end - start)) & !u64::from(start == 0);
+                self.parse_block(start, end, len, H::agree(&block) & inside, &block.candidates, &mut parse);
             }
         }
-    }
-
-    /// Enters a block's positions into the table. A bit of the result is set where the candidate's hash agrees.
-    #[inline(always)]
-    fn hash_block(&mut self, start: usize, candidates: &mut [u32; BLOCK]) -> u64 {
-        let mut hits = 0;
-        for (i, candidate) in candidates.iter_mut().enumerate() {
-            let hash = (load64(&self.page, start + i) << (64 - 8 * HASHED)).wrapping_mul(0x9E37_79B1_85EB_CA87);
-            let entry = (hash >> 20) as u32 & !((1 << POSITION_BITS) - 1) | (start + i) as u32;
-            let slot = &mut self.table[(hash >> (64 - TABLE_BITS)) as usize];
-            let old = std::mem::replace(slot, entry);
-            *candidate = old & ((1 << POSITION_BITS) - 1);
-            hits |= u64::from((old ^ entry) >> POSITION_BITS == 0) << i;
-        }
-        hits
     }
 
     #[inline(always)]
@@ -127,11 +121,11 @@ impl Finder {
                 at = if at + REPEAT_AHEAD < end { at + REPEAT_AHEAD } else { end };
                 continue;
             } else {
-                offset = hit - candidates[hit - start] as usize;
+                offset = hit - (candidates[hit - start] & POSITION_MASK) as usize;
                 match_len = common(page, hit, hit - offset, len - hit);
                 let next = hit + 1 - start;
                 if next < BLOCK && hits >> next & 1 == 1 {
-                    let offset_next = hit + 1 - candidates[next] as usize;
+                    let offset_next = hit + 1 - (candidates[next] & POSITION_MASK) as usize;
                     let len_next = common(page, hit + 1, hit + 1 - offset_next, len - hit - 1);
                     if len_next > match_len + 1 {
                         (hit, offset, match_len) = (hit + 1, offset_next, len_next);
@@ -149,6 +143,52 @@ impl Finder {
             end_before = at;
         }
         *parse = Parse { at, end_before, before };
+    }
+}
+
+/// A block of positions, hashed.
+#[derive(Debug)]
+pub(super) struct Block {
+    /// Places in the table: the highest bits of the hash.
+    pub(super) slots: [u32; BLOCK],
+    /// What goes there: the next bits of the hash, and the position.
+    pub(super) entries: [u32; BLOCK],
+    /// What was there.
+    pub(super) candidates: [u32; BLOCK],
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Self { slots: [0; BLOCK], entries: [0; BLOCK], candidates: [0; BLOCK] }
+    }
+}
+
+/// The two steps of a block that vectors do better; all give the same numbers.
+pub(super) trait Hasher {
+    /// Fills slots and entries of the positions from `start`.
+    fn hash(page: &Page, start: usize, block: &mut Block);
+    /// Sets a bit where the candidate's hash is that of the entry.
+    fn agree(block: &Block) -> u64;
+}
+
+/// One position after the other.
+pub(super) struct Plain;
+
+impl Hasher for Plain {
+    #[inline(always)]
+    fn hash(page: &Page, start: usize, block: &mut Block) {
+        for i in 0..BLOCK {
+            let bytes = load64(page, start + i);
+            let hash = (bytes as u32).wrapping_mul(FACTORS[0]).wrapping_add(((bytes >> 8) as u32).wrapping_mul(FACTORS[1]));
+            block.slots[i] = hash >> (32 - TABLE_BITS);
+            block.entries[i] = hash << TABLE_BITS & !POSITION_MASK | (start + i) as u32;
+        }
+    }
+
+    #[inline(always)]
+    fn agree(block: &Block) -> u64 {
+        let pairs = block.entries.iter().zip(&block.candidates).enumerate();
+        pairs.map(|(i, (entry, candidate))| u64::from((entry ^ candidate) >> POSITION_BITS == 0) << i).sum()
     }
 }
 

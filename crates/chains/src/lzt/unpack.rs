@@ -103,6 +103,7 @@ unsafe fn decode_literals(
     to: *mut u8,
     count: usize,
 ) -> Result<(), Corrupt> {
+    let table = &ready.literal_table[..];
     let quarter = count.div_ceil(4);
     let mut a = Lane::<false>::new(first);
     let mut b = Lane::<true>::new(first);
@@ -118,22 +119,25 @@ unsafe fn decode_literals(
             b.refill();
             c.refill();
             d.refill();
-            for _ in 0..4 {
-                *to.add(starts[0] + i) = a.next(ready);
-                *to.add(starts[1] + i) = b.next(ready);
-                *to.add(starts[2] + i) = c.next(ready);
-                *to.add(starts[3] + i) = d.next(ready);
-                i += 1;
+            macro_rules! next_of_each {
+                ($($step:literal)*) => {$(
+                    *to.add(starts[0] + i + $step) = a.next(table);
+                    *to.add(starts[1] + i + $step) = b.next(table);
+                    *to.add(starts[2] + i + $step) = c.next(table);
+                    *to.add(starts[3] + i + $step) = d.next(table);
+                )*};
             }
+            next_of_each!(0 1 2 3);
+            i += 4;
         }
     }
     let lane_end = |lane: usize| count.min((lane + 1) * quarter);
     // SAFETY: each goes to the end of its quarter, at most `count`.
     unsafe {
-        a.rest(ready, to, starts[0] + i, lane_end(0));
-        b.rest(ready, to, starts[1] + i, lane_end(1));
-        c.rest(ready, to, starts[2] + i, lane_end(2));
-        d.rest(ready, to, starts[3] + i, lane_end(3));
+        a.rest(table, to, starts[0] + i, lane_end(0));
+        b.rest(table, to, starts[1] + i, lane_end(1));
+        c.rest(table, to, starts[2] + i, lane_end(2));
+        d.rest(table, to, starts[3] + i, lane_end(3));
     }
     let used = a.reader.bytes_used() + b.reader.bytes_used() == first.len()
         && c.reader.bytes_used() + d.reader.bytes_used() == second.len();
@@ -163,16 +167,16 @@ impl<'a, const BACK: bool> Lane<'a, BACK> {
 
     /// The next literal. At most four between two refills.
     #[inline(always)]
-    fn next(&mut self, ready: &Ready) -> u8 {
+    fn next(&mut self, table: &[u16]) -> u8 {
         let bits = self.reader.bits();
         let at = self.table + (bits >> (64 - LITERAL_BITS)) as usize;
         // SAFETY: contexts are three bits of an entry, and the table begins with 8 * 2^10 entries (`Ready`).
-        let mut entry = u32::from(unsafe { *ready.literal_table.get_unchecked(at) });
+        let mut entry = u32::from(unsafe { *table.get_unchecked(at) });
         if entry < 1 << LITERAL_LEN_SHIFT {
             let low = (bits << LITERAL_BITS >> (64 - SECOND_BITS)) as usize;
             let at = (CONTEXTS << LITERAL_BITS) + ((entry as usize) << SECOND_BITS) + low;
             // SAFETY: the second table of every link is there whole (`Ready`).
-            entry = u32::from(unsafe { *ready.literal_table.get_unchecked(at) });
+            entry = u32::from(unsafe { *table.get_unchecked(at) });
         }
         self.reader.skip(entry >> LITERAL_LEN_SHIFT);
         self.table = ((entry << (u32::from(LITERAL_BITS) - LITERAL_CONTEXT_SHIFT)) & TABLE_MASK) as usize;
@@ -182,11 +186,11 @@ impl<'a, const BACK: bool> Lane<'a, BACK> {
     /// # Safety
     /// `to` has room for `end` bytes.
     #[inline(always)]
-    unsafe fn rest(&mut self, ready: &Ready, to: *mut u8, from: usize, end: usize) {
+    unsafe fn rest(&mut self, table: &[u16], to: *mut u8, from: usize, end: usize) {
         for at in from..end {
             self.refill();
             // SAFETY: `at < end`.
-            unsafe { *to.add(at) = self.next(ready) };
+            unsafe { *to.add(at) = self.next(table) };
         }
     }
 }
