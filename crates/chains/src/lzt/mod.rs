@@ -33,7 +33,7 @@ mod wide;
 #[cfg(test)]
 mod tests;
 
-pub use unpack::{phases, stats, unpack};
+pub use unpack::unpack;
 
 /// Bytes of the largest page or cluster of pages that can be packed.
 pub const PAGE_MAX: usize = 16 << 10;

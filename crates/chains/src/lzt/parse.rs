@@ -6,13 +6,13 @@
 use super::{
     PAGE_MAX,
     kinds::Ready,
-    search::{Page, common, load64},
+    search::{Page, common, load32, load64},
     token::{LEN_MIN, Match, OFFSET_FIRST, extra_bits, len_class, literal_class, offset_class, token},
 };
 
 const TABLE_BITS: u32 = 12;
 /// Candidates looked at for a position.
-const DEPTH: usize = 12;
+const DEPTH: usize = 6;
 /// Bytes hashed.
 const HASHED: u32 = 4;
 /// A match this long is taken at once.
@@ -137,12 +137,19 @@ impl Parser {
         let mut candidate = usize::from(self.chain[at]);
         for _ in 0..DEPTH {
             let Some(from) = candidate.checked_sub(1) else { break };
+            candidate = usize::from(self.chain[from]);
+            // Longer than the longest only if the four bytes that end there agree.
+            if load32(page, at + longest - 3) != load32(page, from + longest - 3) {
+                continue;
+            }
             let match_len = common(page, at, from, len - at);
             if match_len > longest {
                 longest = match_len;
                 weigh(at - from, match_len);
+                if match_len >= LONG {
+                    break;
+                }
             }
-            candidate = usize::from(self.chain[from]);
         }
         best
     }

@@ -252,3 +252,10 @@ pub(super) fn load64(page: &Page, at: usize) -> u64 {
     // SAFETY: callers keep `at` within the page and its slack of 128 bytes less 8.
     u64::from_le(unsafe { page.as_ptr().add(at).cast::<u64>().read_unaligned() })
 }
+
+#[inline(always)]
+pub(super) fn load32(page: &Page, at: usize) -> u32 {
+    debug_assert!(at + 4 <= page.len());
+    // SAFETY: callers keep `at` within the page and its slack of 128 bytes less 4.
+    u32::from_le(unsafe { page.as_ptr().add(at).cast::<u32>().read_unaligned() })
+}
