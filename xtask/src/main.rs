@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 const FLOORS: &[&[&str]] = &[
     &["narrows-core"],
     &["narrows-codecs", "narrows-backends"],
+    &["narrows-chains"],
     &["narrows-format"],
     &["narrows-pipeline", "narrows-policy", "narrows-session", "narrows-io"],
     &["narrows"],

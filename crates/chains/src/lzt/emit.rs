@@ -43,7 +43,7 @@ impl Emitter {
     /// Packs `page`, parsed as `matches`, into `out`; `None` if it does not fit.
     pub(super) fn emit(&mut self, page: &[u8], matches: &[Match], out: &mut [u8]) -> Option<usize> {
         #[cfg(target_arch = "x86_64")]
-        if super::wide::is_available() {
+        if crate::simd::is_available() {
             // SAFETY: the processor has the features.
             return unsafe { self.emit_wide(page, matches, out) };
         }

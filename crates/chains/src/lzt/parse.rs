@@ -57,7 +57,7 @@ impl Parser {
     /// Parses the first `len` bytes of `page` for the codes of `ready`.
     pub(super) fn parse(&mut self, page: &Page, len: usize, ready: &Ready) {
         #[cfg(target_arch = "x86_64")]
-        if super::wide::is_available() {
+        if crate::simd::is_available() {
             // SAFETY: the processor has the features.
             return unsafe { self.parse_wide(page, len, ready) };
         }

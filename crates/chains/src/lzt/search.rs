@@ -56,7 +56,7 @@ impl Finder {
     /// Finds matches in the `len` bytes that were loaded.
     pub(super) fn search(&mut self, len: usize) {
         #[cfg(target_arch = "x86_64")]
-        if super::wide::is_available() {
+        if crate::simd::is_available() {
             // SAFETY: the processor has the features.
             return unsafe { self.search_wide(len) };
         }

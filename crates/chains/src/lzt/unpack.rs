@@ -22,7 +22,7 @@ const COPY: usize = 32;
 /// damaged and still parses, the bytes are wrong; a checksum is the caller's.
 pub fn unpack(packed: &[u8], out: &mut [u8]) -> Result<(), Corrupt> {
     #[cfg(target_arch = "x86_64")]
-    if super::wide::is_available() {
+    if crate::simd::is_available() {
         // SAFETY: the processor has the features.
         return unsafe { unpack_wide(packed, out) };
     }

@@ -1,4 +1,4 @@
-//! What the processor may have beyond its architecture's first version. The bytes are the same with and without.
+//! The hashes of `search`, eight positions at a time.
 
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_loadu_si128, _mm256_add_epi32, _mm256_and_si256, _mm256_broadcastsi128_si256,
@@ -9,16 +9,7 @@ use std::arch::x86_64::{
 
 use super::search::{BLOCK, Block, FACTORS, Hasher, POSITION_BITS, Page, TABLE_BITS};
 
-/// Whether there is AVX2, and what the hot loops are compiled for beside it: shifts by any register, counts of zeros.
-#[inline]
-pub(super) fn is_available() -> bool {
-    is_x86_feature_detected!("avx2")
-        && is_x86_feature_detected!("bmi1")
-        && is_x86_feature_detected!("bmi2")
-        && is_x86_feature_detected!("lzcnt")
-}
-
-/// Eight positions at a time. Used only where [`is_available`] said yes.
+/// Eight positions at a time. Used only where `simd::is_available` said yes.
 pub(super) struct Avx2;
 
 impl Hasher for Avx2 {
