@@ -11,11 +11,11 @@ use super::{
 };
 
 /// Kinds of a set.
-pub const KINDS: usize = 8;
+pub(super) const KINDS: usize = 8;
 /// Codes for literals of a kind.
-pub const CONTEXTS: usize = 8;
+pub(super) const CONTEXTS: usize = 8;
 /// Longest page of the first set, in bytes.
-pub const SMALL_MAX: usize = 4096;
+pub(super) const SMALL_MAX: usize = 4096;
 
 /// Index bits of the first tables, and longest codes.
 pub(super) const LITERAL_BITS: u8 = 10;
@@ -28,15 +28,15 @@ pub(super) const KIND_BYTES: usize = 128 + 256 + CONTEXTS * 128 + TOKENS / 2;
 
 /// A kind as it is trained and kept.
 #[derive(Debug, Clone)]
-pub struct Kind {
+pub(super) struct Kind {
     /// Context of a literal after each byte.
-    pub context_of: [u8; 256],
+    pub(super) context_of: [u8; 256],
     /// Bits a literal costs, times 16, whatever its context.
-    pub cost: [u8; 256],
+    pub(super) cost: [u8; 256],
     /// Lengths of the codes of literals in each context.
-    pub literal_lens: [[u8; 256]; CONTEXTS],
+    pub(super) literal_lens: [[u8; 256]; CONTEXTS],
     /// Lengths of the codes of tokens.
-    pub token_lens: [u8; TOKENS],
+    pub(super) token_lens: [u8; TOKENS],
 }
 
 impl Kind {

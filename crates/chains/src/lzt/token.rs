@@ -6,24 +6,22 @@
 
 /// Literals, then a copy of `len` bytes from `offset` back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Match {
+pub(super) struct Match {
     /// Bytes of literals before the copy.
-    pub literals: u16,
+    pub(super) literals: u16,
     /// Bytes copied, at least [`LEN_MIN`].
-    pub len: u16,
+    pub(super) len: u16,
     /// Distance in bytes, at least 1.
-    pub offset: u16,
+    pub(super) offset: u16,
 }
 
 /// Shortest match.
 pub(super) const LEN_MIN: usize = 3;
-/// Longest match, and most literals of one token: a whole page, always.
-pub(super) const LEN_MAX: usize = super::PAGE_MAX;
 /// What the offset "as before" means in the first token.
 pub(super) const OFFSET_FIRST: u16 = 1;
 
 /// Tokens there are.
-pub const TOKENS: usize = LITERALS.len() * LENS.len() * OFFSETS;
+pub(super) const TOKENS: usize = LITERALS.len() * LENS.len() * OFFSETS;
 
 /// Base, and bits added to it.
 type Class = (u16, u8);
