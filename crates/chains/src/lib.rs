@@ -12,14 +12,18 @@
 //! | [`steps`] | all of them |
 //! | [`chain`] | a list of steps, and a page packed by one |
 //! | [`chains`] | the set of chains in use, changed at run time |
+//! | [`lzt`] | LZ for pages, with codes that were trained |
 //! | [`packer`] | [`Packer`]: chooses a chain for each page |
 //! | [`select`] | a glance at a page, and trees that say what to try |
 //! | [`zbewalgo`] | the published chains, to be compared with |
+//! | [`simulated`] | memory of simulations, for measurements |
 
 pub mod chain;
 pub mod chains;
+pub mod lzt;
 pub mod packer;
 pub mod select;
+pub mod simulated;
 pub mod step;
 pub mod steps;
 pub mod zbewalgo;

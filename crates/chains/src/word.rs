@@ -32,8 +32,6 @@ pub(crate) trait Word: Copy + Default + Eq + Debug + Send + Sync + 'static {
     fn ordered(self) -> Self;
     /// `self | other`.
     fn or(self, other: Self) -> Self;
-    /// `self ^ other`.
-    fn xor(self, other: Self) -> Self;
     /// The word in another byte order.
     fn swap(self) -> Self;
     /// The bits moved up by `by`, the highest coming in below.
@@ -93,10 +91,6 @@ macro_rules! word {
             #[inline(always)]
             fn or(self, other: Self) -> Self {
                 self | other
-            }
-            #[inline(always)]
-            fn xor(self, other: Self) -> Self {
-                self ^ other
             }
             #[inline(always)]
             fn swap(self) -> Self {

@@ -24,6 +24,8 @@ pub mod map;
 pub mod mask;
 pub mod planes;
 
+mod fused;
+
 use crate::step::{Step, StepId, UnpackError};
 
 /// The step of this number.
@@ -59,8 +61,8 @@ const GROUPS: &[&[&dyn Step]] = &[
 ];
 
 /// One stage in place of the first of `ids`, and in place of how many.
-pub(crate) fn fused(_ids: &[StepId]) -> Option<(&'static dyn Step, usize)> {
-    None
+pub(crate) fn fused(ids: &[StepId]) -> Option<(&'static dyn Step, usize)> {
+    fused::find(ids).map(|stage| (stage, 3))
 }
 
 /// The number of the built-in chain of these steps, which must be there.

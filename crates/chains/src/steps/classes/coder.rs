@@ -60,8 +60,8 @@ pub(crate) fn pack_words<W: Word, C: Classes<W>>(
     room: &mut Room,
 ) -> Option<usize> {
     let histogram = classify(words, classes, room);
-    let raw = |class| classes.raw_bits(class);
-    let choice = huffman::choose(&histogram, raw, W::BITS);
+    let raw_bits = std::array::from_fn(|class| if class < CLASSES - 1 { classes.raw_bits(class).min(W::BITS) } else { 0 });
+    let choice = huffman::choose(&histogram, &raw_bits, W::BITS);
     if (choice.bits as usize).div_ceil(8) + HEADER > out.len() {
         return None;
     }
@@ -70,7 +70,7 @@ pub(crate) fn pack_words<W: Word, C: Classes<W>>(
     let mut of_class = [Code::default(); CLASSES];
     for (class, code) in of_class.iter_mut().enumerate() {
         let symbol = choice.symbol(class);
-        let raw = if symbol == ESCAPE { W::BITS } else { classes.raw_bits(class) };
+        let raw = if symbol == ESCAPE { W::BITS } else { raw_bits[class] };
         *code = Code { bits: codes[symbol], len: u32::from(choice.lens[symbol]), raw };
     }
     encode(words, &room.classes[..words.len()], &of_class, out)
@@ -244,7 +244,7 @@ fn decode_portable<W: Word>(
     let streams = &*room.streams;
     let quarter = words.len() / STREAMS;
     assert!(words.len() <= BETWEEN_MAX / W::LEN, "as many words as there may be between two steps");
-    let mut next = |place: &mut usize| -> W {
+    let next = |place: &mut usize| -> W {
         // SAFETY: `place` starts within `BETWEEN_MAX` bytes and moves on by at most `CODE_MAX + W::BITS` bits a word, at most
         // `BETWEEN_MAX / W::LEN / 4 + 1` times: at most `OVERRUN - 16` bytes and one word further. 9 bytes are read there.
         let load = |at: usize| {
@@ -289,15 +289,23 @@ fn decode_portable<W: Word>(
 fn table(lens: &[u8; SYMBOLS], raws: &[u32; SYMBOLS]) -> Result<[Entry; 1 << CODE_MAX], UnpackError> {
     let none = Entry { total: (CODE_MAX + raws[ESCAPE]) as u8, len: CODE_MAX as u8, raw: raws[ESCAPE] as u8, symbol: ESCAPE as u8 };
     let mut table = [none; 1 << CODE_MAX];
-    let mut at = 0;
-    for len in 1..=CODE_MAX as u8 {
-        for (symbol, _) in lens.iter().enumerate().filter(|(_, l)| **l == len) {
-            let raw = raws[symbol] as u8;
-            let entry = Entry { total: len + raw, len, raw, symbol: symbol as u8 };
-            let run = 1 << (CODE_MAX - u32::from(len));
-            table.get_mut(at..at + run).ok_or(UnpackError::Corrupt("too many short codes"))?.fill(entry);
-            at += run;
-        }
+    // Where the codes of each length begin, shorter ones before longer.
+    let mut at = [0usize; CODE_MAX as usize + 2];
+    for &len in lens {
+        at[usize::from(len) + 1] += if len == 0 { 0 } else { 1 << (CODE_MAX - u32::from(len)) };
+    }
+    for len in 1..at.len() {
+        at[len] += at[len - 1];
+    }
+    if at[CODE_MAX as usize + 1] > 1 << CODE_MAX {
+        return Err(UnpackError::Corrupt("too many short codes"));
+    }
+    for (symbol, &len) in lens.iter().enumerate().filter(|(_, len)| **len > 0) {
+        let raw = raws[symbol] as u8;
+        let start = &mut at[usize::from(len)];
+        let run = 1 << (CODE_MAX - u32::from(len));
+        table[*start..*start + run].fill(Entry { total: len + raw, len, raw, symbol: symbol as u8 });
+        *start += run;
     }
     Ok(table)
 }

@@ -1,7 +1,10 @@
 //! Which table of code lengths a page is packed with.
 
 use super::{CLASSES, CODE_MAX, ESCAPE, OWN, SYMBOLS, WINDOW, tables::TABLES};
-use crate::step::{Side, SideReader, UnpackError};
+use crate::{
+    simd::twin,
+    step::{Side, SideReader, UnpackError},
+};
 
 /// A table, and the class that its symbol 1 stands for.
 #[derive(Debug, Clone)]
@@ -32,15 +35,19 @@ impl Choice {
 
     /// Canonical codes of all symbols.
     pub(crate) fn codes(&self) -> [u64; SYMBOLS] {
-        let mut codes = [0; SYMBOLS];
-        let mut at = 0u64;
-        for len in 1..=CODE_MAX as u8 {
-            for (code, _) in codes.iter_mut().zip(&self.lens).filter(|(_, l)| **l == len) {
-                *code = at >> (CODE_MAX - u32::from(len));
-                at += 1 << (CODE_MAX - u32::from(len));
-            }
+        let mut next = [0u64; CODE_MAX as usize + 2];
+        for &len in &self.lens {
+            next[usize::from(len) + 1] += if len == 0 { 0 } else { 1 << (CODE_MAX - u32::from(len)) };
         }
-        codes
+        for len in 1..next.len() {
+            next[len] += next[len - 1];
+        }
+        self.lens.map(|len| {
+            let room = CODE_MAX - u32::from(len);
+            let at = &mut next[usize::from(len)];
+            *at += if len == 0 { 0 } else { 1 << room };
+            if len == 0 { 0 } else { (*at >> room) - 1 }
+        })
     }
 
     pub(crate) fn put(&self, side: &mut Side) -> Option<()> {
@@ -68,34 +75,38 @@ impl Choice {
     }
 }
 
-/// The best table for words of `word_bits` bits, of which `histogram` counts those of each class.
-pub(crate) fn choose(histogram: &[u32; CLASSES], raw_bits: impl Fn(usize) -> u32, word_bits: u32) -> Choice {
-    let middle = middle(histogram);
+twin! {
+    /// The best table for words of `word_bits` bits, of which `histogram` counts those of each class and `raw_bits` says what a
+    /// class leaves open.
+    pub(super) fn choose(histogram: &[u32; CLASSES], raw_bits: &[u32; CLASSES], word_bits: u32) -> Choice = choose_portable;
+}
+
+#[inline(always)]
+fn choose_portable(histogram: &[u32; CLASSES], raw_bits: &[u32; CLASSES], word_bits: u32) -> Choice {
     // Room for a window that begins below class 1 or ends above class 64.
-    const PAD: i32 = 96;
-    let mut padded = [0u16; 65 + 2 * PAD as usize];
+    const PAD: usize = 32;
+    let mut padded = [0i16; 65 + 2 * PAD];
+    // Up to each class: words, and bits that these take more as escapes than in their class.
+    let (mut words, mut more) = ([0u32; 66], [0u32; 66]);
+    let mut raw = 0;
     for class in 1..65 {
-        padded[class + PAD as usize] = histogram[class].min(0xffff) as u16;
+        let count = histogram[class];
+        padded[class + PAD] = count as i16;
+        raw += count * raw_bits[class];
+        words[class + 1] = words[class] + count;
+        more[class + 1] = more[class] + count * (word_bits - raw_bits[class]);
     }
-    let total: u32 = histogram.iter().sum();
-    let raw: u32 = (1..65).map(|class| histogram[class] * if histogram[class] > 0 { raw_bits(class) } else { 0 }).sum();
-    // What an escape takes more than the raw bits counted for its class.
-    let escape_more = |first: i32| {
-        let window = first.max(1)..(first + WINDOW as i32).min(65);
-        let outside = (1..65).filter(|class| !window.contains(class)).map(|class| class as usize);
-        outside.filter(|&c| histogram[c] > 0).map(|c| histogram[c] * (word_bits - raw_bits(c).min(word_bits))).sum::<u32>()
-            + histogram[65] * word_bits
-    };
+    let middle = middle(histogram);
     let mut best = (u32::MAX, 0, 0);
-    for shift in -1..=1 {
-        let first = middle - MIDDLE + shift;
-        let window = &padded[(first + PAD) as usize..][..WINDOW];
-        let inside: u32 = window.iter().map(|&n| u32::from(n)).sum();
-        let escapes = total - inside - histogram[0];
-        let more = escape_more(first);
-        for (n, lens) in TABLES.iter().enumerate() {
-            let coded: u32 = window.iter().zip(&lens[1..]).map(|(&n, &len)| u32::from(n) * u32::from(len)).sum();
-            let bits = coded + histogram[0] * u32::from(lens[0]) + escapes * u32::from(lens[ESCAPE]) + raw + more;
+    for first in middle - MIDDLE - 1..=middle - MIDDLE + 1 {
+        let window: &[i16; WINDOW] = padded[(first + PAD as i32) as usize..].first_chunk().expect("within the padding");
+        let (from, to) = (first.max(1) as usize, (first + WINDOW as i32).min(65) as usize);
+        let escapes = words[65] - (words[to] - words[from]) + histogram[65];
+        let beside = raw + more[65] - (more[to] - more[from]) + histogram[65] * word_bits;
+        for (n, lens) in WIDE.iter().enumerate() {
+            let coded: i32 = (0..WINDOW).map(|n| i32::from(window[n]) * i32::from(lens[n + 1])).sum();
+            let outside = histogram[0] * lens[0] as u32 + escapes * lens[ESCAPE] as u32;
+            let bits = coded as u32 + outside + beside;
             if bits < best.0 {
                 best = (bits, n, first);
             }
@@ -107,13 +118,50 @@ pub(crate) fn choose(histogram: &[u32; CLASSES], raw_bits: impl Fn(usize) -> u32
     for (class, &count) in histogram.iter().enumerate() {
         counts[choice.symbol(class)] += count;
     }
-    let own = lens(&counts);
     let coded = |lens: &[u8; SYMBOLS]| -> u32 { counts.iter().zip(lens).map(|(&n, &len)| n * u32::from(len)).sum() };
-    let own_bits = bits - coded(&choice.lens) + coded(&own) + 8 * (SYMBOLS as u32 / 2);
-    if own_bits < bits {
-        choice = Choice { lens: own, table: OWN, first, bits: own_bits };
+    let beside = bits - coded(&choice.lens);
+    // No code is shorter than the entropy, so where that does not pay none need be made.
+    if beside + entropy(&counts) + OWN_BITS < bits {
+        let own = lens(&counts);
+        let own_bits = beside + coded(&own) + OWN_BITS;
+        if own_bits < bits {
+            choice = Choice { lens: own, table: OWN, first, bits: own_bits };
+        }
     }
     choice
+}
+
+/// What a page's own table takes.
+const OWN_BITS: u32 = 8 * (SYMBOLS as u32 / 2);
+
+/// [`TABLES`] as numbers that multiply in one instruction.
+static WIDE: [[i16; SYMBOLS]; TABLES.len()] = {
+    let mut wide = [[0; SYMBOLS]; TABLES.len()];
+    let mut table = 0;
+    while table < TABLES.len() {
+        let mut symbol = 0;
+        while symbol < SYMBOLS {
+            wide[table][symbol] = TABLES[table][symbol] as i16;
+            symbol += 1;
+        }
+        table += 1;
+    }
+    wide
+};
+
+/// Bits of all symbols at their entropy, rounded down.
+#[inline(always)]
+fn entropy(counts: &[u32; SYMBOLS]) -> u32 {
+    let log = |count: f32| -> f32 {
+        // The exponent, and a polynomial in the fraction that is right to 1/5000.
+        let bits = count.to_bits();
+        let exponent = (bits >> 23) as f32 - 127.0;
+        let m = f32::from_bits(bits & 0x7f_ffff | 0x3f80_0000);
+        exponent - 2.153_620_7 + m * (3.047_884_2 + m * (-1.051_875 + m * 0.158_248_7))
+    };
+    let total: u32 = counts.iter().sum();
+    let sum: f32 = counts.iter().map(|&count| if count == 0 { 0.0 } else { count as f32 * log(count as f32) }).sum();
+    (total as f32 * log(total.max(1) as f32) - sum).max(0.0) as u32
 }
 
 /// The class in the middle of all words but those of class 0.

@@ -22,7 +22,7 @@ use std::marker::PhantomData;
 use narrows_core::Workspace;
 
 use self::coder::Classes;
-pub(crate) use self::coder::{Room, pack_words, unpack_words};
+pub(crate) use self::coder::{pack_words, unpack_words};
 #[doc(hidden)]
 pub use self::huffman::training;
 use crate::{
