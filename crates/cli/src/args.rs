@@ -368,10 +368,10 @@ pub struct MemoryServe {
 /// A profile of the packer by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum ProfileName {
-    /// Least processor time
+    /// Least processor time; cold pages are packed harder later
+    #[default]
     Fast,
     /// Between the two
-    #[default]
     Balanced,
     /// Least memory
     Ratio,
