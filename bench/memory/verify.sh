@@ -24,7 +24,7 @@ while [ "$left" -gt 0 ]; do
     ${FIO:-fio} --output="$dir/fio.json" --output-format=json --ioengine=nbd --uri="nbd+unix:///?socket=$dir/s" \
         --time_based --runtime="$span" --zonemode=strided --zonesize=64k --zonerange=64k --zoneskip=64k \
         --name=verify --numjobs=16 --rw=randwrite --bs=4k --size=$((span < 20 ? 8 : 64))m --offset_increment=64m \
-        --offset=$((turn * 65536)) --iodepth=8 --verify=crc32c --verify_fatal=1 --buffer_compress_percentage=60 --group_reporting \
+        --offset=$((turn * 65536)) --iodepth=8 --verify=crc32c --verify_fatal=1 --verify_state_save=0 --buffer_compress_percentage=60 --group_reporting \
         --name=trim --numjobs=4 --rw=randtrim --bs=16k --size=256m --offset_increment=256m --offset=$(((1 - turn) * 65536)) \
         --iodepth=4 --rate_iops=2000 --group_reporting
     python3 - "$dir/fio.json" <<'REPORT'
