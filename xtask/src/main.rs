@@ -8,10 +8,13 @@ use anyhow::{Context, Result, bail};
 const FLOORS: &[&[&str]] = &[
     &["narrows-core"],
     &["narrows-codecs", "narrows-backends"],
+    &["narrows-chains"],
     &["narrows-format"],
     &["narrows-pipeline", "narrows-policy", "narrows-session", "narrows-io"],
+    // A room of the engine's floor a step up: its socket loop goes through io.
+    &["narrows-nbd"],
     &["narrows"],
-    &["narrows-wire"],
+    &["narrows-wire", "narrows-memory"],
     &["narrows-lab"],
     &["narrows-cli"],
 ];

@@ -37,6 +37,8 @@ pub enum Command {
     LinkEmulator(LinkEmulator),
     /// Race policies over emulated links with your data, and make a report with pictures
     Try(Try),
+    /// A RAM disk that holds several times its memory, served over NBD
+    Memory(Memory),
     /// Write generated data: the kinds of the published study
     Gen(Gen),
     /// Make keys: certificates for TLS and a pre-shared key
@@ -292,6 +294,103 @@ pub struct Gen {
 }
 
 #[derive(Debug, ClapArgs)]
+pub struct Memory {
+    #[command(subcommand)]
+    pub command: MemoryCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum MemoryCommand {
+    /// Serve a RAM disk of packed pages until interrupted; its content ends with it
+    Serve(MemoryServe),
+    /// Show what a RAM disk holds, costs and does
+    Stat(MemoryStat),
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Use it:   nbdinfo nbd://localhost          nbdcopy FILE nbd://localhost
+Mount it: mkdir /tmp/nbd; nbdfuse /tmp/nbd nbd://localhost &
+          losetup --find --show /tmp/nbd/nbd       then mkfs and mount what it prints")]
+pub struct MemoryServe {
+    /// Size of the device: 512M, 8G
+    #[arg(long)]
+    pub size: Size,
+    /// Most memory for its pages; beyond it writes fail with ENOSPC, and nothing written before is lost
+    #[arg(long, value_name = "SIZE")]
+    pub mem_limit: Option<Size>,
+    /// Name of its export; nameless if not given
+    #[arg(long, default_value = "", value_name = "NAME")]
+    pub name: String,
+    /// One more device under a name of its own, within the same memory limit; may be repeated
+    #[arg(long = "export", value_name = "NAME=SIZE", value_parser = export)]
+    pub exports: Vec<(String, Size)>,
+    /// TCP address to listen on: HOST[:PORT]
+    #[arg(short, long, value_name = "ADDRESS", default_value = "127.0.0.1:10809", default_value_if("unix", clap::builder::ArgPredicate::IsPresent, None), env = "NARROWS_MEMORY_LISTEN")]
+    pub listen: Option<String>,
+    /// Unix socket to listen on
+    #[arg(long, value_name = "PATH")]
+    pub unix: Option<PathBuf>,
+    /// How hard to pack as pages are written
+    #[arg(long, value_enum, default_value_t)]
+    pub profile: ProfileName,
+    /// File or block device for pages that do not pack, and for cold ones while memory is short
+    #[arg(long, value_name = "FILE")]
+    pub backing: Option<PathBuf>,
+    /// Most bytes of the backing file
+    #[arg(long, value_name = "SIZE", requires = "backing")]
+    pub backing_size: Option<Size>,
+    /// Seconds after which an untouched page is cold, and packed harder
+    #[arg(long, default_value = "60", value_name = "SECONDS", value_parser = seconds)]
+    pub idle_after: Duration,
+    /// Leave cold pages as they were written
+    #[arg(long)]
+    pub no_recompress: bool,
+    /// Connections open at once, at most
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    pub connections_max: u16,
+    /// Socket that `narrows memory stat` asks
+    #[arg(long, value_name = "PATH", env = "NARROWS_MEMORY_CONTROL")]
+    pub control: Option<PathBuf>,
+    /// Serve Prometheus metrics at this address
+    #[arg(long, value_name = "ADDRESS", env = "NARROWS_METRICS")]
+    pub metrics: Option<String>,
+    /// Mutual TLS 1.3 with the certificates in this directory (ca-cert.pem, server-cert.pem, server-key.pem)
+    #[arg(long, value_name = "DIR", env = "NARROWS_TLS_CERTIFICATES")]
+    pub tls_certificates: Option<PathBuf>,
+    /// Allow plain connections from beyond this host: anybody on the way can read and change the data
+    #[arg(long)]
+    pub insecure: bool,
+    /// Print where it listens as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A profile of the packer by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum ProfileName {
+    /// Least processor time; cold pages are packed harder later
+    #[default]
+    Fast,
+    /// Between the two
+    Balanced,
+    /// Least memory
+    Ratio,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct MemoryStat {
+    /// Socket of the server: its --control
+    #[arg(long, value_name = "PATH", env = "NARROWS_MEMORY_CONTROL")]
+    pub control: Option<PathBuf>,
+    /// Go on, once a second
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Print as JSON, a line each time
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
 pub struct Keys {
     /// Directory for the files; made if absent, nothing in it is overwritten
     pub dir: PathBuf,
@@ -310,6 +409,11 @@ pub struct Completions {
 pub struct Man {
     /// Directory for the pages
     pub dir: PathBuf,
+}
+
+fn export(text: &str) -> Result<(String, Size), String> {
+    let (name, size) = text.rsplit_once('=').ok_or("write it as NAME=SIZE")?;
+    Ok((name.into(), size.parse().map_err(|fault: narrows::core::units::ParseUnitError| fault.to_string())?))
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

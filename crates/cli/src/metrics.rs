@@ -13,8 +13,8 @@ use narrows::{
     io::meter::{CpuTime, Memory},
 };
 
-/// Where the numbers come from at each scrape.
-pub type Source = Arc<dyn Fn() -> Stats + Send + Sync>;
+/// Gives the text of a scrape.
+pub type Source = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// Serves metrics at `address` for as long as the process lives.
 ///
@@ -33,12 +33,11 @@ pub fn serve(address: &str, source: Source) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn answer(mut stream: TcpStream, stats: &Stats) -> std::io::Result<()> {
+fn answer(mut stream: TcpStream, body: &str) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
     stream.set_write_timeout(Some(Duration::from_secs(2)))?;
     // The request line says nothing we need, but it must be read before the answer, else the close is a reset.
     let _ = stream.read(&mut [0; 4096])?;
-    let body = render(stats);
     write!(
         stream,
         "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
@@ -46,7 +45,8 @@ fn answer(mut stream: TcpStream, stats: &Stats) -> std::io::Result<()> {
     )
 }
 
-fn render(stats: &Stats) -> String {
+/// The counters of a session.
+pub fn of_session(stats: &Stats) -> String {
     let mut text = String::new();
     let mut add = |name: &str, kind: &str, help: &str, value: f64| {
         text.push_str(&format!("# HELP narrows_{name} {help}\n# TYPE narrows_{name} {kind}\nnarrows_{name} {value}\n"));
@@ -56,6 +56,16 @@ fn render(stats: &Stats) -> String {
     add("received_raw_bytes_total", "counter", "Bytes received, after unpacking.", stats.received_raw as f64);
     add("received_wire_bytes_total", "counter", "Bytes read from links.", stats.received_wire as f64);
     add("links_resumed_total", "counter", "Links lost and replaced.", stats.resumed as f64);
+    text.push_str(&of_process());
+    text
+}
+
+/// What the process costs, and which it is.
+pub fn of_process() -> String {
+    let mut text = String::new();
+    let mut add = |name: &str, kind: &str, help: &str, value: f64| {
+        text.push_str(&format!("# HELP narrows_{name} {help}\n# TYPE narrows_{name} {kind}\nnarrows_{name} {value}\n"));
+    };
     add(
         "cpu_seconds_total",
         "counter",

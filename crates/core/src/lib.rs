@@ -12,10 +12,12 @@
 //! | [`backend`] | [`Backend`], what runs codecs: a CPU library or a device |
 //! | [`clock`] | [`Clock`], real or virtual time |
 //! | [`registry`] | [`Registry`], the codecs this process can run |
+//! | [`block`] | [`BlockDevice`], bytes at offsets, as a server sees them |
 //! | [`policy`] | [`Policy`], which chooses codec and level for a chunk |
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod block;
 pub mod clock;
 pub mod codec;
 pub mod error;
@@ -26,6 +28,7 @@ pub mod registry;
 pub mod units;
 
 pub use backend::{Backend, Unavailable};
+pub use block::{BlockDevice, BlockError};
 pub use clock::Clock;
 pub use codec::{Codec, Info, Workspace};
 pub use error::DecodeError;

@@ -10,11 +10,13 @@
 //! | [`secure`] | TLS or a pre-shared key around a transport, before any application byte |
 //! | [`emulator`] | a relay with the rate, delay and faults of a chosen link |
 //! | [`meter`] | clock, CPU time, memory, `TCP_INFO` |
+//! | [`region`] | memory that is paid for by the page and given back at once |
 
 pub mod address;
 pub mod emulator;
 pub mod listener;
 pub mod meter;
+pub mod region;
 pub mod secure;
 mod sys;
 pub mod transport;

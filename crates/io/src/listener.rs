@@ -107,6 +107,8 @@ impl Listener {
         loop {
             let Some((socket, peer)) = self.raw.accept()? else { return Ok(None) };
             let Some(peer) = peer.as_socket() else {
+                // The kernel does not tune these; what it refuses, it bounds.
+                buffer_sizes(&socket, &self.tuning)?;
                 return Ok(Some(from_unix(socket, self.local().to_string())));
             };
             match from_tcp(socket, peer.to_string(), &self.tuning) {

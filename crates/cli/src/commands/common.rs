@@ -209,7 +209,7 @@ pub fn metered(session: &Session, endpoint: &Arc<Endpoint>) -> anyhow::Result<()
     let first = std::mem::replace(&mut *METERED.lock(), Arc::downgrade(endpoint)).ptr_eq(&std::sync::Weak::new());
     if first {
         let stats = || METERED.lock().upgrade().map_or_else(Stats::default, |endpoint| endpoint.stats());
-        crate::metrics::serve(address, Arc::new(stats))?;
+        crate::metrics::serve(address, Arc::new(move || crate::metrics::of_session(&stats())))?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ mod codecs;
 pub mod common;
 mod gen_;
 mod link_emulator;
+mod memory;
 mod recv;
 mod send;
 mod try_;
@@ -29,6 +30,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Codecs(codecs) => codecs::run(&codecs),
         Command::LinkEmulator(emulator) => link_emulator::run(emulator),
         Command::Try(args) => try_::run(args, quiet),
+        Command::Memory(args) => memory::run(args, quiet),
         Command::Gen(args) => gen_::run(&args),
         Command::Keys(keys) => self::keys(&keys),
         Command::Completions(completions) => {

@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use crate::process::{run, start};
 
-const COMMANDS: [&str; 7] = ["send", "recv", "tunnel", "codecs", "link-emulator", "keys", "completions"];
+const COMMANDS: [&str; 8] = ["send", "recv", "tunnel", "memory", "codecs", "link-emulator", "keys", "completions"];
 
 #[test]
 fn every_command_has_help_that_names_its_flags() {
@@ -39,7 +39,7 @@ fn manual_pages_and_completions_are_made() {
 
 #[test]
 fn wrong_usage_is_told_with_code_2() {
-    let cases: [&[&str]; 12] = [
+    let cases: [&[&str]; 15] = [
         &[],
         &["fly"],
         &["send"],
@@ -52,6 +52,9 @@ fn wrong_usage_is_told_with_code_2() {
         &["recv", "--listen", "0.0.0.0:0"],
         &["recv", "--json", "-"],
         &["tunnel", "--listen", "127.0.0.1:0"],
+        &["memory", "serve"],
+        &["memory", "serve", "--size", "1M", "--export", "nameless"],
+        &["memory", "serve", "--size", "1M", "--listen", "0.0.0.0:0"],
     ];
     for case in cases {
         let ended = run(case).expect(2);

@@ -20,7 +20,7 @@ mod tls_files;
 use std::{
     fmt,
     io::{self, Read},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::mpsc::{self, RecvTimeoutError},
     thread,
     time::Duration,
@@ -166,10 +166,20 @@ pub fn accept_within(transport: Transport, auth: &Auth, time: Duration) -> Resul
         Auth::None => Ok(transport),
         Auth::Tls { dir, .. } => {
             let config = tls_files::server_config(dir)?;
-            bounded(transport, time, Security::Tls, |link| tls::accept(link, config))
+            bounded(transport, time, Security::Tls, |link| tls::accept(link, config, tls::Confirm::Byte))
         }
         Auth::Psk(psk) => bounded(transport, time, Security::Psk, |link| noise::accept(link, psk)),
     }
+}
+
+/// Mutual TLS inside another protocol, whose client has just asked for it: STARTTLS of NBD. Nothing but TLS itself
+/// passes, so any TLS 1.3 client with a certificate will do. `dir` is that of [`Auth::Tls`].
+///
+/// # Errors
+/// See [`SecureError`]; the connection is closed then.
+pub fn start_tls(transport: Transport, dir: &Path) -> Result<Transport, SecureError> {
+    let config = tls_files::server_config(dir)?;
+    bounded(transport, HANDSHAKE_TIME, Security::Tls, |link| tls::accept(link, config, tls::Confirm::Nothing))
 }
 
 /// A listening address that is open to others but has no authentication.
@@ -203,7 +213,7 @@ fn bounded(
         Ok(halves) => Ok(halves.wrap(transport, security)),
         Err(err) => {
             // Closing a socket with unread bytes sends a reset, and that destroys the alert on its way to the peer.
-            deadline(&transport.shutdown.clone(), Duration::from_millis(300), || {
+            let _ = deadline(&transport.shutdown.clone(), Duration::from_millis(300), || {
                 let _ = transport.writer.finish();
                 let _ = io::copy(&mut transport.reader.by_ref().take(HANDSHAKE_LEN_MAX as u64), &mut io::sink());
             });
@@ -230,7 +240,8 @@ impl Halves {
 /// Runs `work`; aborts `shutdown` when it takes longer than `time`, and gives `None` then.
 ///
 /// A thread rather than socket timeouts: those start anew with each byte, and pipes have none.
-fn deadline<T>(shutdown: &Shutdown, time: Duration, work: impl FnOnce() -> T) -> Option<T> {
+#[must_use]
+pub fn deadline<T>(shutdown: &Shutdown, time: Duration, work: impl FnOnce() -> T) -> Option<T> {
     thread::scope(|scope| {
         let (done, waiting) = mpsc::channel::<()>();
         let watch = scope.spawn(move || {

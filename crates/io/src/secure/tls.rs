@@ -43,10 +43,21 @@ pub(super) fn connect(link: &mut Transport, config: Arc<ClientConfig>, name: &st
     })
 }
 
-pub(super) fn accept(link: &mut Transport, config: Arc<ServerConfig>) -> Result<Halves, SecureError> {
+/// How the server tells that it accepted the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Confirm {
+    /// By [`ACCEPTED`].
+    Byte,
+    /// Not at all: the protocol within has no room for it.
+    Nothing,
+}
+
+pub(super) fn accept(link: &mut Transport, config: Arc<ServerConfig>, how: Confirm) -> Result<Halves, SecureError> {
     let conn = ServerConnection::new(config).map_err(|err| SecureError::Tls(err.to_string()))?;
     handshake(link, conn.into(), |conn, io| {
-        conn.writer().write_all(&[ACCEPTED])?;
+        if how == Confirm::Byte {
+            conn.writer().write_all(&[ACCEPTED])?;
+        }
         while conn.wants_write() {
             conn.write_tls(io)?;
         }

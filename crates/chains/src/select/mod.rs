@@ -1,0 +1,78 @@
+//! Which chains a page may be packed by best, judged by a glance at it.
+//!
+//! [`features`] looks at some hundred bytes; a tree of thresholds turns what it saw into a short list of chains, the most
+//! promising first. The trees are made by `examples/train_selector.rs` from the sizes of pages under all chains
+//! (`model.rs` says from which), and nothing is lost but ratio where they are wrong.
+
+pub mod features;
+mod model;
+pub mod tree;
+
+pub use self::features::{FEATURES, Features, NAMES};
+use std::sync::LazyLock;
+
+use self::tree::Node;
+use crate::{Profile, steps};
+
+/// The built-in chain of numbers that is expected to pack such a page shortest: differences at the width where they need
+/// fewest bits. No training is behind it, so it holds for data that no tree has seen.
+#[must_use]
+pub fn numeric(profile: Profile, features: &Features) -> u8 {
+    // Bits that a word takes beside those of its value, 1.7 of them, as a share of 255 of the word.
+    const BESIDE: [u16; 6] = [7, 14, 27, 54, 14, 27];
+    const DECIMAL: u8 = 12 * 15;
+    let by_width = if profile == Profile::Fast { &*PACKED } else { &*CODED };
+    let cost = |n: usize| u16::from(features[n]) + BESIDE[n];
+    let best = (0..6).min_by_key(|&n| cost(n)).expect("six widths");
+    match best {
+        _ if features[16] >= DECIMAL => by_width[6],
+        _ if features[17] >= DECIMAL => by_width[7],
+        _ => by_width[best],
+    }
+}
+
+/// Built-in chains that pack numbers, by feature, and of decimal doubles and floats.
+static CODED: LazyLock<[u8; 8]> = LazyLock::new(|| {
+    numbers([
+        "dk8-zz8-ce8",
+        "dk4-zz4-ce4",
+        "dk2-zz2-ce2",
+        "dk1-zz1-ce1",
+        "sw4-dk4-zz4-ce4",
+        "sw2-dk2-zz2-ce2",
+        "al8-dk8-zz8-ce8",
+        "al4-dk4-zz4-ce4",
+    ])
+});
+
+/// As [`CODED`], without an entropy coder.
+static PACKED: LazyLock<[u8; 8]> = LazyLock::new(|| {
+    numbers([
+        "dk8-zz8-pk8",
+        "dk4-zz4-pk4",
+        "dk2-zz2-pk2",
+        "dk1-zz1-pk1",
+        "sw4-dk4-zz4-pk4",
+        "sw2-dk2-zz2-pk2",
+        "al8-dk8-zz8-pk8",
+        "al4-dk4-zz4-pk4",
+    ])
+});
+
+fn numbers(names: [&str; 8]) -> [u8; 8] {
+    names.map(steps::builtin)
+}
+
+/// Numbers of built-in chains that a tree expects to pack such a page well, the most promising first.
+#[must_use]
+pub fn promising(profile: Profile, features: &Features) -> &'static [u8] {
+    tree::leaf(tree_of(profile), features)
+}
+
+fn tree_of(profile: Profile) -> &'static [Node] {
+    match profile {
+        Profile::Fast => model::FAST,
+        Profile::Balanced => model::BALANCED,
+        Profile::Ratio => model::RATIO,
+    }
+}

@@ -1,0 +1,42 @@
+//! The hot loops twice: for any processor, and for one with AVX2, BMI and LZCNT, chosen at run time.
+//!
+//! Both come from one source that the compiler vectorises, so they cannot differ in what they compute; tests run the two
+//! against each other all the same.
+
+/// Whether this processor runs the second form.
+#[inline(always)]
+pub(crate) fn is_available() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        std::arch::is_x86_feature_detected!("avx2")
+            && std::arch::is_x86_feature_detected!("bmi1")
+            && std::arch::is_x86_feature_detected!("bmi2")
+            && std::arch::is_x86_feature_detected!("lzcnt")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// `twin! { fn name<W: Word>(args) -> T = portable; }`: a function that runs `portable`, which is `#[inline(always)]`,
+/// compiled for the best processor that is there.
+macro_rules! twin {
+    ($(#[$doc:meta])* $vis:vis fn $name:ident $(<$($generic:ident: $bound:path),+>)? ($($arg:ident: $type:ty),* $(,)?) $(-> $ret:ty)? = $portable:ident;) => {
+        $(#[$doc])*
+        #[inline]
+        $vis fn $name $(<$($generic: $bound),+>)? ($($arg: $type),*) $(-> $ret)? {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+                fn second $(<$($generic: $bound),+>)? ($($arg: $type),*) $(-> $ret)? {
+                    $portable $(::<$($generic),+>)? ($($arg),*)
+                }
+                if $crate::simd::is_available() {
+                    // SAFETY: the processor has the features, as just asked.
+                    return unsafe { second $(::<$($generic),+>)? ($($arg),*) };
+                }
+            }
+            $portable $(::<$($generic),+>)? ($($arg),*)
+        }
+    };
+}
+pub(crate) use twin;

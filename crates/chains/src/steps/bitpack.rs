@@ -1,0 +1,232 @@
+//! `pk`: blocks of 16 words, each word as many bits as the widest of its block.
+//!
+//! Packed bytes: one width a block, in bits; then the blocks, lowest bits first, 16 words of `b` bits being `2b` bytes; the last
+//! block may hold fewer words and ends at a whole byte; then the bytes behind the last whole word.
+
+use narrows_core::Workspace;
+
+use crate::{
+    simd::twin,
+    step::{Side, SideReader, Step, StepId, UnpackError},
+    word::{Word, read, write},
+};
+
+/// For words of one width.
+#[derive(Debug)]
+pub struct Bitpack<W> {
+    id: StepId,
+    name: &'static str,
+    width: std::marker::PhantomData<W>,
+}
+
+/// Words of a block.
+const BLOCK: usize = 16;
+
+macro_rules! steps {
+    ($(($word:ty, $id:literal, $name:literal)),*) => {
+        pub(super) const STEPS: &[&dyn Step] = &[$(&Bitpack::<$word> {
+            id: StepId($id),
+            name: $name,
+            width: std::marker::PhantomData,
+        }),*];
+    };
+}
+steps!((u8, 12, "pk1"), (u16, 13, "pk2"), (u32, 14, "pk4"), (u64, 15, "pk8"));
+
+impl<W: Word> Step for Bitpack<W> {
+    fn id(&self) -> StepId {
+        self.id
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn keeps_length(&self) -> bool {
+        false
+    }
+
+    fn pack(&self, raw: &[u8], out: &mut [u8], _: &mut Side, _: &mut Workspace) -> Option<usize> {
+        let mut words = W::buffer();
+        let words = words.as_mut();
+        let count = read(raw, words);
+        let len = pack_words(&words[..count], out)?;
+        let tail = &raw[count * W::LEN..];
+        out.get_mut(len..len + tail.len())?.copy_from_slice(tail);
+        Some(len + tail.len())
+    }
+
+    fn unpack(
+        &self,
+        packed: &[u8],
+        _: &mut SideReader<'_>,
+        out: &mut [u8],
+        _: &mut Workspace,
+    ) -> Result<(), UnpackError> {
+        let mut words = W::buffer();
+        let words = words.as_mut();
+        let (whole, tail) = out.split_at_mut(out.len() / W::LEN * W::LEN);
+        let words = &mut words[..whole.len() / W::LEN];
+        let len = unpack_words(packed, words)?;
+        write(words, whole);
+        if packed.len() - len != tail.len() {
+            return Err(UnpackError::Corrupt("bit blocks of another length"));
+        }
+        tail.copy_from_slice(&packed[len..]);
+        Ok(())
+    }
+}
+
+twin! {
+    /// Packs `words` into the front of `out` and returns the packed length, or `None` if it does not fit.
+    pub(crate) fn pack_words<W: Word>(words: &[W], out: &mut [u8]) -> Option<usize> = pack_portable;
+}
+
+twin! {
+    /// Fills `words` from the front of `packed` and returns how many bytes that took.
+    pub(crate) fn unpack_words<W: Word>(packed: &[u8], words: &mut [W]) -> Result<usize, UnpackError> = unpack_portable;
+}
+
+#[inline(always)]
+fn pack_portable<W: Word>(words: &[W], out: &mut [u8]) -> Option<usize> {
+    let (widths, data) = out.split_at_mut_checked(words.len().div_ceil(BLOCK))?;
+    let mut len = 0;
+    for (block, width) in words.chunks(BLOCK).zip(widths.iter_mut()) {
+        *width = block.iter().fold(W::default(), |all, &word| all.or(word)).bit_len() as u8;
+        len += (usize::from(*width) * block.len()).div_ceil(8);
+    }
+    // Known before anything is packed, so a page that does not fit costs little.
+    if len > data.len() {
+        return None;
+    }
+    let mut at = 0;
+    for (block, &width) in words.chunks(BLOCK).zip(&*widths) {
+        at += pack_block(block, u32::from(width), &mut data[at..]);
+    }
+    Some(widths.len() + len)
+}
+
+/// Packs one block into `out`, whose room was checked, and returns its bytes. May write zeros behind them.
+#[inline(always)]
+fn pack_block<W: Word>(block: &[W], width: u32, out: &mut [u8]) -> usize {
+    let len = (width as usize * block.len()).div_ceil(8);
+    let mut bits = Bits { out, at: 0, held: 0, fill: 0 };
+    match (block.first_chunk::<BLOCK>(), width) {
+        (Some(_), 0) => {}
+        // Several words make one unit, so that there are fewer steps that wait for each other.
+        (Some(block), 1..=14) => {
+            for four in block.as_chunks::<4>().0 {
+                let low = four[0].wide() | four[1].wide() << width;
+                let high = four[2].wide() | four[3].wide() << width;
+                bits.put(low | high << (2 * width), 4 * width);
+            }
+        }
+        (Some(block), 15..=28) => {
+            for two in block.as_chunks::<2>().0 {
+                bits.put(two[0].wide() | two[1].wide() << width, 2 * width);
+            }
+        }
+        (_, 0..=56) => block.iter().for_each(|word| bits.put(word.wide(), width)),
+        _ => {
+            for word in block {
+                bits.put(word.wide() & 0xffff_ffff, 32);
+                bits.put(word.wide() >> 32, width - 32);
+            }
+        }
+    }
+    bits.finish();
+    len
+}
+
+struct Bits<'a> {
+    out: &'a mut [u8],
+    at: usize,
+    /// Bits not yet passed by `at`: fewer than 8 between two calls.
+    held: u64,
+    fill: u32,
+}
+
+impl Bits<'_> {
+    /// Appends `count` bits, at most 56.
+    #[inline(always)]
+    fn put(&mut self, bits: u64, count: u32) {
+        self.held |= bits << self.fill;
+        self.fill += count;
+        self.flush();
+        let whole = self.fill & !7;
+        self.at += (whole / 8) as usize;
+        self.held >>= whole;
+        self.fill -= whole;
+    }
+
+    #[inline(always)]
+    fn flush(&mut self) {
+        let bytes = self.held.to_le_bytes();
+        match self.out.get_mut(self.at..self.at + 8) {
+            Some(to) => to.copy_from_slice(&bytes),
+            None => {
+                // Near the end of `out`: what does not fit is zeros.
+                let to = self.out.get_mut(self.at..).unwrap_or_default();
+                let len = to.len();
+                to.copy_from_slice(&bytes[..len]);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn finish(&mut self) {
+        if self.fill > 0 {
+            self.flush();
+        }
+    }
+}
+
+#[inline(always)]
+fn unpack_portable<W: Word>(packed: &[u8], words: &mut [W]) -> Result<usize, UnpackError> {
+    const SHORT: UnpackError = UnpackError::Corrupt("bit blocks are cut short");
+    let (widths, mut data) = packed.split_at_checked(words.len().div_ceil(BLOCK)).ok_or(SHORT)?;
+    for (block, &width) in words.chunks_mut(BLOCK).zip(widths) {
+        if u32::from(width) > W::BITS {
+            return Err(UnpackError::Corrupt("bits of a word wider than the word"));
+        }
+        let len = (usize::from(width) * block.len()).div_ceil(8);
+        if let Some(bytes) = data.get(..len + SLACK) {
+            unpack_block(block, u32::from(width), bytes);
+        } else {
+            let mut padded = [0; BLOCK * 8 + SLACK];
+            padded[..len].copy_from_slice(data.get(..len).ok_or(SHORT)?);
+            unpack_block(block, u32::from(width), &padded[..len + SLACK]);
+        }
+        data = &data[len..];
+    }
+    Ok(packed.len() - data.len())
+}
+
+/// Bytes behind a block that may be read, whatever they are.
+const SLACK: usize = 16;
+
+/// Fills `block`; `bytes` are those of the block and [`SLACK`] more.
+#[inline(always)]
+fn unpack_block<W: Word>(block: &mut [W], width: u32, bytes: &[u8]) {
+    assert!(bytes.len() == (width as usize * block.len()).div_ceil(8) + SLACK, "the block and its slack");
+    let load = |at: usize| {
+        debug_assert!(at + 8 <= bytes.len());
+        // SAFETY: the callers' `at` is below the block's length in bytes, as asserted above, so 8 bytes from it end
+        // within the slack.
+        unsafe { bytes.as_ptr().add(at).cast::<u64>().read_unaligned() }.to_le()
+    };
+    if width <= 57 {
+        let mask = (1u64 << width) - 1;
+        for (n, word) in block.iter_mut().enumerate() {
+            let bit = n * width as usize;
+            *word = W::truncate(load(bit / 8) >> (bit % 8) & mask);
+        }
+    } else {
+        let mask = u64::MAX >> (64 - width);
+        for (n, word) in block.iter_mut().enumerate() {
+            let bit = n * width as usize;
+            let (low, high) = (load(bit / 8), load(bit / 8 + 8));
+            *word = W::truncate(((u128::from(low) | u128::from(high) << 64) >> (bit % 8)) as u64 & mask);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! `lz4`, `zstd`, `deflate`: block formats of others, as steps.
+//!
+//! LZ4 blocks and DEFLATE streams are as their specifications say. zstd frames go without magic number, content size and
+//! checksum (`ZSTD_f_zstd1_magicless`), which saves 5 bytes of every page.
+
+use std::{fmt, ptr::NonNull};
+
+use narrows_codecs::{deflate::DEFLATE, lz4::Lz4};
+use narrows_core::{Codec, DecodeError, Level, Workspace};
+use zstd_safe::zstd_sys::{
+    ZSTD_CCtx, ZSTD_CCtx_setParameter, ZSTD_DCtx, ZSTD_DCtx_setParameter, ZSTD_cParameter as CParameter,
+    ZSTD_compress2, ZSTD_createCCtx, ZSTD_createDCtx, ZSTD_dParameter as DParameter, ZSTD_decompressDCtx,
+    ZSTD_format_e as Format, ZSTD_freeCCtx, ZSTD_freeDCtx, ZSTD_isError,
+};
+
+use crate::step::{Side, SideReader, Step, StepId, UnpackError};
+
+pub(super) const STEPS: &[&dyn Step] = &[&LZ4, &DEFLATE_STEP, &ZstdBlock];
+
+/// Whether this step is one of these.
+pub(crate) fn finds_matches(id: StepId) -> bool {
+    STEPS.iter().any(|step| step.id() == id)
+}
+
+/// A codec of the `codecs` crate, at one level.
+#[derive(Debug)]
+pub struct Block<C> {
+    id: StepId,
+    name: &'static str,
+    codec: C,
+    level: Level,
+}
+
+const LZ4: Block<Lz4> = Block { id: StepId(16), name: "lz4", codec: Lz4, level: Level(0) };
+
+/// At level 8, where libdeflate is hardly slower on a page than at 6.
+const DEFLATE_STEP: Block<narrows_codecs::deflate::Deflate> =
+    Block { id: StepId(18), name: "deflate", codec: DEFLATE, level: Level(8) };
+
+impl<C: Codec> Step for Block<C> {
+    fn id(&self) -> StepId {
+        self.id
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn keeps_length(&self) -> bool {
+        false
+    }
+
+    fn pack(&self, raw: &[u8], out: &mut [u8], _: &mut Side, ws: &mut Workspace) -> Option<usize> {
+        self.codec.pack(raw, self.level, &[], out, ws)
+    }
+
+    fn unpack(
+        &self,
+        packed: &[u8],
+        _: &mut SideReader<'_>,
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Result<(), UnpackError> {
+        self.codec.unpack(packed, &[], out, ws).map_err(|fault| match fault {
+            DecodeError::Corrupt { what, .. } => UnpackError::Corrupt(what),
+            _ => UnpackError::Corrupt("refused by its block format"),
+        })
+    }
+}
+
+/// zstd frames without magic number, packed at level 1.
+#[derive(Debug)]
+pub struct ZstdBlock;
+
+impl Step for ZstdBlock {
+    fn id(&self) -> StepId {
+        StepId(17)
+    }
+
+    fn name(&self) -> &'static str {
+        "zstd"
+    }
+
+    fn keeps_length(&self) -> bool {
+        false
+    }
+
+    fn pack(&self, raw: &[u8], out: &mut [u8], _: &mut Side, ws: &mut Workspace) -> Option<usize> {
+        let context = ws.get::<Packer>().0.as_ptr();
+        // SAFETY: the context is live and ours alone; the pointers hold the lengths given with them. A frame begins
+        // anew with each call.
+        ok(unsafe { ZSTD_compress2(context, out.as_mut_ptr().cast(), out.len(), raw.as_ptr().cast(), raw.len()) })
+    }
+
+    fn unpack(
+        &self,
+        packed: &[u8],
+        _: &mut SideReader<'_>,
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Result<(), UnpackError> {
+        let context = ws.get::<Unpacker>().0.as_ptr();
+        // SAFETY: the context is live and ours alone; the pointers hold the lengths given with them; the library is
+        // made for untrusted input, and in one call `out` itself is the window, so nothing is allocated.
+        let written = unsafe {
+            ZSTD_decompressDCtx(context, out.as_mut_ptr().cast(), out.len(), packed.as_ptr().cast(), packed.len())
+        };
+        match ok(written) {
+            Some(len) if len == out.len() => Ok(()),
+            Some(_) => Err(UnpackError::Corrupt("zstd frame of another length")),
+            None => Err(UnpackError::Corrupt("not a zstd frame")),
+        }
+    }
+}
+
+/// A length or code of the library, `None` where it means an error.
+fn ok(code: usize) -> Option<usize> {
+    // SAFETY: a pure function of its argument.
+    (unsafe { ZSTD_isError(code) } == 0).then_some(code)
+}
+
+struct Packer(NonNull<ZSTD_CCtx>);
+
+impl Default for Packer {
+    fn default() -> Self {
+        // SAFETY: allocates and returns null or a context of our own.
+        let context = NonNull::new(unsafe { ZSTD_createCCtx() }).expect("memory for a zstd context");
+        let parameters = [
+            (CParameter::ZSTD_c_compressionLevel, 1),
+            (CParameter::ZSTD_c_contentSizeFlag, 0),
+            // ZSTD_c_format
+            (CParameter::ZSTD_c_experimentalParam2, Format::ZSTD_f_zstd1_magicless as i32),
+        ];
+        for (parameter, value) in parameters {
+            // SAFETY: the context is live and ours; a bad value is refused, not undefined.
+            ok(unsafe { ZSTD_CCtx_setParameter(context.as_ptr(), parameter, value) }).expect("values it has");
+        }
+        Self(context)
+    }
+}
+
+impl Drop for Packer {
+    fn drop(&mut self) {
+        // SAFETY: made by `ZSTD_createCCtx` and freed only here.
+        unsafe { ZSTD_freeCCtx(self.0.as_ptr()) };
+    }
+}
+
+struct Unpacker(NonNull<ZSTD_DCtx>);
+
+impl Default for Unpacker {
+    fn default() -> Self {
+        // SAFETY: allocates and returns null or a context of our own.
+        let context = NonNull::new(unsafe { ZSTD_createDCtx() }).expect("memory for a zstd context");
+        // SAFETY: the context is live and ours; ZSTD_d_format takes this value.
+        let set = unsafe {
+            let magicless = Format::ZSTD_f_zstd1_magicless as i32;
+            ZSTD_DCtx_setParameter(context.as_ptr(), DParameter::ZSTD_d_experimentalParam1, magicless)
+        };
+        ok(set).expect("a value it has");
+        Self(context)
+    }
+}
+
+impl Drop for Unpacker {
+    fn drop(&mut self) {
+        // SAFETY: made by `ZSTD_createDCtx` and freed only here.
+        unsafe { ZSTD_freeDCtx(self.0.as_ptr()) };
+    }
+}
+
+impl fmt::Debug for Packer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ZstdPacker")
+    }
+}
+
+impl fmt::Debug for Unpacker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ZstdUnpacker")
+    }
+}
+
+// SAFETY: a context is plain memory without thread affinity, and `&mut Workspace` lends it to one thread at a time.
+unsafe impl Send for Packer {}
+// SAFETY: as for `Packer`.
+unsafe impl Send for Unpacker {}

@@ -1,0 +1,313 @@
+//! Words to four bit streams and back.
+
+use super::{
+    CLASSES, CODE_MAX, ESCAPE, SYMBOLS, WINDOW,
+    huffman::{self, Choice},
+};
+use crate::{
+    simd::twin,
+    step::{BETWEEN_MAX, Side, SideReader, UnpackError},
+    word::Word,
+};
+
+/// How words fall into classes.
+pub(crate) trait Classes<W: Word>: Copy {
+    /// 0 for the word 0, 1 to 64, or 65 for a word without a class.
+    fn class(&self, word: W) -> usize;
+    /// Bits of a word of this class that its class leaves open. Not asked for class 65.
+    fn raw_bits(&self, class: usize) -> u32;
+    /// The word of this class whose open bits are zero, which are its lowest. Not asked for class 65.
+    fn base(&self, class: usize) -> u64;
+}
+
+/// Scratch of one thread.
+#[derive(Debug)]
+pub(crate) struct Room {
+    classes: Box<[u8; BETWEEN_MAX]>,
+    /// Streams with room behind them: see [`unpack_portable`].
+    streams: Box<[u8; BETWEEN_MAX + OVERRUN]>,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { classes: Box::new([0; BETWEEN_MAX]), streams: Box::new([0; BETWEEN_MAX + OVERRUN]) }
+    }
+}
+
+/// How far a stream of nothing but the longest codes runs on, with single bytes as words, which is the longest: a quarter
+/// of the words, 10 and 8 bits each. And the 9 bytes that are read at once.
+const OVERRUN: usize = BETWEEN_MAX / 4 * (CODE_MAX as usize + 8) / 8 + 16;
+
+const STREAMS: usize = 4;
+/// Bytes before the streams.
+const HEADER: usize = 2 * (STREAMS - 1);
+
+/// One class, for packing.
+#[derive(Clone, Copy, Default)]
+struct Code {
+    /// The code above as many zeros as the class has raw bits, where the two make at most 56 bits.
+    bits: u64,
+    len: u32,
+    raw: u32,
+}
+
+/// Packs `words` into the front of `out` and the table to `side`; returns the packed length or `None` if it does not fit.
+pub(crate) fn pack_words<W: Word, C: Classes<W>>(
+    words: &[W],
+    classes: C,
+    out: &mut [u8],
+    side: &mut Side,
+    room: &mut Room,
+) -> Option<usize> {
+    let histogram = classify(words, classes, room);
+    let raw_bits = std::array::from_fn(|class| if class < CLASSES - 1 { classes.raw_bits(class).min(W::BITS) } else { 0 });
+    let choice = huffman::choose(&histogram, &raw_bits, W::BITS);
+    if (choice.bits as usize).div_ceil(8) + HEADER > out.len() {
+        return None;
+    }
+    choice.put(side)?;
+    let codes = choice.codes();
+    let mut of_class = [Code::default(); CLASSES];
+    for (class, code) in of_class.iter_mut().enumerate() {
+        let symbol = choice.symbol(class);
+        let raw = if symbol == ESCAPE { W::BITS } else { raw_bits[class] };
+        *code = Code { bits: codes[symbol], len: u32::from(choice.lens[symbol]), raw };
+    }
+    encode(words, &room.classes[..words.len()], &of_class, out)
+}
+
+/// Fills `words` from `packed` and what `side` says.
+pub(crate) fn unpack_words<W: Word, C: Classes<W>>(
+    packed: &[u8],
+    classes: C,
+    words: &mut [W],
+    side: &mut SideReader<'_>,
+    room: &mut Room,
+) -> Result<(), UnpackError> {
+    let choice = Choice::take(side)?;
+    let mut bases = [0u64; SYMBOLS];
+    let mut raws = [0u32; SYMBOLS];
+    for symbol in 0..SYMBOLS {
+        let class = choice.class(symbol);
+        if symbol == ESCAPE {
+            raws[symbol] = W::BITS;
+        } else if (0..CLASSES as i32 - 1).contains(&class) {
+            raws[symbol] = classes.raw_bits(class as usize).min(W::BITS);
+            bases[symbol] = classes.base(class as usize);
+        }
+    }
+    decode(packed, &choice.lens, &bases, &raws, words, room)
+}
+
+twin! { fn classify<W: Word, C: Classes<W>>(words: &[W], classes: C, room: &mut Room) -> [u32; CLASSES] = classify_portable; }
+twin! { fn encode<W: Word>(words: &[W], classes: &[u8], codes: &[Code; CLASSES], out: &mut [u8]) -> Option<usize> = encode_portable; }
+twin! {
+    fn decode<W: Word>(packed: &[u8], lens: &[u8; SYMBOLS], bases: &[u64; SYMBOLS], raws: &[u32; SYMBOLS], words: &mut [W], room: &mut Room) -> Result<(), UnpackError> = decode_portable;
+}
+
+/// Notes the class of each word and counts them.
+#[inline(always)]
+fn classify_portable<W: Word, C: Classes<W>>(words: &[W], classes: C, room: &mut Room) -> [u32; CLASSES] {
+    // Four counts, since most words are of few classes and each addition would wait for the last.
+    let mut counts = [[0u32; 128]; 4];
+    let noted = &mut room.classes[..words.len()];
+    for (words, noted) in words.chunks(4).zip(noted.chunks_mut(4)) {
+        for ((word, noted), counts) in words.iter().zip(noted).zip(&mut counts) {
+            let class = classes.class(*word);
+            *noted = class as u8;
+            counts[class & 127] += 1;
+        }
+    }
+    std::array::from_fn(|class| counts.iter().map(|counts| counts[class]).sum())
+}
+
+#[inline(always)]
+fn encode_portable<W: Word>(words: &[W], classes: &[u8], codes: &[Code; CLASSES], out: &mut [u8]) -> Option<usize> {
+    let (header, data) = out.split_at_mut_checked(HEADER)?;
+    let mut at = 0;
+    for stream in 0..STREAMS {
+        let mut bits = Bits { out: data.get_mut(at..)?, at: 0, held: 0, fill: 0 };
+        for n in (stream..words.len().min(classes.len())).step_by(STREAMS) {
+            let code = &codes[usize::from(classes[n]).min(CLASSES - 1)];
+            let mask = if code.raw == 64 { u64::MAX } else { (1 << code.raw) - 1 };
+            let raw = words[n].wide() & mask;
+            if code.len + code.raw <= Bits::MOST {
+                bits.put(code.bits << code.raw | raw, code.len + code.raw);
+            } else {
+                let half = code.raw / 2;
+                bits.put(code.bits, code.len);
+                bits.put(raw >> half, code.raw - half);
+                bits.put(raw & ((1 << half) - 1), half);
+            }
+        }
+        let len = bits.finish()?;
+        if let Some(to) = header.get_mut(2 * stream..2 * stream + 2) {
+            to.copy_from_slice(&(len as u16).to_le_bytes());
+        }
+        at += len;
+    }
+    Some(HEADER + at)
+}
+
+/// Bits into bytes, highest first.
+struct Bits<'a> {
+    out: &'a mut [u8],
+    at: usize,
+    /// Bits not yet passed by `at`, from the highest down: fewer than 8 between two calls.
+    held: u64,
+    fill: u32,
+}
+
+impl Bits<'_> {
+    /// Most bits put at once.
+    const MOST: u32 = 56;
+
+    #[inline(always)]
+    fn put(&mut self, bits: u64, count: u32) {
+        if count == 0 {
+            return;
+        }
+        self.held |= bits << (64 - count - self.fill);
+        self.fill += count;
+        self.flush();
+        let whole = self.fill & !7;
+        self.at += (whole / 8) as usize;
+        self.held <<= whole;
+        self.fill -= whole;
+    }
+
+    #[inline(always)]
+    fn flush(&mut self) {
+        let bytes = self.held.to_be_bytes();
+        if let Some(to) = self.out.get_mut(self.at..self.at + 8) {
+            to.copy_from_slice(&bytes);
+        } else if let Some(to) = self.out.get_mut(self.at..) {
+            // What lies beyond are zeros, or `finish` notices.
+            let len = to.len();
+            to.copy_from_slice(&bytes[..len]);
+        }
+    }
+
+    /// Bytes written; `None` if there was not room for all.
+    #[inline(always)]
+    fn finish(mut self) -> Option<usize> {
+        if self.fill > 0 {
+            self.flush();
+            self.at += 1;
+        }
+        (self.at <= self.out.len()).then_some(self.at)
+    }
+}
+
+/// What the next [`CODE_MAX`] bits begin with.
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    /// Bits of code and raw bits together.
+    total: u8,
+    len: u8,
+    raw: u8,
+    symbol: u8,
+}
+
+#[inline(always)]
+fn decode_portable<W: Word>(
+    packed: &[u8],
+    lens: &[u8; SYMBOLS],
+    bases: &[u64; SYMBOLS],
+    raws: &[u32; SYMBOLS],
+    words: &mut [W],
+    room: &mut Room,
+) -> Result<(), UnpackError> {
+    const SHORT: UnpackError = UnpackError::Corrupt("streams are cut short");
+    let table = table(lens, raws)?;
+    let (header, data) = packed.split_at_checked(HEADER).ok_or(SHORT)?;
+    if data.len() > BETWEEN_MAX {
+        return Err(UnpackError::Corrupt("streams longer than they can be"));
+    }
+    room.streams[..data.len()].copy_from_slice(data);
+    // In bits. No stream can run further than `OVERRUN` from where it starts, so that no place need be checked on the way;
+    // whether each ended where the next begins is checked behind.
+    let mut ends = [0; STREAMS];
+    let mut places = [0; STREAMS];
+    let mut end = 0;
+    for stream in 0..STREAMS {
+        places[stream] = 8 * end;
+        end = match header.get(2 * stream..2 * stream + 2) {
+            Some(len) => end + usize::from(u16::from_le_bytes([len[0], len[1]])),
+            None => data.len(),
+        };
+        if end > data.len() {
+            return Err(SHORT);
+        }
+        ends[stream] = end;
+    }
+    let streams = &*room.streams;
+    let quarter = words.len() / STREAMS;
+    assert!(words.len() <= BETWEEN_MAX / W::LEN, "as many words as there may be between two steps");
+    let next = |place: &mut usize| -> W {
+        // SAFETY: `place` starts within `BETWEEN_MAX` bytes and moves on by at most `CODE_MAX + W::BITS` bits a word, at most
+        // `BETWEEN_MAX / W::LEN / 4 + 1` times: at most `OVERRUN - 16` bytes and one word further. 9 bytes are read there.
+        let load = |at: usize| {
+            debug_assert!(at + 8 <= streams.len());
+            u64::from_be(unsafe { streams.as_ptr().add(at).cast::<u64>().read_unaligned() })
+        };
+        let top = load(*place / 8) << (*place % 8);
+        let entry = table[(top >> (64 - CODE_MAX)) as usize];
+        let at = *place + usize::from(entry.len);
+        *place += usize::from(entry.total);
+        let raw_bits = u32::from(entry.raw);
+        let raw = if W::BITS <= 32 {
+            // Code and raw bits together are within the 57 bits read above.
+            (top << entry.len >> 1) >> (63 - raw_bits)
+        } else {
+            let mut top = load(at / 8) << (at % 8);
+            // SAFETY: as above.
+            top |= u64::from(unsafe { *streams.as_ptr().add(at / 8 + 8) }) >> (8 - at % 8);
+            if raw_bits == 64 { top } else { (top >> 1) >> (63 - raw_bits) }
+        };
+        W::truncate(bases[usize::from(entry.symbol) % SYMBOLS] | raw)
+    };
+    let (rounds, rest) = words.as_chunks_mut::<STREAMS>();
+    debug_assert_eq!(rounds.len(), quarter);
+    let [mut a, mut b, mut c, mut d] = places;
+    for round in rounds {
+        *round = [next(&mut a), next(&mut b), next(&mut c), next(&mut d)];
+    }
+    places = [a, b, c, d];
+    for (word, place) in rest.iter_mut().zip(&mut places) {
+        *word = next(place);
+    }
+    if places.map(|place| place.div_ceil(8)) == ends {
+        Ok(())
+    } else {
+        Err(UnpackError::Corrupt("a stream of another length"))
+    }
+}
+
+/// What each beginning of [`CODE_MAX`] bits means. Bits that begin no code mean an escape, of the longest code.
+#[inline(always)]
+fn table(lens: &[u8; SYMBOLS], raws: &[u32; SYMBOLS]) -> Result<[Entry; 1 << CODE_MAX], UnpackError> {
+    let none = Entry { total: (CODE_MAX + raws[ESCAPE]) as u8, len: CODE_MAX as u8, raw: raws[ESCAPE] as u8, symbol: ESCAPE as u8 };
+    let mut table = [none; 1 << CODE_MAX];
+    // Where the codes of each length begin, shorter ones before longer.
+    let mut at = [0usize; CODE_MAX as usize + 2];
+    for &len in lens {
+        at[usize::from(len) + 1] += if len == 0 { 0 } else { 1 << (CODE_MAX - u32::from(len)) };
+    }
+    for len in 1..at.len() {
+        at[len] += at[len - 1];
+    }
+    if at[CODE_MAX as usize + 1] > 1 << CODE_MAX {
+        return Err(UnpackError::Corrupt("too many short codes"));
+    }
+    for (symbol, &len) in lens.iter().enumerate().filter(|(_, len)| **len > 0) {
+        let raw = raws[symbol] as u8;
+        let start = &mut at[usize::from(len)];
+        let run = 1 << (CODE_MAX - u32::from(len));
+        table[*start..*start + run].fill(Entry { total: len + raw, len, raw, symbol: symbol as u8 });
+        *start += run;
+    }
+    Ok(table)
+}
+
+const _: () = assert!(WINDOW + 2 == SYMBOLS);

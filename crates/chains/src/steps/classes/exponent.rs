@@ -1,0 +1,151 @@
+//! `ex`: floats as a Huffman-coded exponent, and sign and fraction as they are.
+//!
+//! Weights, noise and coordinates have fractions that nothing predicts, but their exponents are few. The class of a
+//! float is how far its exponent is below the page's highest. Lowest bits that are the same in all words of the page (those of
+//! an `f32` held in an `f64`, or a sign) are left out.
+//!
+//! Before that the sign moves below the fraction. Side: how many low bits are left out; if any, one word that has them;
+//! then the page's highest exponent as `u16`, little-endian; then as `ce`. Packed bytes: as `ce`.
+
+use std::marker::PhantomData;
+
+use narrows_core::Workspace;
+
+use super::coder::{Classes, pack_words, unpack_words};
+use crate::{
+    step::{Side, SideReader, Step, StepId, UnpackError},
+    word::{Word, read, write},
+};
+
+/// Floats of one format.
+#[derive(Debug)]
+pub struct Exponent<W> {
+    id: StepId,
+    name: &'static str,
+    /// Bits of the exponent.
+    exponent: u32,
+    width: PhantomData<W>,
+}
+
+macro_rules! steps {
+    ($(($word:ty, $id:literal, $name:literal, $exponent:literal)),*) => {
+        pub(crate) const STEPS: &[&dyn Step] = &[$(&Exponent::<$word> {
+            id: StepId($id),
+            name: $name,
+            exponent: $exponent,
+            width: PhantomData,
+        }),*];
+    };
+}
+steps!((u16, 24, "ex2", 5), (u16, 25, "exb", 8), (u32, 26, "ex4", 8), (u64, 27, "ex8", 11));
+
+/// The class of a word is its exponent, 63 being the page's highest.
+#[derive(Debug, Clone, Copy)]
+struct ByExponent {
+    /// Bits below the exponent.
+    fraction: u32,
+    highest: u64,
+}
+
+impl<W: Word> Classes<W> for ByExponent {
+    #[inline(always)]
+    fn class(&self, word: W) -> usize {
+        let below = self.highest - (word.wide() >> self.fraction);
+        match below {
+            _ if word == W::default() => 0,
+            0..63 => 63 - below as usize,
+            _ => 65,
+        }
+    }
+
+    #[inline(always)]
+    fn raw_bits(&self, class: usize) -> u32 {
+        if class == 0 { 0 } else { self.fraction }
+    }
+
+    #[inline(always)]
+    fn base(&self, class: usize) -> u64 {
+        if class == 0 { 0 } else { (self.highest + class as u64).wrapping_sub(63) << self.fraction }
+    }
+}
+
+impl<W: Word> Step for Exponent<W> {
+    fn id(&self) -> StepId {
+        self.id
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn keeps_length(&self) -> bool {
+        false
+    }
+
+    fn has_side(&self) -> bool {
+        true
+    }
+
+    fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, ws: &mut Workspace) -> Option<usize> {
+        let mut words = W::buffer();
+        let words = words.as_mut();
+        let count = read(raw, words);
+        let words = &mut words[..count];
+        let mut differ = 0;
+        for word in words.iter_mut() {
+            *word = word.rotate_left(1);
+        }
+        let first = words.first()?.wide();
+        for word in words.iter() {
+            differ |= word.wide() ^ first;
+        }
+        let fraction = W::BITS - self.exponent;
+        let low = differ.trailing_zeros().min(fraction);
+        let mut highest = 0;
+        for word in words.iter_mut() {
+            *word = W::truncate(word.wide() >> low);
+            highest = highest.max(word.wide());
+        }
+        let classes = ByExponent { fraction: fraction - low, highest: highest >> (fraction - low) };
+        // The side of this step stands before that of the coder, which is read after it.
+        side.put(&[low as u8])?;
+        if low > 0 {
+            side.put(&first.to_le_bytes()[..W::LEN])?;
+        }
+        side.put(&(classes.highest as u16).to_le_bytes())?;
+        let len = pack_words(words, classes, out, side, ws.get())?;
+        let tail = &raw[count * W::LEN..];
+        out.get_mut(len..len + tail.len())?.copy_from_slice(tail);
+        Some(len + tail.len())
+    }
+
+    fn unpack(
+        &self,
+        packed: &[u8],
+        side: &mut SideReader<'_>,
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Result<(), UnpackError> {
+        let fraction = W::BITS - self.exponent;
+        let low = u32::from(side.byte()?);
+        if low > fraction {
+            return Err(UnpackError::Corrupt("more low bits than a fraction has"));
+        }
+        let first = if low > 0 { W::load(side.take(W::LEN)?).wide() & ((1 << low) - 1) } else { 0 };
+        let highest = u64::from(u16::from_le_bytes(side.array()?));
+        if highest >> self.exponent != 0 {
+            return Err(UnpackError::Corrupt("an exponent of too many bits"));
+        }
+        let (whole, tail) = out.split_at_mut(out.len() / W::LEN * W::LEN);
+        let mut words = W::buffer();
+        let words = &mut words.as_mut()[..whole.len() / W::LEN];
+        let streams = packed.len().checked_sub(tail.len()).ok_or(UnpackError::Corrupt("streams are cut short"))?;
+        unpack_words(&packed[..streams], ByExponent { fraction: fraction - low, highest }, words, side, ws.get())?;
+        for word in words.iter_mut() {
+            *word = W::truncate(word.wide() << low | first).rotate_right(1);
+        }
+        write(words, whole);
+        tail.copy_from_slice(&packed[streams..]);
+        Ok(())
+    }
+}

@@ -1,0 +1,311 @@
+//! `d`: differences of neighbouring words. `dk`: the same up to six times over, as often as pays on this page.
+//!
+//! A polynomial of degree `k - 1` sampled at even places has `k`-th differences of zero, and a smooth field is nearly
+//! one from word to word. Noise doubles with each time, so the order is chosen for each page: `estimate` predicts
+//! the packed size of each from a few windows.
+//!
+//! After `j` differences the first `j` words are not yet differences of that order; each keeps the order it has. `d` leaves
+//! its one first word in place. `dk` moves them to its side, lest they spoil what follows, and leaves zeros there.
+
+use narrows_core::Workspace;
+
+use super::map::same_len;
+use crate::{
+    simd::twin,
+    step::{Side, SideReader, Step, StepId, UnpackError},
+    word::{Word, read, write},
+};
+
+/// First differences of words of one width.
+#[derive(Debug)]
+pub struct First<W> {
+    id: StepId,
+    name: &'static str,
+    width: std::marker::PhantomData<W>,
+}
+
+/// Differences of up to [`ORDER_MAX`]-th order.
+#[derive(Debug)]
+pub struct Best<W> {
+    id: StepId,
+    name: &'static str,
+    width: std::marker::PhantomData<W>,
+}
+
+/// Highest order of `dk`.
+pub const ORDER_MAX: usize = 6;
+
+macro_rules! steps {
+    ($(($kind:ident, $word:ty, $id:literal, $name:literal)),* $(,)?) => {
+        pub(super) const STEPS: &[&dyn Step] = &[$(&$kind::<$word> {
+            id: StepId($id),
+            name: $name,
+            width: std::marker::PhantomData,
+        }),*];
+    };
+}
+steps!(
+    (First, u8, 0, "d1"),
+    (First, u16, 1, "d2"),
+    (First, u32, 2, "d4"),
+    (First, u64, 3, "d8"),
+    (Best, u8, 4, "dk1"),
+    (Best, u16, 5, "dk2"),
+    (Best, u32, 6, "dk4"),
+    (Best, u64, 7, "dk8"),
+);
+
+impl<W: Word> Step for First<W> {
+    fn id(&self) -> StepId {
+        self.id
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn keeps_length(&self) -> bool {
+        true
+    }
+
+    fn pack(&self, raw: &[u8], out: &mut [u8], _: &mut Side, _: &mut Workspace) -> Option<usize> {
+        let out = out.get_mut(..raw.len())?;
+        first::<W>(raw, out);
+        Some(raw.len())
+    }
+
+    fn unpack(
+        &self,
+        packed: &[u8],
+        _: &mut SideReader<'_>,
+        out: &mut [u8],
+        _: &mut Workspace,
+    ) -> Result<(), UnpackError> {
+        same_len(packed, out)?;
+        out.copy_from_slice(packed);
+        sum_bytes::<W>(out);
+        Ok(())
+    }
+}
+
+impl<W: Word> Step for Best<W> {
+    fn id(&self) -> StepId {
+        self.id
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn keeps_length(&self) -> bool {
+        true
+    }
+
+    fn has_side(&self) -> bool {
+        true
+    }
+
+    fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, _: &mut Workspace) -> Option<usize> {
+        let out = out.get_mut(..raw.len())?;
+        let mut words = W::buffer();
+        let words = words.as_mut();
+        let count = read(raw, words);
+        let words = &mut words[..count];
+        let order = best_order(words).order;
+        differences(words, order);
+        put_seeds(words, order, side)?;
+        write(words, out);
+        let whole = count * W::LEN;
+        out[whole..].copy_from_slice(&raw[whole..]);
+        Some(raw.len())
+    }
+
+    fn unpack(
+        &self,
+        packed: &[u8],
+        side: &mut SideReader<'_>,
+        out: &mut [u8],
+        _: &mut Workspace,
+    ) -> Result<(), UnpackError> {
+        same_len(packed, out)?;
+        let mut words = W::buffer();
+        let words = words.as_mut();
+        let count = read(packed, words);
+        let words = &mut words[..count];
+        let order = take_seeds(words, side)?;
+        sums(words, order);
+        write(words, out);
+        let whole = count * W::LEN;
+        out[whole..].copy_from_slice(&packed[whole..]);
+        Ok(())
+    }
+}
+
+twin! { fn first<W: Word>(raw: &[u8], out: &mut [u8]) = first_portable; }
+
+#[inline(always)]
+fn first_portable<W: Word>(raw: &[u8], out: &mut [u8]) {
+    let whole = raw.len() / W::LEN * W::LEN;
+    out.copy_from_slice(raw);
+    if whole == 0 {
+        return;
+    }
+    let pairs = raw[W::LEN..whole].chunks_exact(W::LEN).zip(raw[..whole - W::LEN].chunks_exact(W::LEN));
+    for ((word, before), to) in pairs.zip(out[W::LEN..whole].chunks_exact_mut(W::LEN)) {
+        W::load(word).minus(W::load(before)).store(to);
+    }
+}
+
+fn sum_bytes<W: Word>(bytes: &mut [u8]) {
+    let mut sum = W::default();
+    for bytes in bytes.chunks_exact_mut(W::LEN) {
+        sum = sum.plus(W::load(bytes));
+        sum.store(bytes);
+    }
+}
+
+twin! {
+    /// Replaces `words` by their `order`-th differences.
+    pub(crate) fn differences<W: Word>(words: &mut [W], order: usize) = differences_portable;
+}
+
+#[inline(always)]
+fn differences_portable<W: Word>(words: &mut [W], order: usize) {
+    /// Words at once: two registers of the widest.
+    const GROUP: usize = 8;
+    for done in 0..order {
+        // From the end, so that the words before a group are still as they were.
+        let mut end = words.len();
+        while end >= done + 1 + GROUP {
+            let at = end - GROUP;
+            let before: [W; GROUP] = *words[at - 1..].first_chunk().expect("a group and more");
+            let group: &mut [W; GROUP] = words[at..].first_chunk_mut().expect("a group");
+            for (word, before) in group.iter_mut().zip(before) {
+                *word = word.minus(before);
+            }
+            end = at;
+        }
+        for n in (done + 1..end).rev() {
+            words[n] = words[n].minus(words[n - 1]);
+        }
+    }
+}
+
+/// Undoes [`differences`].
+pub(crate) fn sums<W: Word>(words: &mut [W], order: usize) {
+    match order {
+        0 => {}
+        1 => sums_of::<W, 1>(words),
+        2 => sums_of::<W, 2>(words),
+        3 => sums_of::<W, 3>(words),
+        4 => sums_of::<W, 4>(words),
+        5 => sums_of::<W, 5>(words),
+        _ => sums_of::<W, 6>(words),
+    }
+}
+
+/// All sums in one pass: the additions of one word depend on those of the word before by one each, so they overlap.
+#[inline(always)]
+fn sums_of<W: Word, const ORDER: usize>(words: &mut [W]) {
+    // `last[j]` is the `j`-th difference at the place before.
+    let mut last = [W::default(); ORDER];
+    let (seeds, words) = words.split_at_mut(ORDER.min(words.len()));
+    for (n, word) in seeds.iter_mut().enumerate() {
+        // An `n`-th difference only: those of higher order start behind it.
+        last[n] = *word;
+        for j in (0..n).rev() {
+            last[j] = last[j].plus(last[j + 1]);
+        }
+        *word = last[0];
+    }
+    for word in words {
+        let mut value = *word;
+        for last in last.iter_mut().rev() {
+            value = value.plus(*last);
+            *last = value;
+        }
+        *word = value;
+    }
+}
+
+/// Moves the first `order` words to `side` behind the order: a nibble for the bytes of each, low nibble first, then these
+/// bytes, little-endian.
+pub(crate) fn put_seeds<W: Word>(words: &mut [W], order: usize, side: &mut Side) -> Option<()> {
+    let mut nibbles = [0u8; ORDER_MAX.div_ceil(2)];
+    for (n, word) in words.iter().take(order).enumerate() {
+        nibbles[n / 2] |= (word.zigzag().bit_len().div_ceil(8) as u8) << (4 * (n % 2));
+    }
+    side.put(&[order as u8])?;
+    side.put(&nibbles[..order.div_ceil(2)])?;
+    for word in words.iter_mut().take(order) {
+        let folded = word.zigzag();
+        side.put(&folded.wide().to_le_bytes()[..folded.bit_len().div_ceil(8) as usize])?;
+        *word = W::default();
+    }
+    Some(())
+}
+
+/// Undoes [`put_seeds`] and returns the order.
+pub(crate) fn take_seeds<W: Word>(words: &mut [W], side: &mut SideReader<'_>) -> Result<usize, UnpackError> {
+    let order = usize::from(side.byte()?);
+    if order > ORDER_MAX || order > words.len() {
+        return Err(UnpackError::Corrupt("differences of too high an order"));
+    }
+    let nibbles = side.take(order.div_ceil(2))?;
+    for (n, word) in words[..order].iter_mut().enumerate() {
+        let len = usize::from(nibbles[n / 2] >> (4 * (n % 2)) & 0xf);
+        if len > W::LEN {
+            return Err(UnpackError::Corrupt("a first word longer than a word"));
+        }
+        let mut wide = [0; 8];
+        wide[..len].copy_from_slice(side.take(len)?);
+        *word = W::truncate(u64::from_le_bytes(wide)).unzigzag();
+    }
+    Ok(order)
+}
+
+/// An order of differences and what the whole page is expected to take with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Estimate {
+    pub order: usize,
+    /// Bits of the folded differences, were each as long as it must be, of [`SAMPLES`] words or of all if fewer.
+    pub bits: u32,
+}
+
+/// Words that an estimate looks at.
+pub(crate) const SAMPLES: usize = WINDOWS * WINDOW;
+const WINDOWS: usize = 4;
+const WINDOW: usize = 32;
+
+twin! {
+    /// The order whose differences take fewest bits, judged by four windows of `words`.
+    pub(crate) fn best_order<W: Word>(words: &[W]) -> Estimate = best_order_portable;
+}
+
+#[inline(always)]
+fn best_order_portable<W: Word>(words: &[W]) -> Estimate {
+    const SPAN: usize = WINDOW + ORDER_MAX;
+    let mut bits = [0u32; ORDER_MAX + 1];
+    let apart = words.len().saturating_sub(SPAN) / (WINDOWS - 1);
+    for window in 0..WINDOWS {
+        let Some(span) = words.get(window * apart..).and_then(|words| words.first_chunk::<SPAN>()) else {
+            return Estimate { order: usize::from(words.len() > 1), bits: SAMPLES as u32 * W::BITS };
+        };
+        let mut span = *span;
+        for (order, bits) in bits.iter_mut().enumerate() {
+            if order > 0 {
+                // Over the same words for every order, so that all estimates have one measure.
+                let mut next = span;
+                for n in 1..SPAN {
+                    next[n] = span[n].minus(span[n - 1]);
+                }
+                span = next;
+            }
+            for word in &span[ORDER_MAX..] {
+                *bits += word.zigzag().bit_len();
+            }
+        }
+    }
+    let (order, &bits) = bits.iter().enumerate().min_by_key(|(_, bits)| **bits).expect("seven orders");
+    Estimate { order, bits }
+}

@@ -1,0 +1,148 @@
+//! All steps, by number and by name, and the chains that are built in.
+//!
+//! | module | steps | what they do |
+//! |---|---|---|
+//! | [`difference`] | `d` `dk` | differences of neighbours, once or up to six times |
+//! | [`lag`] | `lag` | differences to the word some places before |
+//! | [`map`] | `zz` `sw` `fm` | signs folded, bytes swapped, floats as integers in order |
+//! | [`mask`] | `mk` | one frequent word taken out |
+//! | [`decimal`] | `al` | decimal floats as integers |
+//! | [`planes`] | `t` `bt` | planes of bytes, planes of bits |
+//! | [`bitpack`] | `pk` | blocks of 16 words, each as wide as its widest |
+//! | [`classes`] | `ce` `ex` | Huffman-coded lengths or exponents, and raw bits |
+//! | [`block`] | `lz4` `zstd` `deflate` | the block formats of others |
+//!
+//! Most come for words of 1, 2, 4 and 8 bytes, and the width is the last letter of their name.
+
+pub mod bitpack;
+pub mod block;
+pub mod classes;
+pub mod decimal;
+pub mod difference;
+pub mod lag;
+pub mod map;
+pub mod mask;
+pub mod planes;
+
+mod fused;
+
+use crate::step::{Step, StepId, UnpackError};
+
+/// The step of this number.
+///
+/// # Errors
+/// [`UnpackError::UnknownStep`] if there is none.
+pub fn by_id(id: StepId) -> Result<&'static dyn Step, UnpackError> {
+    all().find(|step| step.id() == id).ok_or(UnpackError::UnknownStep(id))
+}
+
+/// The step of this name.
+#[must_use]
+pub fn by_name(name: &str) -> Option<&'static dyn Step> {
+    all().find(|step| step.name() == name)
+}
+
+/// All steps.
+pub fn all() -> impl Iterator<Item = &'static dyn Step> {
+    GROUPS.iter().flat_map(|group| group.iter().copied())
+}
+
+const GROUPS: &[&[&dyn Step]] = &[
+    difference::STEPS,
+    lag::STEPS,
+    map::STEPS,
+    mask::STEPS,
+    decimal::STEPS,
+    planes::STEPS,
+    bitpack::STEPS,
+    classes::STEPS,
+    classes::EXPONENT_STEPS,
+    block::STEPS,
+];
+
+/// One stage in place of the first of `ids`, and in place of how many.
+pub(crate) fn fused(ids: &[StepId]) -> Option<(&'static dyn Step, usize)> {
+    fused::find(ids).map(|stage| (stage, 3))
+}
+
+/// The number of the built-in chain of these steps, which must be there.
+pub(crate) fn builtin(names: &str) -> u8 {
+    BUILTINS.iter().position(|builtin| *builtin == names).expect("it is built in") as u8
+}
+
+/// The built-in chains by number. One that was released keeps its number for ever.
+pub(crate) const BUILTINS: &[&str] = &[
+    "lz4",
+    "zstd",
+    "deflate",
+    "dk8-zz8-pk8",
+    "dk4-zz4-pk4",
+    "dk2-zz2-pk2",
+    "dk1-zz1-pk1",
+    "dk8-zz8-ce8",
+    "dk4-zz4-ce4",
+    "dk2-zz2-ce2",
+    "dk1-zz1-ce1",
+    "d8-lz4",
+    "d8-zstd",
+    "d4-zstd",
+    "d8-deflate",
+    "t8-zstd",
+    "t4-zstd",
+    "t2-zstd",
+    "t8-deflate",
+    "t4-deflate",
+    "t2-deflate",
+    "d4-t4-deflate",
+    "d2-t2-deflate",
+    "ex8",
+    "ex4",
+    "ex2",
+    "exb",
+    "al8-dk8-zz8-ce8",
+    "al4-dk4-zz4-ce4",
+    "al8-t8-deflate",
+    "al4-t4-deflate",
+    "al8-d8-t8-deflate",
+    "fm8-dk8-zz8-ce8",
+    "fm4-dk4-zz4-ce4",
+    "sw4-dk4-zz4-ce4",
+    "sw4-fm4-dk4-zz4-ce4",
+    "sw2-dk2-zz2-ce2",
+    "mk8-dk8-zz8-ce8",
+    "mk4-dk4-zz4-ce4",
+    "mk2-dk2-zz2-ce2",
+    "mk4-fm4-dk4-zz4-ce4",
+    "mk8-deflate",
+    "sw4-mk4-dk4-zz4-ce4",
+    "sw4-t4-deflate",
+    "lag8-zz8-ce8",
+    "lag4-zz4-ce4",
+    "lag2-zz2-ce2",
+    "lag1-zz1-ce1",
+    "lag8-dk8-zz8-ce8",
+    "lag4-dk4-zz4-ce4",
+    "lag2-dk2-zz2-ce2",
+    "lag1-dk1-zz1-ce1",
+    "bt-deflate",
+    "t4-bt-deflate",
+    "al8-lag8-zz8-ce8",
+    "al8-mk8-dk8-zz8-ce8",
+    "mk4-ex4",
+    "ce1",
+    "sw4-dk4-zz4-pk4",
+    "sw2-dk2-zz2-pk2",
+    "al8-dk8-zz8-pk8",
+    "al4-dk4-zz4-pk4",
+    "d4-lz4",
+    "mk8-lz4",
+    "mk8-zstd",
+    "mk4-dk4-zz4-pk4",
+    "mk8-dk8-zz8-pk8",
+    "mk2-dk2-zz2-pk2",
+    "d8-mk8-deflate",
+    "d8-mk8-lz4",
+    "sw4-t4-zstd",
+    "lag8-mk8-deflate",
+    "d8-t8-deflate",
+];

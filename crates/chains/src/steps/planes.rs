@@ -1,0 +1,116 @@
+//! `t`: bytes of words sorted into planes, so that each kind of byte lies together. `bt`: bits of bytes likewise.
+//!
+//! Byte `b` of word `i` of `n` moves to `b * n + i`. `bt` moves bit `b` of byte `i` to bit `i % 8` of byte `b * n + i / 8`,
+//! with `n` an eighth of the bytes. What is left behind the last whole word, or group of 8 bytes, stays where it is.
+
+use narrows_codecs::typed::shuffle::{shuffle, unshuffle};
+use narrows_core::Workspace;
+
+use super::map::same_len;
+use crate::step::{Side, SideReader, Step, StepId, UnpackError};
+
+/// Planes of bytes of words of `width` bytes.
+#[derive(Debug)]
+pub struct Planes {
+    id: StepId,
+    name: &'static str,
+    width: usize,
+}
+
+/// Planes of bits.
+#[derive(Debug)]
+pub struct BitPlanes;
+
+pub(super) const STEPS: &[&dyn Step] = &[
+    &Planes { id: StepId(34), name: "t2", width: 2 },
+    &Planes { id: StepId(35), name: "t4", width: 4 },
+    &Planes { id: StepId(36), name: "t8", width: 8 },
+    &BitPlanes,
+];
+
+impl Step for Planes {
+    fn id(&self) -> StepId {
+        self.id
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn keeps_length(&self) -> bool {
+        true
+    }
+
+    fn pack(&self, raw: &[u8], out: &mut [u8], _: &mut Side, _: &mut Workspace) -> Option<usize> {
+        shuffle(self.width, raw, out.get_mut(..raw.len())?);
+        Some(raw.len())
+    }
+
+    fn unpack(
+        &self,
+        packed: &[u8],
+        _: &mut SideReader<'_>,
+        out: &mut [u8],
+        _: &mut Workspace,
+    ) -> Result<(), UnpackError> {
+        same_len(packed, out)?;
+        unshuffle(self.width, packed, out);
+        Ok(())
+    }
+}
+
+impl Step for BitPlanes {
+    fn id(&self) -> StepId {
+        StepId(37)
+    }
+
+    fn name(&self) -> &'static str {
+        "bt"
+    }
+
+    fn keeps_length(&self) -> bool {
+        true
+    }
+
+    fn pack(&self, raw: &[u8], out: &mut [u8], _: &mut Side, _: &mut Workspace) -> Option<usize> {
+        let out = out.get_mut(..raw.len())?;
+        let (groups, tail) = raw.as_chunks::<8>();
+        let (planes, to) = out.split_at_mut(8 * groups.len());
+        for (n, group) in groups.iter().enumerate() {
+            for (bit, byte) in transpose(*group).into_iter().enumerate() {
+                planes[bit * groups.len() + n] = byte;
+            }
+        }
+        to.copy_from_slice(tail);
+        Some(raw.len())
+    }
+
+    fn unpack(
+        &self,
+        packed: &[u8],
+        _: &mut SideReader<'_>,
+        out: &mut [u8],
+        _: &mut Workspace,
+    ) -> Result<(), UnpackError> {
+        same_len(packed, out)?;
+        let (groups, to) = out.as_chunks_mut::<8>();
+        let count = groups.len();
+        let (planes, tail) = packed.split_at(8 * count);
+        for (n, group) in groups.iter_mut().enumerate() {
+            *group = transpose(std::array::from_fn(|bit| planes[bit * count + n]));
+        }
+        to.copy_from_slice(tail);
+        Ok(())
+    }
+}
+
+/// Bit `b` of byte `i` becomes bit `i` of byte `b`, by swapping ever larger squares (Warren, Hacker's Delight, §7-3).
+#[inline]
+fn transpose(bytes: [u8; 8]) -> [u8; 8] {
+    let mut x = u64::from_le_bytes(bytes);
+    for (by, mask) in [(7, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0x0000_0000_f0f0_f0f0)] {
+        let differ = (x ^ (x >> by)) & mask;
+        x ^= differ ^ (differ << by);
+    }
+    x.to_le_bytes()
+}

@@ -1,0 +1,222 @@
+//! The thread that looks after pages nobody asks for.
+//!
+//! It goes round all slots once in [`KeeperConfig::idle_after`]. A page it finds untouched since the last round is cold:
+//! packed again as hard as we can, with its three neighbours as one cluster where that saves an eighth; one that does not
+//! pack goes to the backing file, and so does any cold page while memory is short. Sparse slabs are moved together. The
+//! work is done outside the locks and takes at most a quarter of one processor.
+
+use std::{
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use narrows_chains::{Chains, PAGE};
+use parking_lot::{Condvar, Mutex};
+
+use crate::{
+    cluster,
+    shard::Shard,
+    slot::{Kind, Slot},
+    store::Store,
+    tools::{Kit, Profile},
+};
+
+/// Rests this many times as long as it worked.
+const REST: u32 = 3;
+/// Works this long before it rests.
+const SHIFT: Duration = Duration::from_millis(5);
+/// Percent of the limit above which cold pages leave memory, and sparse slabs are moved together however little it
+/// gains.
+const SHORT_PERCENT: u64 = 80;
+
+/// How the keeper goes about it.
+#[derive(Debug, Clone)]
+pub struct KeeperConfig {
+    /// A page that was not touched for this long, up to twice as long, is cold.
+    pub idle_after: Duration,
+    /// Pack cold pages harder. Otherwise only the backing file and sparse slabs are looked after.
+    pub recompress: bool,
+    /// The chains to pack with.
+    pub chains: Chains,
+}
+
+/// What one round did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Round {
+    /// Pages that were packed again and became smaller.
+    pub repacked: u64,
+    /// Clusters that were made.
+    pub clusters: u64,
+    /// Pages that went to the backing file.
+    pub written_back: u64,
+    /// Frames that came free by moving objects together.
+    pub compacted: u64,
+}
+
+/// The thread. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Keeper {
+    bell: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// Starts looking after `stores`.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start(stores: Vec<Arc<Store>>, config: KeeperConfig) -> std::io::Result<Self> {
+        let bell = Arc::new((Mutex::new(false), Condvar::new()));
+        let mine = bell.clone();
+        let thread = thread::Builder::new().name("keeper".into()).spawn(move || {
+            let mut worker = Worker::new(&config, Some(mine));
+            while worker.rest(config.idle_after) {
+                for store in &stores {
+                    let round = worker.round(store);
+                    tracing::debug!(?round, "looked after cold pages");
+                }
+            }
+        })?;
+        Ok(Self { bell, thread: Some(thread) })
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        *self.bell.0.lock() = true;
+        self.bell.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// One round now, on the calling thread and without rests.
+pub fn round(store: &Store, config: &KeeperConfig) -> Round {
+    Worker::new(config, None).round(store)
+}
+
+struct Worker {
+    kit: Kit,
+    recompress: bool,
+    /// `None` for a worker that does not rest.
+    bell: Option<Arc<(Mutex<bool>, Condvar)>>,
+    since: Instant,
+}
+
+impl Worker {
+    fn new(config: &KeeperConfig, bell: Option<Arc<(Mutex<bool>, Condvar)>>) -> Self {
+        let kit = Kit::new(Profile::Ratio, &config.chains);
+        Self { kit, recompress: config.recompress, bell, since: Instant::now() }
+    }
+
+    /// Waits; `false` once the keeper is to end.
+    fn rest(&mut self, time: Duration) -> bool {
+        let Some(bell) = &self.bell else { return true };
+        let mut ended = bell.0.lock();
+        if !*ended {
+            let _ = bell.1.wait_for(&mut ended, time);
+        }
+        self.since = Instant::now();
+        !*ended
+    }
+
+    /// Rests if it is time to; `false` once the keeper is to end.
+    fn breathe(&mut self) -> bool {
+        let worked = self.since.elapsed();
+        self.bell.is_none() || worked < SHIFT || self.rest(worked * REST)
+    }
+
+    fn round(&mut self, store: &Store) -> Round {
+        let mut round = Round::default();
+        for shard in store.shards() {
+            let groups = shard.lock().slots() / cluster::PAGES;
+            for group in 0..groups {
+                let first = group * cluster::PAGES;
+                let seen = look(&mut shard.lock(), first);
+                if seen.iter().any(|slot| slot.is_idle()) {
+                    self.group(store, shard, first, seen, &mut round);
+                }
+                if !self.breathe() {
+                    return round;
+                }
+            }
+            let mut shard = shard.lock();
+            shard.trim();
+            if shard.is_loose() || store.budget().is_above(SHORT_PERCENT) {
+                round.compacted += shard.compact();
+            }
+        }
+        round
+    }
+
+    /// Looks after the cold pages of a group.
+    fn group(&mut self, store: &Store, shard: &Mutex<Shard>, first: usize, mut seen: [Slot; 4], round: &mut Round) {
+        let mut news = false;
+        for (member, slot) in seen.iter_mut().enumerate().filter(|(_, slot)| slot.is_idle()) {
+            let at = first + member;
+            let leaves = match slot.kind() {
+                Kind::Raw => true,
+                Kind::Packed => store.budget().is_above(SHORT_PERCENT),
+                _ => false,
+            };
+            let Kit { tools, image } = &mut self.kit;
+            let mut page = [0; PAGE];
+            if leaves {
+                let mut shard = shard.lock();
+                if shard.slot(at) == *slot && shard.peek(at, tools, &mut page).is_ok() {
+                    round.written_back += u64::from(shard.write_back(at, *slot, &page));
+                }
+                *slot = shard.slot(at);
+            }
+            if slot.kind() == Kind::Packed && !slot.is_deep() && self.recompress {
+                {
+                    let shard = shard.lock();
+                    if shard.slot(at) != *slot || shard.peek(at, tools, &mut page).is_err() {
+                        continue;
+                    }
+                }
+                let packed = tools.packer.pack(&page, image);
+                let smaller = packed.filter(|&len| len < slot.len()).map(|len| &image[..len]);
+                let mut shard = shard.lock();
+                shard.repack(at, *slot, smaller);
+                round.repacked += u64::from(smaller.is_some());
+                *slot = shard.slot(at);
+                news = true;
+            }
+        }
+        let ripe = |slot: &Slot| slot.is_idle() && slot.is_deep() && slot.kind() == Kind::Packed;
+        if news && seen.iter().all(ripe) {
+            self.bundle(shard, first, seen, round);
+        }
+    }
+
+    /// Makes a cluster of four cold pages if that saves an eighth.
+    fn bundle(&mut self, shard: &Mutex<Shard>, first: usize, seen: [Slot; 4], round: &mut Round) {
+        let tools = &mut self.kit.tools;
+        for (member, slot) in seen.into_iter().enumerate() {
+            let mut page = [0; PAGE];
+            let shard = shard.lock();
+            if shard.slot(first + member) != slot || shard.peek(first + member, tools, &mut page).is_err() {
+                return;
+            }
+            tools.bundler.raw[member * PAGE..][..PAGE].copy_from_slice(&page);
+        }
+        let now: usize = seen.iter().map(|slot| slot.len()).sum();
+        if tools.bundler.pack(now / 8 * 7) {
+            round.clusters += u64::from(shard.lock().bundle(first, seen, tools).unwrap_or(false));
+        }
+    }
+}
+
+/// The slots of a group as they are; marks those as idle that were not.
+fn look(shard: &mut Shard, first: usize) -> [Slot; 4] {
+    std::array::from_fn(|member| {
+        let slot = shard.slot(first + member);
+        if !slot.is_idle() {
+            shard.mark_idle(first + member);
+        }
+        slot
+    })
+}

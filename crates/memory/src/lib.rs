@@ -1,0 +1,48 @@
+//! A RAM disk whose 4 KiB pages are kept packed.
+//!
+//! ```text
+//! write ──▶ same-filled? ──▶ Packer ──▶ Shard: slot ──▶ Slabs ──▶ Region (frames)
+//!            one word         or raw      │ full? ──▶ compact ──▶ Backing ──▶ no space
+//!                                         ▼
+//!                        Keeper: idle, pack harder, clusters, write back, compact
+//! ```
+//!
+//! Floor: paths. Everything is volatile: the store ends with its process, backing file or not.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`store`] | [`Store`], the [`BlockDevice`](narrows_core::BlockDevice): pages dealt out to shards |
+//! | `shard` | slots and slabs behind one lock |
+//! | `slot` | where one page is, in eight bytes |
+//! | `slab`, `class` | packed pages side by side in frames |
+//! | [`budget`] | frames in use and the limit on them, shared by stores |
+//! | [`backing`] | a file for pages that do not pack, or that nobody asks for |
+//! | `cluster` | four cold pages packed as one |
+//! | [`keeper`] | the thread that looks after cold pages |
+//! | [`stat`] | counters under zram's names, latencies |
+//! | [`control`] | the socket that `narrows memory stat` reads |
+#![forbid(unsafe_code)]
+
+pub mod backing;
+pub mod budget;
+mod class;
+mod cluster;
+pub mod control;
+pub mod keeper;
+mod shard;
+mod slab;
+mod slot;
+pub mod stat;
+pub mod store;
+mod tools;
+
+#[cfg(test)]
+mod tests;
+
+pub use backing::Backing;
+pub use narrows_chains::Chains;
+pub use budget::Budget;
+pub use keeper::{Keeper, KeeperConfig};
+pub use stat::Stat;
+pub use store::{Store, StoreConfig};
+pub use tools::Profile;

@@ -1,0 +1,360 @@
+//! A share of the pages: their slots and objects, behind one lock.
+//!
+//! Invariants: a slot's object is freed only after what replaces it is stored, so a full store loses nothing; the four
+//! slots of a group are all of kind `Cluster` or none is. Upstream: [`crate::store`], [`crate::keeper`].
+
+use std::{io, sync::Arc};
+
+use narrows_chains::{PAGE, UnpackError};
+use narrows_core::DecodeError;
+use narrows_io::region::FRAME;
+
+use crate::{
+    backing::Backing,
+    budget::Budget,
+    cluster,
+    slab::{Full, Slabs},
+    slot::{Kind, Slot},
+    stat::Tally,
+    tools::{Image, Page, Tools},
+};
+
+/// Frames that must come free to make moving objects worth the scan of all slots while a writer waits.
+const COMPACT_FRAMES_MIN: u64 = 64;
+/// Slots in a frame of the table.
+const SLOTS_PER_FRAME: usize = FRAME / size_of::<u64>();
+
+/// Why a page cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LoadError {
+    #[error("a stored page is damaged: {0}")]
+    Chain(#[from] UnpackError),
+    #[error("a stored cluster is damaged: {0}")]
+    Cluster(#[from] DecodeError),
+    #[error("the backing file: {0}")]
+    Backing(#[from] io::Error),
+}
+
+/// Why a page cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoreError {
+    /// Neither memory nor backing file has room.
+    #[error("full")]
+    Full,
+    /// What stood there must be read first, and cannot.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+impl From<Full> for StoreError {
+    fn from(Full: Full) -> Self {
+        Self::Full
+    }
+}
+
+/// The share.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    /// [`Slot`]s, as plain numbers so that the allocator may hand out a table of zeroes that costs nothing yet.
+    slots: Vec<u64>,
+    /// A bit for each frame of the table that was written.
+    touched: Vec<u64>,
+    slabs: Slabs,
+    budget: Arc<Budget>,
+    backing: Option<Arc<Backing>>,
+    pub(crate) tally: Tally,
+}
+
+impl Shard {
+    /// The whole table is taken from the budget, though it costs memory as it is written only: a page that fits must not
+    /// be refused for its slot.
+    pub(crate) fn new(pages: usize, budget: Arc<Budget>, backing: Option<Arc<Backing>>) -> io::Result<Self> {
+        if !budget.take(pages.div_ceil(SLOTS_PER_FRAME) as u64) {
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, "the memory limit is below 0.2 % of the size, which slots take"));
+        }
+        Ok(Self {
+            slots: vec![0; pages],
+            touched: vec![0; pages.div_ceil(SLOTS_PER_FRAME).div_ceil(64)],
+            slabs: Slabs::new(pages, budget.clone())?,
+            budget,
+            backing,
+            tally: Tally::default(),
+        })
+    }
+
+    /// How many slots there are.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Frames that hold objects.
+    pub(crate) fn object_frames(&self) -> u64 {
+        self.slabs.frames()
+    }
+
+    pub(crate) fn slot(&self, at: usize) -> Slot {
+        Slot(self.slots[at])
+    }
+
+    /// Fills `page` and marks it as in use.
+    pub(crate) fn load(&mut self, at: usize, tools: &mut Tools, page: &mut Page) -> Result<(), LoadError> {
+        let slot = self.slot(at);
+        if slot.is_idle() {
+            self.slots[at] = slot.with_idle(false).0;
+        }
+        self.peek(at, tools, page)
+    }
+
+    /// Fills `page`.
+    pub(crate) fn peek(&self, at: usize, tools: &mut Tools, page: &mut Page) -> Result<(), LoadError> {
+        let slot = self.slot(at);
+        match slot.kind() {
+            Kind::Hole | Kind::Zero => page.fill(0),
+            Kind::Same => {
+                let word: [u8; 8] = *self.slabs.get(slot.place(), 8).first_chunk().expect("asked for eight");
+                page.as_chunks_mut::<8>().0.fill(word);
+            }
+            Kind::Packed => tools.packer.unpack(self.slabs.get(slot.place(), slot.len()), page)?,
+            Kind::Raw => page.copy_from_slice(self.slabs.get(slot.place(), PAGE)),
+            Kind::Cluster => {
+                self.gather(at, tools)?;
+                *page = *tools.bundler.page(at % cluster::PAGES);
+            }
+            Kind::Backed => {
+                let backing = self.backing.as_ref().expect("a page is backed only where there is a file");
+                backing.get(slot.place(), page)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Unpacks the cluster that `at` belongs to.
+    fn gather(&self, at: usize, tools: &mut Tools) -> Result<(), LoadError> {
+        let first = at - at % cluster::PAGES;
+        tools.bundler.packed.clear();
+        for slot in self.slots[first..first + cluster::PAGES].iter().map(|&slot| Slot(slot)) {
+            tools.bundler.packed.extend_from_slice(self.slabs.get(slot.place(), slot.len()));
+        }
+        Ok(tools.bundler.unpack()?)
+    }
+
+    /// Puts `page`, whose `image` this is, in a slot whose page is in no cluster: in memory, if need be after moving
+    /// objects together, else in the backing file. On an error the page that was there is still there.
+    pub(crate) fn store(&mut self, at: usize, page: &Page, image: Image<'_>) -> Result<(), StoreError> {
+        debug_assert_ne!(self.slot(at).kind(), Kind::Cluster, "the caller dissolved it");
+        let (kind, bytes): (_, &[u8]) = match &image {
+            Image::Zero => {
+                self.set(at, Slot::ZERO);
+                return Ok(());
+            }
+            Image::Same(word) => (Kind::Same, word),
+            Image::Packed(packed) => (Kind::Packed, packed),
+            Image::Raw(page) => (Kind::Raw, *page),
+        };
+        if kind == Kind::Raw {
+            self.tally.huge_pages_since += 1;
+        }
+        if self.put_object(at, kind, bytes, false).is_ok() {
+            return Ok(());
+        }
+        if self.slabs.reclaimable() >= COMPACT_FRAMES_MIN {
+            self.compact();
+        }
+        if self.put_object(at, kind, bytes, true).is_ok() {
+            return Ok(());
+        }
+        let frame = self.backing.as_ref().and_then(|backing| backing.put(page)).ok_or(StoreError::Full)?;
+        self.set(at, Slot::new(Kind::Backed, PAGE, frame));
+        Ok(())
+    }
+
+    fn put_object(&mut self, at: usize, kind: Kind, bytes: &[u8], loosely: bool) -> Result<(), Full> {
+        let old = self.slot(at);
+        if old.kind().has_object() && self.slabs.replace(old.place(), bytes, loosely) {
+            let new = Slot::new(kind, bytes.len(), old.place());
+            self.tally.change(old, new);
+            self.slots[at] = new.0;
+            return Ok(());
+        }
+        let place = self.slabs.put(bytes)?;
+        self.set(at, Slot::new(kind, bytes.len(), place));
+        Ok(())
+    }
+
+    /// Sets a slot and frees what the old one held.
+    fn set(&mut self, at: usize, new: Slot) {
+        let old = self.slot(at);
+        self.touch(at);
+        self.tally.change(old, new);
+        self.slots[at] = new.0;
+        self.forget(old);
+    }
+
+    /// Frees what a slot held that is in no table any more.
+    fn forget(&mut self, slot: Slot) {
+        match slot.kind() {
+            kind if kind.has_object() => self.slabs.free(slot.place()),
+            Kind::Backed => self.backing.as_ref().expect("a file holds it").free(slot.place()),
+            _ => {}
+        }
+    }
+
+    /// Counts the frame of the table that holds slot `at`.
+    fn touch(&mut self, at: usize) {
+        let frame = at / SLOTS_PER_FRAME;
+        let (word, bit) = (frame / 64, 1_u64 << (frame % 64));
+        if self.touched[word] & bit == 0 {
+            self.touched[word] |= bit;
+            self.tally.table_frames += 1;
+        }
+    }
+
+    /// Forgets the content of `count` slots from `at` on. A cluster that lies in the range in part is dissolved first.
+    pub(crate) fn clear(&mut self, at: usize, count: usize, to: Slot, tools: &mut Tools) -> Result<(), StoreError> {
+        for slot in at..at + count {
+            if self.slot(slot).kind() == Kind::Cluster {
+                let first = slot - slot % cluster::PAGES;
+                if first < at || first + cluster::PAGES > at + count {
+                    self.dissolve(slot, tools)?;
+                }
+            }
+            if self.slot(slot) != to {
+                self.set(slot, to);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores the four pages of the cluster that `at` is in, if it is in one, each on its own again. On an error the
+    /// cluster is as it was.
+    pub(crate) fn dissolve(&mut self, at: usize, tools: &mut Tools) -> Result<(), StoreError> {
+        if self.slot(at).kind() != Kind::Cluster {
+            return Ok(());
+        }
+        self.gather(at, tools)?;
+        let first = at - at % cluster::PAGES;
+        let mut fresh: Vec<Slot> = Vec::with_capacity(cluster::PAGES);
+        for page in 0..cluster::PAGES {
+            let image = Image::of(tools.bundler.page(page), &mut tools.packer, &mut tools.packed);
+            let (kind, bytes): (_, &[u8]) = match &image {
+                Image::Zero => {
+                    fresh.push(Slot::ZERO);
+                    continue;
+                }
+                Image::Same(word) => (Kind::Same, word),
+                Image::Packed(packed) => (Kind::Packed, packed),
+                Image::Raw(page) => (Kind::Raw, *page),
+            };
+            let backed = || {
+                let frame = self.backing.as_ref()?.put(tools.bundler.page(page))?;
+                Some(Slot::new(Kind::Backed, PAGE, frame))
+            };
+            match self.slabs.put(bytes).ok().map(|place| Slot::new(kind, bytes.len(), place)).or_else(backed) {
+                Some(slot) => fresh.push(slot),
+                None => {
+                    fresh.into_iter().for_each(|slot| self.forget(slot));
+                    return Err(StoreError::Full);
+                }
+            }
+        }
+        for (page, slot) in fresh.into_iter().enumerate() {
+            self.set(first + page, slot);
+        }
+        Ok(())
+    }
+
+    /// Puts four packed pages in one cluster's place, if no slot changed since `seen`. Says whether it did.
+    pub(crate) fn bundle(&mut self, first: usize, seen: [Slot; cluster::PAGES], tools: &Tools) -> Result<bool, Full> {
+        if (0..cluster::PAGES).any(|page| self.slot(first + page) != seen[page]) {
+            return Ok(false);
+        }
+        let mut fresh: Vec<Slot> = Vec::with_capacity(cluster::PAGES);
+        for piece in tools.bundler.pieces() {
+            match self.slabs.put(piece) {
+                Ok(place) => {
+                    fresh.push(Slot::new(Kind::Cluster, piece.len(), place).with_idle(true).with_deep());
+                }
+                Err(full) => {
+                    for slot in fresh {
+                        self.slabs.free(slot.place());
+                    }
+                    return Err(full);
+                }
+            }
+        }
+        for (page, slot) in fresh.into_iter().enumerate() {
+            self.set(first + page, slot);
+        }
+        Ok(true)
+    }
+
+    /// Replaces a packed page by a smaller form of it, or marks that there is none, if the slot is still `seen`.
+    pub(crate) fn repack(&mut self, at: usize, seen: Slot, smaller: Option<&[u8]>) {
+        if self.slot(at) != seen {
+            return;
+        }
+        if let Some(packed) = smaller
+            && let Ok(place) = self.slabs.put(packed)
+        {
+            self.set(at, Slot::new(Kind::Packed, packed.len(), place).with_idle(true).with_deep());
+            return;
+        }
+        self.slots[at] = seen.with_deep().0;
+    }
+
+    /// Moves a page to the backing file, if the slot is still `seen`. Says whether it did.
+    pub(crate) fn write_back(&mut self, at: usize, seen: Slot, page: &Page) -> bool {
+        let Some(backing) = self.backing.clone() else { return false };
+        if self.slot(at) != seen {
+            return false;
+        }
+        let Some(frame) = backing.put(page) else { return false };
+        self.set(at, Slot::new(Kind::Backed, PAGE, frame));
+        true
+    }
+
+    /// Marks a page as not used since. The next access takes the mark away.
+    pub(crate) fn mark_idle(&mut self, at: usize) {
+        let slot = self.slot(at);
+        if slot.kind().has_object() {
+            self.slots[at] = slot.with_idle(true).0;
+        }
+    }
+
+    /// Moves objects together and gives back the frames this frees. Returns how many.
+    pub(crate) fn compact(&mut self) -> u64 {
+        let before = self.slabs.frames();
+        self.slabs.trim();
+        if self.slabs.evacuate() > 0 {
+            for at in 0..self.slots.len() {
+                let slot = self.slot(at);
+                if !slot.kind().has_object() || !self.slabs.is_leaving(slot.place()) {
+                    continue;
+                }
+                let Ok(place) = self.slabs.relocate(slot.place(), slot.len()) else { break };
+                self.slots[at] = slot.moved(place).0;
+            }
+            self.slabs.settle();
+        }
+        let freed = before.saturating_sub(self.slabs.frames());
+        self.tally.pages_compacted += freed;
+        freed
+    }
+
+    /// Gives back slabs that were kept empty.
+    pub(crate) fn trim(&mut self) {
+        self.slabs.trim();
+    }
+
+    /// Whether moving objects together is worth it: an eighth of the frames would come free.
+    pub(crate) fn is_loose(&self) -> bool {
+        let reclaimable = self.slabs.reclaimable();
+        reclaimable >= COMPACT_FRAMES_MIN && reclaimable >= self.slabs.frames() / 8
+    }
+}
+
+impl Drop for Shard {
+    fn drop(&mut self) {
+        self.budget.give(self.slots.len().div_ceil(SLOTS_PER_FRAME) as u64);
+    }
+}

@@ -1,0 +1,435 @@
+//! Objects side by side in frames.
+//!
+//! A slab has a stride of address space of 8 frames, of which it touches as many as its class has, one after the other
+//! as objects are carved from it; what was never touched costs nothing. Freed objects form a list threaded through
+//! their own bytes. A slab that empties gives its frames back, unless it is the only one of its class with room.
+//!
+//! Invariants: a slab is on the list of its class and fill exactly while an object may be taken from it; `frames` of the
+//! budget are taken before the first byte in them is written. Not thread-safe: a shard's lock guards it.
+
+use std::sync::Arc;
+
+use narrows_io::region::{FRAME, Region};
+
+use crate::{
+    budget::Budget,
+    class::{CLASSES, Class, FRAMES_MAX},
+};
+
+const SLAB_LEN: usize = FRAMES_MAX * FRAME;
+const NONE: u32 = u32::MAX;
+/// End of a slab's list of free objects.
+const LAST: u16 = u16::MAX;
+/// Bits of a place that number the object within its slab.
+const OBJECT_BITS: u32 = 11;
+
+/// No frame can be had: the limit is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Full;
+
+/// How full a slab is; also which list of its class it is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fill {
+    /// At least half: objects go here first, so that the others may empty.
+    Dense,
+    Sparse,
+    /// No object may be taken: all are, or the slab is being emptied.
+    Closed,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slab {
+    class: u8,
+    fill: Fill,
+    /// Being emptied by [`Slabs::evacuate`].
+    leaving: bool,
+    used: u16,
+    /// Objects that were ever taken: `0..carved`.
+    carved: u16,
+    free: u16,
+    next: u32,
+    previous: u32,
+}
+
+/// A shard's objects.
+#[derive(Debug)]
+pub(crate) struct Slabs {
+    region: Region,
+    slabs: Vec<Slab>,
+    /// Slabs without frames.
+    spare: Vec<u32>,
+    /// First slab by class and fill.
+    heads: Vec<[u32; 2]>,
+    budget: Arc<Budget>,
+    frames: u64,
+}
+
+impl Slabs {
+    /// For at most `objects` objects at a time.
+    pub(crate) fn new(objects: usize, budget: Arc<Budget>) -> std::io::Result<Self> {
+        // In the worst case every slab holds one object; and a class may keep an empty one.
+        let len = (objects + CLASSES.len() + 1).saturating_mul(SLAB_LEN);
+        Ok(Self {
+            region: Region::reserve(len)?,
+            slabs: Vec::new(),
+            spare: Vec::new(),
+            heads: vec![[NONE; 2]; CLASSES.len()],
+            budget,
+            frames: 0,
+        })
+    }
+
+    /// Frames in use.
+    pub(crate) fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Stores `bytes`, at most a frame, and says where.
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<u64, Full> {
+        let class = CLASSES.of_len(bytes.len());
+        let (slab, object) = self.take(class)?;
+        let at = address(slab, object, CLASSES.class(class));
+        self.region[at..at + bytes.len()].copy_from_slice(bytes);
+        Ok(u64::from(slab) << OBJECT_BITS | u64::from(object))
+    }
+
+    /// Puts `bytes` in place of an object, where they fit and, unless `loosely`, want no smaller class.
+    pub(crate) fn replace(&mut self, place: u64, bytes: &[u8], loosely: bool) -> bool {
+        let (slab, object) = split(place);
+        let held = self.slabs[slab as usize].class;
+        let class = CLASSES.class(held);
+        let fits = held == CLASSES.of_len(bytes.len()) || loosely && bytes.len() <= class.stride;
+        if fits {
+            let at = address(slab, object, class);
+            self.region[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+        fits
+    }
+
+    /// The object's first `len` bytes.
+    pub(crate) fn get(&self, place: u64, len: usize) -> &[u8] {
+        let (slab, object) = split(place);
+        let at = address(slab, object, CLASSES.class(self.slabs[slab as usize].class));
+        &self.region[at..at + len]
+    }
+
+    /// Forgets an object.
+    pub(crate) fn free(&mut self, place: u64) {
+        let (number, object) = split(place);
+        let class = self.class_of(number);
+        let slab = &mut self.slabs[number as usize];
+        let at = address(number, object, class);
+        self.region[at..at + 2].copy_from_slice(&slab.free.to_le_bytes());
+        slab.free = object;
+        slab.used -= 1;
+        if slab.used > 0 {
+            return self.refile(number);
+        }
+        let (leaving, class_number) = (slab.leaving, usize::from(slab.class));
+        self.refile(number);
+        let heads = self.heads[class_number];
+        let alone = heads[0] == NONE && heads[1] == number && self.slabs[number as usize].next == NONE;
+        if leaving || !alone {
+            self.release(number);
+        }
+    }
+
+    /// Gives back slabs that are kept empty. Returns how many frames that were.
+    pub(crate) fn trim(&mut self) -> u64 {
+        let before = self.frames;
+        for class in 0..self.heads.len() {
+            let mut number = self.heads[class][Fill::Sparse as usize];
+            while number != NONE {
+                let Slab { used, next, .. } = self.slabs[number as usize];
+                if used == 0 {
+                    self.release(number);
+                }
+                number = next;
+            }
+        }
+        before - self.frames
+    }
+
+    /// Frames that would come free if the objects of each class moved together.
+    pub(crate) fn reclaimable(&self) -> u64 {
+        let mut room = vec![0_u64; self.heads.len()];
+        for slab in &self.slabs {
+            room[usize::from(slab.class)] += u64::from(slab.carved - slab.used);
+        }
+        let frames = |(number, room): (usize, u64)| {
+            let class = CLASSES.class(number as u8);
+            room / u64::from(class.objects) * class.frames as u64
+        };
+        room.into_iter().enumerate().map(frames).sum()
+    }
+
+    /// Chooses sparse slabs whose objects fit into the room of others, and closes them. The caller moves each object
+    /// for which [`Slabs::is_leaving`] holds by [`Slabs::relocate`]; the slab goes with its last one. Returns how many
+    /// slabs were chosen.
+    pub(crate) fn evacuate(&mut self) -> usize {
+        let mut chosen = 0;
+        for class in 0..self.heads.len() {
+            let mut partial: Vec<(u16, u32)> = Vec::new();
+            for fill in [Fill::Dense, Fill::Sparse] {
+                let mut number = self.heads[class][fill as usize];
+                while number != NONE {
+                    partial.push((self.slabs[number as usize].used, number));
+                    number = self.slabs[number as usize].next;
+                }
+            }
+            partial.sort_unstable();
+            let room = |number: u32| u64::from(self.slabs[number as usize].carved - self.slabs[number as usize].used);
+            let mut room_left: u64 = partial.iter().map(|&(_, number)| room(number)).sum();
+            let mut leaving = Vec::new();
+            for (used, number) in partial {
+                // Its own room is lost, and that of its objects elsewhere is taken.
+                let Some(left) = room_left.checked_sub(room(number) + u64::from(used)) else { break };
+                room_left = left;
+                leaving.push(number);
+            }
+            chosen += leaving.len();
+            for number in leaving {
+                if self.slabs[number as usize].used == 0 {
+                    self.release(number);
+                } else {
+                    self.slabs[number as usize].leaving = true;
+                    self.refile(number);
+                }
+            }
+        }
+        chosen
+    }
+
+    /// Whether the object's slab is being emptied.
+    pub(crate) fn is_leaving(&self, place: u64) -> bool {
+        self.slabs[split(place).0 as usize].leaving
+    }
+
+    /// Moves an object to another slab of its class.
+    pub(crate) fn relocate(&mut self, place: u64, len: usize) -> Result<u64, Full> {
+        let (number, object) = split(place);
+        let class = self.slabs[number as usize].class;
+        let (slab, new) = self.take(class)?;
+        let (from, to) = (address(number, object, CLASSES.class(class)), address(slab, new, CLASSES.class(class)));
+        self.region.copy_within(from..from + len, to);
+        self.free(place);
+        Ok(u64::from(slab) << OBJECT_BITS | u64::from(new))
+    }
+
+    /// Opens slabs again that an interrupted evacuation left closed.
+    pub(crate) fn settle(&mut self) {
+        for number in 0..self.slabs.len() as u32 {
+            if self.slabs[number as usize].leaving {
+                self.slabs[number as usize].leaving = false;
+                self.refile(number);
+            }
+        }
+    }
+
+    fn class_of(&self, number: u32) -> Class {
+        CLASSES.class(self.slabs[number as usize].class)
+    }
+
+    /// An object of the class: a freed one, else the next of a slab, else the first of a new one.
+    fn take(&mut self, class_number: u8) -> Result<(u32, u16), Full> {
+        let class = CLASSES.class(class_number);
+        let heads = self.heads[usize::from(class_number)];
+        let number = match heads.into_iter().find(|&head| head != NONE) {
+            Some(number) => number,
+            None => self.open(class_number),
+        };
+        let slab = &mut self.slabs[number as usize];
+        if slab.free == LAST {
+            let touched = |objects: u16| (usize::from(objects) * class.stride).div_ceil(FRAME) as u64;
+            let more = touched(slab.carved + 1) - touched(slab.carved);
+            if more > 0 && !self.budget.take(more) {
+                return self.take_freed(class_number).ok_or(Full);
+            }
+            self.frames += more;
+            slab.carved += 1;
+            slab.used += 1;
+            let object = slab.carved - 1;
+            self.refile(number);
+            return Ok((number, object));
+        }
+        Ok((number, self.pop(number, class)))
+    }
+
+    /// A freed object of any slab of the class: needs no frame.
+    fn take_freed(&mut self, class_number: u8) -> Option<(u32, u16)> {
+        for head in self.heads[usize::from(class_number)] {
+            let mut number = head;
+            while number != NONE {
+                let slab = self.slabs[number as usize];
+                if slab.free != LAST {
+                    return Some((number, self.pop(number, CLASSES.class(class_number))));
+                }
+                number = slab.next;
+            }
+        }
+        None
+    }
+
+    fn pop(&mut self, number: u32, class: Class) -> u16 {
+        let slab = &mut self.slabs[number as usize];
+        let object = slab.free;
+        let at = address(number, object, class);
+        slab.free = u16::from_le_bytes([self.region[at], self.region[at + 1]]);
+        slab.used += 1;
+        self.refile(number);
+        object
+    }
+
+    fn open(&mut self, class: u8) -> u32 {
+        let slab = Slab {
+            class,
+            fill: Fill::Closed,
+            leaving: false,
+            used: 0,
+            carved: 0,
+            free: LAST,
+            next: NONE,
+            previous: NONE,
+        };
+        let number = match self.spare.pop() {
+            Some(number) => {
+                self.slabs[number as usize] = slab;
+                number
+            }
+            None => {
+                self.slabs.push(slab);
+                self.slabs.len() as u32 - 1
+            }
+        };
+        self.refile(number);
+        number
+    }
+
+    /// Takes the slab's frames away. It holds no object.
+    fn release(&mut self, number: u32) {
+        let class = self.class_of(number);
+        let slab = &mut self.slabs[number as usize];
+        debug_assert_eq!(slab.used, 0, "a slab that is released is empty");
+        let frames = (usize::from(slab.carved) * class.stride).div_ceil(FRAME);
+        (slab.carved, slab.free, slab.leaving) = (0, LAST, false);
+        self.unlink(number);
+        self.spare.push(number);
+        let start = number as usize * SLAB_LEN;
+        self.region.release(start..start + frames * FRAME);
+        self.budget.give(frames as u64);
+        self.frames -= frames as u64;
+    }
+
+    /// Puts the slab on the list where it belongs now.
+    fn refile(&mut self, number: u32) {
+        let slab = &self.slabs[number as usize];
+        let objects = CLASSES.class(slab.class).objects;
+        let fill = match slab.used {
+            _ if slab.leaving => Fill::Closed,
+            used if used == objects => Fill::Closed,
+            used if used * 2 >= objects => Fill::Dense,
+            _ => Fill::Sparse,
+        };
+        if fill == slab.fill {
+            return;
+        }
+        self.unlink(number);
+        if fill == Fill::Closed {
+            return;
+        }
+        let head = &mut self.heads[usize::from(self.slabs[number as usize].class)][fill as usize];
+        let next = std::mem::replace(head, number);
+        let slab = &mut self.slabs[number as usize];
+        (slab.fill, slab.previous, slab.next) = (fill, NONE, next);
+        if next != NONE {
+            self.slabs[next as usize].previous = number;
+        }
+    }
+
+    fn unlink(&mut self, number: u32) {
+        let Slab { class, fill, next, previous, .. } = self.slabs[number as usize];
+        if fill == Fill::Closed {
+            return;
+        }
+        match previous {
+            NONE => self.heads[usize::from(class)][fill as usize] = next,
+            previous => self.slabs[previous as usize].next = next,
+        }
+        if next != NONE {
+            self.slabs[next as usize].previous = previous;
+        }
+        let slab = &mut self.slabs[number as usize];
+        (slab.fill, slab.next, slab.previous) = (Fill::Closed, NONE, NONE);
+    }
+}
+
+impl Drop for Slabs {
+    fn drop(&mut self) {
+        self.budget.give(self.frames);
+    }
+}
+
+fn split(place: u64) -> (u32, u16) {
+    ((place >> OBJECT_BITS) as u32, (place & ((1 << OBJECT_BITS) - 1)) as u16)
+}
+
+fn address(slab: u32, object: u16, class: Class) -> usize {
+    slab as usize * SLAB_LEN + usize::from(object) * class.stride
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn content(seed: u16, len: usize) -> Vec<u8> {
+        (0..len).map(|i| (usize::from(seed) * 31 + i * 7) as u8).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Against a map: whatever is put, freed and moved, every object keeps its bytes and every frame is counted.
+        #[test]
+        fn objects_keep_their_bytes(ops in prop::collection::vec((0..8_u8, 1..4097_usize, any::<u16>()), 1..600)) {
+            let budget = Arc::new(Budget::new(Some(64 * FRAME as u64)));
+            let mut slabs = Slabs::new(700, budget.clone()).unwrap();
+            let mut held: BTreeMap<u64, (u16, usize)> = BTreeMap::new();
+            for (op, len, seed) in ops {
+                match op {
+                    0..5 => if let Ok(place) = slabs.put(&content(seed, len)) {
+                        prop_assert!(held.insert(place, (seed, len)).is_none(), "an object is given once");
+                    },
+                    5..7 => {
+                        let victim = held.keys().nth(usize::from(seed) % held.len().max(1)).copied();
+                        if let Some(place) = victim {
+                            slabs.free(place);
+                            held.remove(&place);
+                        }
+                    }
+                    _ => {
+                        slabs.evacuate();
+                        for (place, (seed, len)) in std::mem::take(&mut held) {
+                            let place = if slabs.is_leaving(place) { slabs.relocate(place, len).unwrap() } else { place };
+                            held.insert(place, (seed, len));
+                        }
+                        slabs.settle();
+                    }
+                }
+                prop_assert_eq!(budget.used(), slabs.frames() * FRAME as u64);
+                prop_assert!(budget.used() <= budget.limit().unwrap());
+            }
+            for (&place, &(seed, len)) in &held {
+                prop_assert_eq!(slabs.get(place, len), &content(seed, len)[..]);
+            }
+            for place in held.into_keys() {
+                slabs.free(place);
+            }
+            slabs.trim();
+            prop_assert_eq!(slabs.frames(), 0);
+        }
+    }
+}

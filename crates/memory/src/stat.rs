@@ -1,0 +1,286 @@
+//! Counters, under the names zram gives them, and latencies.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use narrows_io::region::FRAME;
+use serde::{Deserialize, Serialize};
+
+use crate::slot::{Kind, Slot};
+
+/// What one shard holds. Kept under its lock.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tally {
+    /// Pages by kind; holes are not counted.
+    pub(crate) pages: [u64; Kind::ALL.len()],
+    /// Bytes of objects by kind.
+    pub(crate) bytes: [u64; Kind::ALL.len()],
+    /// Pages that were packed again as hard as we can.
+    pub(crate) deep: u64,
+    pub(crate) huge_pages_since: u64,
+    pub(crate) pages_compacted: u64,
+    pub(crate) table_frames: u64,
+}
+
+impl Tally {
+    /// `old` made way for `new`.
+    pub(crate) fn change(&mut self, old: Slot, new: Slot) {
+        let count = |slot: Slot| (slot.kind() as usize, if slot.kind().has_object() { slot.len() as u64 } else { 0 });
+        let ((from, less), (to, more)) = (count(old), count(new));
+        if old.kind() != Kind::Hole {
+            self.pages[from] -= 1;
+            self.bytes[from] -= less;
+        }
+        if new.kind() != Kind::Hole {
+            self.pages[to] += 1;
+            self.bytes[to] += more;
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        let pairs = self.pages.iter_mut().zip(other.pages).chain(self.bytes.iter_mut().zip(other.bytes));
+        pairs.for_each(|(mine, theirs)| *mine += theirs);
+        self.deep += other.deep;
+        self.huge_pages_since += other.huge_pages_since;
+        self.pages_compacted += other.pages_compacted;
+        self.table_frames += other.table_frames;
+    }
+}
+
+/// What a store is asked to do and how that goes. Counters only grow.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    pub(crate) read_bytes: AtomicU64,
+    pub(crate) write_bytes: AtomicU64,
+    pub(crate) failed_reads: AtomicU64,
+    pub(crate) failed_writes: AtomicU64,
+    pub(crate) invalid_io: AtomicU64,
+    pub(crate) notify_free: AtomicU64,
+    pub(crate) reads: Histogram,
+    pub(crate) writes: Histogram,
+}
+
+/// Adds to a counter.
+pub(crate) fn count(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}
+
+/// How often requests took how long: eight steps for each doubling, so that a percentile is exact to an eighth.
+#[derive(Debug)]
+pub(crate) struct Histogram([AtomicU64; Self::STEPS]);
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; Self::STEPS])
+    }
+}
+
+impl Histogram {
+    const STEPS: usize = 8 * 40;
+
+    pub(crate) fn record(&self, time: Duration) {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(8);
+        let octave = ns.ilog2() as usize;
+        let step = (octave - 3) * 8 + (ns >> (octave - 3) & 7) as usize;
+        count(&self.0[step.min(Self::STEPS - 1)], 1);
+    }
+
+    /// Upper end of a step, in nanoseconds.
+    fn end_ns(step: usize) -> u64 {
+        (8 + step as u64 % 8 + 1) << (step / 8)
+    }
+
+    pub(crate) fn latency(&self) -> Latency {
+        let counts: Vec<u64> = self.0.iter().map(|step| step.load(Ordering::Relaxed)).collect();
+        let requests: u64 = counts.iter().sum();
+        let percentile = |share: f64| {
+            let mut left = (requests as f64 * share).ceil() as u64;
+            let step = counts.iter().position(|&count| {
+                left = left.saturating_sub(count);
+                left == 0
+            });
+            if requests == 0 { 0.0 } else { Self::end_ns(step.unwrap_or(Self::STEPS - 1)) as f64 / 1000.0 }
+        };
+        Latency { requests, p50_us: percentile(0.5), p99_us: percentile(0.99), p999_us: percentile(0.999) }
+    }
+}
+
+/// How long requests took inside the store, since it began; without the socket.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// How many there were.
+    pub requests: u64,
+    /// Half were faster, in microseconds; exact to an eighth.
+    pub p50_us: f64,
+    /// 99 of 100 were faster.
+    pub p99_us: f64,
+    /// 999 of 1000 were faster.
+    pub p999_us: f64,
+}
+
+/// zram's `mm_stat`, in bytes and pages of 4 KiB.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MmStat {
+    /// Bytes of pages that were written and not trimmed, those in the backing file included.
+    pub orig_data_size: u64,
+    /// Bytes of objects in memory.
+    pub compr_data_size: u64,
+    /// Bytes of frames that hold objects and slot tables: what the store costs.
+    pub mem_used_total: u64,
+    /// The limit on that, 0 for none. Stores of one server share it.
+    pub mem_limit: u64,
+    /// The most that ever was used, of all stores that share the limit; their slot tables counted whole.
+    pub mem_used_max: u64,
+    /// Pages of one word over and over, zeroes included.
+    pub same_pages: u64,
+    /// Frames that came free by moving objects together.
+    pub pages_compacted: u64,
+    /// Pages stored as they are.
+    pub huge_pages: u64,
+    /// Pages that were stored as they are, since the start.
+    pub huge_pages_since: u64,
+}
+
+/// zram's `io_stat`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IoStat {
+    /// Reads that failed.
+    pub failed_reads: u64,
+    /// Writes that failed, for want of space among others.
+    pub failed_writes: u64,
+    /// Requests beyond the end.
+    pub invalid_io: u64,
+    /// Pages freed by trim and write zeroes.
+    pub notify_free: u64,
+}
+
+/// zram's `bd_stat`, in pages of 4 KiB.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BdStat {
+    /// Pages in the backing file, of all stores that share it.
+    pub bd_count: u64,
+    /// Pages read from it.
+    pub bd_reads: u64,
+    /// Pages written to it.
+    pub bd_writes: u64,
+}
+
+/// Pages of one kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tier {
+    /// How many.
+    pub pages: u64,
+    /// Bytes of their objects in memory.
+    pub bytes: u64,
+}
+
+/// By how pages are kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tiers {
+    /// Zeroes that were written: the slot says it all.
+    pub zero: Tier,
+    /// Any other word over and over.
+    pub same: Tier,
+    /// Packed by a chain.
+    pub packed: Tier,
+    /// Four neighbours packed as one.
+    pub cluster: Tier,
+    /// As they are.
+    pub raw: Tier,
+    /// In the backing file.
+    pub backed: Tier,
+}
+
+/// Everything there is to know of a store at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stat {
+    /// Bytes of the device.
+    pub size: u64,
+    /// Of `mm_stat`.
+    pub mm_stat: MmStat,
+    /// Of `io_stat`.
+    pub io_stat: IoStat,
+    /// Of `bd_stat`.
+    pub bd_stat: BdStat,
+    /// Pages by how they are kept.
+    pub tiers: Tiers,
+    /// Bytes read so far.
+    pub read_bytes: u64,
+    /// Bytes written so far.
+    pub write_bytes: u64,
+    /// How long reads took.
+    pub read_latency: Latency,
+    /// How long writes took.
+    pub write_latency: Latency,
+}
+
+impl Stat {
+    pub(crate) fn of(tally: &Tally, object_frames: u64, traffic: &Traffic) -> Self {
+        let tier = |kind: Kind| Tier { pages: tally.pages[kind as usize], bytes: tally.bytes[kind as usize] };
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let tiers = Tiers {
+            zero: tier(Kind::Zero),
+            same: tier(Kind::Same),
+            packed: tier(Kind::Packed),
+            cluster: tier(Kind::Cluster),
+            raw: tier(Kind::Raw),
+            backed: tier(Kind::Backed),
+        };
+        let mm_stat = MmStat {
+            orig_data_size: tally.pages.iter().sum::<u64>() * FRAME as u64,
+            compr_data_size: tally.bytes.iter().sum(),
+            mem_used_total: (object_frames + tally.table_frames) * FRAME as u64,
+            same_pages: tiers.zero.pages + tiers.same.pages,
+            pages_compacted: tally.pages_compacted,
+            huge_pages: tiers.raw.pages,
+            huge_pages_since: tally.huge_pages_since,
+            ..MmStat::default()
+        };
+        let io_stat = IoStat {
+            failed_reads: load(&traffic.failed_reads),
+            failed_writes: load(&traffic.failed_writes),
+            invalid_io: load(&traffic.invalid_io),
+            notify_free: load(&traffic.notify_free),
+        };
+        Self {
+            mm_stat,
+            io_stat,
+            tiers,
+            read_bytes: load(&traffic.read_bytes),
+            write_bytes: load(&traffic.write_bytes),
+            read_latency: traffic.reads.latency(),
+            write_latency: traffic.writes.latency(),
+            ..Self::default()
+        }
+    }
+
+    /// Bytes of pages in memory for each byte of memory they cost; pages in the backing file count on neither side.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        let in_memory = self.mm_stat.orig_data_size - self.tiers.backed.pages * FRAME as u64;
+        in_memory as f64 / self.mm_stat.mem_used_total.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_exact_to_an_eighth() {
+        let histogram = Histogram::default();
+        for us in 1..=1000 {
+            histogram.record(Duration::from_micros(us));
+        }
+        let latency = histogram.latency();
+        assert_eq!(latency.requests, 1000);
+        for (found, want) in [(latency.p50_us, 500.0), (latency.p99_us, 990.0), (latency.p999_us, 999.0)] {
+            assert!((1.0..=1.13).contains(&(found / want)), "{found} {want}");
+        }
+        histogram.record(Duration::MAX);
+        histogram.record(Duration::ZERO);
+        assert_eq!(histogram.latency().requests, 1002);
+    }
+}

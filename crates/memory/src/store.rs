@@ -1,0 +1,345 @@
+//! The device: pages dealt out to shards, requests cut into pages.
+//!
+//! Packing happens outside the locks, on the thread of the request; under a shard's lock a page is unpacked or an object
+//! copied. Groups of four neighbouring pages stay in one shard, because a cluster is packed of them; neighbouring
+//! groups lie in different shards, so that connections reading one region do not wait for each other.
+
+use std::{io, sync::Arc, thread, time::Instant};
+
+use narrows_chains::{Chains, PAGE};
+use narrows_core::{
+    BlockDevice, BlockError,
+    block::{Extent, Shape, Zeroing},
+};
+use parking_lot::Mutex;
+
+use crate::{
+    backing::Backing,
+    budget::Budget,
+    cluster,
+    shard::{Shard, StoreError},
+    slot::{Kind, Slot},
+    stat::{BdStat, Stat, Tally, Traffic, count},
+    tools::{Image, Kit, Page, Pool, Profile, Tools},
+};
+
+/// What a store is made of.
+#[derive(Debug, Clone)]
+pub struct StoreConfig {
+    /// Bytes of the device; rounded up to whole pages inside, not for clients.
+    pub size: u64,
+    /// How hard pages are packed as they are written.
+    pub profile: Profile,
+    /// The chains in use; shared, so that a change of them reaches this store.
+    pub chains: Chains,
+    /// Frames; may be shared with other stores.
+    pub budget: Arc<Budget>,
+    /// Where pages go that do not pack or that nobody wants.
+    pub backing: Option<Arc<Backing>>,
+}
+
+/// A RAM disk.
+#[derive(Debug)]
+pub struct Store {
+    size: u64,
+    shards: Box<[Mutex<Shard>]>,
+    pub(crate) pool: Pool,
+    budget: Arc<Budget>,
+    backing: Option<Arc<Backing>>,
+    traffic: Traffic,
+}
+
+/// Where a page lies: its shard, and its slot there.
+#[derive(Debug, Clone, Copy)]
+struct Home {
+    shard: usize,
+    slot: usize,
+}
+
+/// A part of a request that lies in one page.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    page: u64,
+    /// First byte within the page.
+    from: usize,
+    len: usize,
+}
+
+impl Store {
+    /// An empty store.
+    ///
+    /// # Errors
+    /// The system has no address space for that size, or keeps us from reserving it.
+    pub fn new(config: StoreConfig) -> io::Result<Self> {
+        let pages = config.size.div_ceil(PAGE as u64);
+        // Several a processor, so that two threads seldom want the same one; few, because each keeps its own slabs half
+        // full.
+        let shards = (thread::available_parallelism().map_or(1, usize::from) * 4).next_power_of_two().min(64);
+        let groups = pages.div_ceil(cluster::PAGES as u64).div_ceil(shards as u64);
+        let slots = usize::try_from(groups).ok().and_then(|groups| groups.checked_mul(cluster::PAGES));
+        let slots = slots.ok_or(io::ErrorKind::OutOfMemory)?;
+        let shard = |_| Shard::new(slots, config.budget.clone(), config.backing.clone()).map(Mutex::new);
+        Ok(Self {
+            size: config.size,
+            shards: (0..shards).map(shard).collect::<io::Result<_>>()?,
+            pool: Pool::new(config.profile, config.chains),
+            budget: config.budget,
+            backing: config.backing,
+            traffic: Traffic::default(),
+        })
+    }
+
+    /// Counters at this moment.
+    #[must_use]
+    pub fn stat(&self) -> Stat {
+        let mut tally = Tally::default();
+        let mut frames = 0;
+        for shard in &self.shards {
+            let shard = shard.lock();
+            tally.add(&shard.tally);
+            frames += shard.object_frames();
+        }
+        let mut stat = Stat::of(&tally, frames, &self.traffic);
+        stat.size = self.size;
+        stat.mm_stat.mem_limit = self.budget.limit().unwrap_or(0);
+        stat.mm_stat.mem_used_max = self.budget.peak();
+        if let Some(backing) = &self.backing {
+            let [bd_count, bd_reads, bd_writes] = backing.counts();
+            stat.bd_stat = BdStat { bd_count, bd_reads, bd_writes };
+        }
+        stat
+    }
+
+    pub(crate) fn shards(&self) -> &[Mutex<Shard>] {
+        &self.shards
+    }
+
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    fn home(&self, page: u64) -> Home {
+        let pages = cluster::PAGES as u64;
+        let (group, member) = (page / pages, page % pages);
+        let shards = self.shards.len() as u64;
+        Home { shard: (group % shards) as usize, slot: (group / shards * pages + member) as usize }
+    }
+
+    fn check(&self, offset: u64, len: u64) -> Result<(), BlockError> {
+        if offset.checked_add(len).is_none_or(|end| end > self.size) {
+            count(&self.traffic.invalid_io, 1);
+            return Err(BlockError::Invalid("beyond the end of the device"));
+        }
+        Ok(())
+    }
+
+    fn read_parts(&self, offset: u64, out: &mut [u8], tools: &mut Tools) -> Result<(), BlockError> {
+        let mut rest = out;
+        for part in parts(offset, rest.len() as u64) {
+            let (here, behind) = rest.split_at_mut(part.len);
+            rest = behind;
+            let home = self.home(part.page);
+            let mut shard = self.shards[home.shard].lock();
+            let loaded = match <&mut Page>::try_from(&mut *here) {
+                Ok(page) => shard.load(home.slot, tools, page),
+                Err(_) => {
+                    let mut page = [0; PAGE];
+                    let loaded = shard.load(home.slot, tools, &mut page);
+                    here.copy_from_slice(&page[part.from..part.from + part.len]);
+                    loaded
+                }
+            };
+            loaded.map_err(|fault| BlockError::Io(fault.to_string()))?;
+        }
+        Ok(())
+    }
+
+    fn write_parts(&self, offset: u64, data: &[u8], kit: &mut Kit) -> Result<(), BlockError> {
+        let Kit { tools, image } = kit;
+        let mut rest = data;
+        for part in parts(offset, data.len() as u64) {
+            let (here, behind) = rest.split_at(part.len);
+            rest = behind;
+            let home = self.home(part.page);
+            let shard = &self.shards[home.shard];
+            let stored = match <&Page>::try_from(here) {
+                Ok(page) => {
+                    let image = Image::of(page, &mut tools.packer, image);
+                    put(&mut shard.lock(), home.slot, page, image, tools)
+                }
+                Err(_) => change(&mut shard.lock(), home.slot, tools, |page| {
+                    page[part.from..part.from + part.len].copy_from_slice(here);
+                }),
+            };
+            stored.map_err(|fault| self.explain(&fault))?;
+        }
+        Ok(())
+    }
+
+    /// Sets whole pages of the range to `to`. With `edges`, what lies in part of a page is written as zeroes, and it is
+    /// a fault where no memory is left to take a cluster apart; without, such pages stay as they are.
+    fn clear_parts(&self, offset: u64, len: u64, to: Slot, edges: bool, tools: &mut Tools) -> Result<(), BlockError> {
+        let pages = cluster::PAGES as u64;
+        let (page, end) = (offset.div_ceil(PAGE as u64), (offset + len) / PAGE as u64);
+        // The last page of a device that ends within it.
+        let end = if offset + len == self.size { self.size.div_ceil(PAGE as u64) } else { end };
+        let mut next = page;
+        while next < end {
+            let stop = end.min((next / pages + 1) * pages);
+            let home = self.home(next);
+            let mut shard = self.shards[home.shard].lock();
+            match shard.clear(home.slot, (stop - next) as usize, to, tools) {
+                Err(StoreError::Full) if !edges => {}
+                other => other.map_err(|fault| self.explain(&fault))?,
+            }
+            count(&self.traffic.notify_free, stop - next);
+            next = stop;
+        }
+        if edges {
+            let whole = page * PAGE as u64..end * PAGE as u64;
+            for part in parts(offset, len).filter(|part| !whole.contains(&(part.page * PAGE as u64))) {
+                let home = self.home(part.page);
+                let mut shard = self.shards[home.shard].lock();
+                let zero = |page: &mut Page| page[part.from..part.from + part.len].fill(0);
+                change(&mut shard, home.slot, tools, zero).map_err(|fault| self.explain(&fault))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn explain(&self, fault: &StoreError) -> BlockError {
+        match fault {
+            StoreError::Full => {
+                let limit = self.budget.limit().unwrap_or(0);
+                let backing = if self.backing.is_some() { " and the backing file is full" } else { "" };
+                BlockError::NoSpace(format!(
+                    "the memory limit of {} is reached{backing}; trim, or serve with a higher --mem-limit",
+                    narrows_core::units::Size(limit)
+                ))
+            }
+            StoreError::Load(fault) => BlockError::Io(fault.to_string()),
+        }
+    }
+
+    fn counted<T>(&self, writes: bool, work: impl FnOnce() -> Result<T, BlockError>) -> Result<T, BlockError> {
+        let begun = Instant::now();
+        let result = work();
+        let (histogram, failed) = match writes {
+            true => (&self.traffic.writes, &self.traffic.failed_writes),
+            false => (&self.traffic.reads, &self.traffic.failed_reads),
+        };
+        histogram.record(begun.elapsed());
+        if result.is_err() {
+            count(failed, 1);
+        }
+        result
+    }
+}
+
+/// Puts a page, whatever was there.
+fn put(shard: &mut Shard, at: usize, page: &Page, image: Image<'_>, tools: &mut Tools) -> Result<(), StoreError> {
+    shard.dissolve(at, tools)?;
+    shard.store(at, page, image)
+}
+
+/// Reads, changes and writes a page under its shard's lock.
+fn change(
+    shard: &mut Shard,
+    at: usize,
+    tools: &mut Tools,
+    work: impl FnOnce(&mut Page),
+) -> Result<(), StoreError> {
+    let mut page = [0; PAGE];
+    shard.load(at, tools, &mut page)?;
+    work(&mut page);
+    shard.dissolve(at, tools)?;
+    shard.store(at, &page, Image::of(&page, &mut tools.packer, &mut tools.packed))
+}
+
+impl BlockDevice for Store {
+    fn shape(&self) -> Shape {
+        Shape {
+            size: self.size,
+            block_min: 1,
+            block_preferred: PAGE as u32,
+            read_only: false,
+            rotational: false,
+            shared: true,
+            fast_zero: true,
+        }
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), BlockError> {
+        self.check(offset, out.len() as u64)?;
+        count(&self.traffic.read_bytes, out.len() as u64);
+        self.counted(false, || self.read_parts(offset, out, &mut self.pool.lend().tools))
+    }
+
+    fn write(&self, offset: u64, data: &[u8], _fua: bool) -> Result<(), BlockError> {
+        self.check(offset, data.len() as u64)?;
+        count(&self.traffic.write_bytes, data.len() as u64);
+        self.counted(true, || self.write_parts(offset, data, &mut self.pool.lend()))
+    }
+
+    /// Whole pages are forgotten; parts of pages stay as they are. Where no memory is left to take a cluster apart, so
+    /// does the rest of it: a trim is never refused.
+    fn trim(&self, offset: u64, len: u64, _fua: bool) -> Result<(), BlockError> {
+        self.check(offset, len)?;
+        self.clear_parts(offset, len, Slot::HOLE, false, &mut self.pool.lend().tools)
+    }
+
+    /// Zeroes take no object, so this is fast however many there are; `keep_allocated` only keeps them from being
+    /// reported as holes.
+    fn write_zeroes(&self, offset: u64, len: u64, how: Zeroing, _fua: bool) -> Result<(), BlockError> {
+        self.check(offset, len)?;
+        let to = if how.keep_allocated { Slot::ZERO } else { Slot::HOLE };
+        self.counted(true, || self.clear_parts(offset, len, to, true, &mut self.pool.lend().tools))
+    }
+
+    /// Nothing here outlives the process, so there is nothing to wait for.
+    fn flush(&self) -> Result<(), BlockError> {
+        Ok(())
+    }
+
+    fn extents(&self, offset: u64, len: u64, max: usize, found: &mut Vec<Extent>) -> Result<(), BlockError> {
+        self.check(offset, len)?;
+        let before = found.len();
+        let mut state = (Home { shard: usize::MAX, slot: 0 }, None);
+        for part in parts(offset, len) {
+            let home = self.home(part.page);
+            if state.0.shard != home.shard {
+                // One lock at a time: two threads with two each could wait for each other.
+                drop(state.1.take());
+                state = (home, Some(self.shards[home.shard].lock()));
+            }
+            let shard = state.1.as_ref().expect("locked just now, or before");
+            let (hole, zero) = match shard.slot(home.slot).kind() {
+                Kind::Hole => (true, true),
+                Kind::Zero => (false, true),
+                _ => (false, false),
+            };
+            let full = found.len() - before == max;
+            match found[before..].last_mut() {
+                Some(last) if (last.hole, last.zero) == (hole, zero) => last.len += part.len as u64,
+                _ if full => break,
+                _ => found.push(Extent { len: part.len as u64, hole, zero }),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Cuts a range into pages.
+fn parts(offset: u64, len: u64) -> impl Iterator<Item = Part> {
+    let end = offset + len;
+    let mut at = offset;
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let (page, from) = (at / PAGE as u64, (at % PAGE as u64) as usize);
+        let len = (PAGE - from).min(usize::try_from(end - at).unwrap_or(PAGE));
+        at += len as u64;
+        Some(Part { page, from, len })
+    })
+}

@@ -1,0 +1,274 @@
+//! The store against a plain array, under limits, from many threads.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use narrows_chains::{Chains, PAGE};
+use narrows_core::{
+    BlockDevice, BlockError,
+    block::{Extent, Zeroing},
+};
+use proptest::prelude::*;
+
+use crate::{
+    Backing, Budget, KeeperConfig, Profile, Store, StoreConfig,
+    keeper::{self, Round},
+};
+
+fn store(size: u64, limit: Option<u64>, backing: Option<Backing>) -> Store {
+    let config = StoreConfig {
+        size,
+        profile: Profile::Fast,
+        chains: Chains::default(),
+        budget: Arc::new(Budget::new(limit)),
+        backing: backing.map(Arc::new),
+    };
+    Store::new(config).unwrap()
+}
+
+fn keeper() -> KeeperConfig {
+    KeeperConfig { idle_after: Duration::from_secs(1), recompress: true, chains: Chains::default() }
+}
+
+/// Bytes of a kind: zeroes, one word, text, numbers, noise.
+fn content(kind: u8, seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    match kind {
+        0 => vec![0; len],
+        1 => next().to_le_bytes().into_iter().cycle().take(len).collect(),
+        2 => {
+            const WORDS: [&str; 8] = ["the ", "page ", "is ", "packed ", "and ", "kept ", "until ", "wanted "];
+            let mut text = Vec::with_capacity(len + 8);
+            while text.len() < len {
+                text.extend_from_slice(WORDS[next() as usize % 8].as_bytes());
+            }
+            text.truncate(len);
+            text
+        }
+        3 => (0..len as u64).flat_map(|i| (seed + i * 3 + i * i / 50).to_le_bytes()).take(len).collect(),
+        _ => (0..len.div_ceil(8)).flat_map(|_| next().to_le_bytes()).take(len).collect(),
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    Write { at: u64, len: usize, kind: u8, seed: u64 },
+    Trim { at: u64, len: u64 },
+    Zero { at: u64, len: u64, keep: bool },
+    Read { at: u64, len: usize },
+    Extents { at: u64, len: u64, max: usize },
+    Keep,
+}
+
+const SIZE: u64 = 61 * PAGE as u64 + 1234;
+
+fn op() -> impl Strategy<Value = Op> {
+    // Half of the requests are of whole pages, as file systems make them.
+    let range = (any::<bool>(), 0..SIZE, 1..40_000_u64).prop_map(|(whole, at, len)| {
+        let (at, len) = if whole { (at & !4095, (len | 4095) + 1) } else { (at, len) };
+        (at, len.min(SIZE - at))
+    });
+    (0..16_u8, range, 0..5_u8, any::<u64>()).prop_map(|(op, (at, len), kind, seed)| match op {
+        0..7 => Op::Write { at, len: len as usize, kind, seed: seed >> 8 },
+        7 => Op::Trim { at, len },
+        8 => Op::Zero { at, len, keep: seed % 2 == 0 },
+        9..12 => Op::Read { at, len: len as usize },
+        12 => Op::Extents { at, len, max: 1 + seed as usize % 5 },
+        _ => Op::Keep,
+    })
+}
+
+fn run(store: &Store, ops: Vec<Op>) -> Result<(), TestCaseError> {
+    let mut model = vec![0_u8; SIZE as usize];
+    let mut out = vec![0_u8; SIZE as usize];
+    for op in ops {
+        match op {
+            Op::Write { at, len, kind, seed } => {
+                let data = content(kind, seed, len);
+                store.write(at, &data, false).unwrap();
+                model[at as usize..][..len].copy_from_slice(&data);
+            }
+            Op::Trim { at, len } => {
+                store.trim(at, len, false).unwrap();
+                let last = if at + len == SIZE { SIZE } else { (at + len) / 4096 * 4096 };
+                let range = at.div_ceil(4096) * 4096..last;
+                if range.start < range.end {
+                    model[range.start as usize..range.end as usize].fill(0);
+                }
+            }
+            Op::Zero { at, len, keep } => {
+                store.write_zeroes(at, len, Zeroing { keep_allocated: keep, fast_only: false }, false).unwrap();
+                model[at as usize..][..len as usize].fill(0);
+            }
+            Op::Read { at, len } => {
+                store.read(at, &mut out[..len]).unwrap();
+                prop_assert!(out[..len] == model[at as usize..][..len], "read of {len} at {at}");
+            }
+            Op::Extents { at, len, max } => {
+                let mut found: Vec<Extent> = Vec::new();
+                store.extents(at, len, max, &mut found).unwrap();
+                prop_assert!((1..=max).contains(&found.len()));
+                let mut at = at as usize;
+                for extent in &found {
+                    let bytes = &model[at..][..extent.len as usize];
+                    prop_assert!(!extent.zero || bytes.iter().all(|&byte| byte == 0));
+                    prop_assert!(extent.zero || !extent.hole);
+                    at += extent.len as usize;
+                }
+                prop_assert!(found.windows(2).all(|two| (two[0].hole, two[0].zero) != (two[1].hole, two[1].zero)));
+            }
+            Op::Keep => {
+                keeper::round(store, &keeper());
+            }
+        }
+    }
+    store.read(0, &mut out).unwrap();
+    prop_assert!(out == model, "all of it");
+    store.trim(0, SIZE, false).unwrap();
+    let stat = store.stat();
+    prop_assert_eq!(stat.mm_stat.orig_data_size, 0);
+    prop_assert_eq!(stat.mm_stat.compr_data_size, 0);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn store_reads_back_what_an_array_would(ops in prop::collection::vec(op(), 1..60)) {
+        run(&store(SIZE, None, None), ops)?;
+    }
+
+    /// With so little memory that most pages go to the file.
+    #[test]
+    fn store_with_a_backing_file_does_too(ops in prop::collection::vec(op(), 1..60)) {
+        let dir = tempfile::tempdir().unwrap();
+        let backing = Backing::open(&dir.path().join("backing"), None).unwrap();
+        // A slot table takes a frame in each shard.
+        let store = store(SIZE, Some(96 << 10), Some(backing));
+        run(&store, ops)?;
+    }
+}
+
+#[test]
+fn cold_text_becomes_clusters_and_comes_back_by_reads_and_writes() {
+    let store = store(1 << 20, None, None);
+    let text = content(2, 7, 1 << 20);
+    store.write(0, &text, false).unwrap();
+    let fresh = store.stat();
+    assert_eq!(keeper::round(&store, &keeper()).repacked, 0, "what was just written is not cold");
+    let round = keeper::round(&store, &keeper());
+    assert!(round.clusters > 0, "{round:?}");
+    let cold = store.stat();
+    assert!(cold.mm_stat.compr_data_size < fresh.mm_stat.compr_data_size * 7 / 8, "{cold:?}");
+    assert_eq!(cold.tiers.cluster.pages, round.clusters * 4);
+    let mut out = vec![0; text.len()];
+    store.read(0, &mut out).unwrap();
+    assert!(out == text);
+    // One byte takes one cluster apart.
+    store.write(5, b"!", false).unwrap();
+    assert_eq!(store.stat().tiers.cluster.pages, round.clusters * 4 - 4);
+    store.read(0, &mut out).unwrap();
+    assert!(out[..5] == text[..5] && out[5] == b'!' && out[6..] == text[6..]);
+}
+
+#[test]
+fn incompressible_pages_leave_for_the_backing_file_when_cold() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(4 << 20, None, Some(Backing::open(&dir.path().join("backing"), None).unwrap()));
+    let noise = content(4, 3, 4 << 20);
+    store.write(0, &noise, false).unwrap();
+    assert_eq!(store.stat().mm_stat.huge_pages, 1024);
+    keeper::round(&store, &keeper());
+    let round = keeper::round(&store, &keeper());
+    assert_eq!(round, Round { written_back: 1024, ..round });
+    let stat = store.stat();
+    assert_eq!((stat.bd_stat.bd_count, stat.mm_stat.huge_pages), (1024, 0));
+    assert!(stat.mm_stat.mem_used_total <= 64 << 10, "{stat:?}");
+    let mut out = vec![0; noise.len()];
+    store.read(0, &mut out).unwrap();
+    assert!(out == noise);
+    store.write(0, &content(2, 1, 2 << 20), false).unwrap();
+    assert_eq!(store.stat().bd_stat.bd_count, 512);
+}
+
+// Goal: at the limit, and on the way to it from many threads, every write that was acknowledged can be read.
+#[test]
+fn memory_limit_loses_nothing_that_was_acknowledged() {
+    const THREADS: u64 = 4;
+    const REGION: u64 = 4 << 20;
+    let store = store(THREADS * REGION, Some(3 << 20), None);
+    let refused = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for own in 0..THREADS {
+            let (store, refused) = (&store, &refused);
+            scope.spawn(move || {
+                let mut model = vec![0_u8; REGION as usize];
+                let mut out = [0; PAGE];
+                for turn in 0..6000_u64 {
+                    let page = (turn.wrapping_mul(2_654_435_761) + own) % (REGION / PAGE as u64);
+                    let at = page as usize * PAGE;
+                    if turn % 97 == 0 {
+                        store.trim(own * REGION + at as u64, PAGE as u64, false).unwrap();
+                        model[at..at + PAGE].fill(0);
+                        continue;
+                    }
+                    let data = content((turn % 5) as u8, turn * THREADS + own, PAGE);
+                    match store.write(own * REGION + at as u64, &data, false) {
+                        Ok(()) => model[at..at + PAGE].copy_from_slice(&data),
+                        Err(BlockError::NoSpace(words)) => {
+                            assert!(words.contains("--mem-limit"), "{words}");
+                            refused.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Err(other) => panic!("{other}"),
+                    }
+                    let other = (turn.wrapping_mul(40_503) % (REGION / PAGE as u64)) as usize * PAGE;
+                    store.read(own * REGION + other as u64, &mut out).unwrap();
+                    assert!(out == model[other..other + PAGE], "page {other} of {own}");
+                }
+                let mut all = vec![0; REGION as usize];
+                store.read(own * REGION, &mut all).unwrap();
+                assert!(all == model);
+            });
+        }
+    });
+    let stat = store.stat();
+    assert!(refused.into_inner() > 100, "the limit was reached: {stat:?}");
+    assert!(stat.mm_stat.mem_used_max <= 3 << 20);
+    assert!(stat.mm_stat.mem_used_max > 5 << 19, "and nearly all of it was used: {stat:?}");
+    // Trimming makes room again, all of it.
+    store.trim(0, THREADS * REGION, false).unwrap();
+    store.write(0, &content(4, 1, 2 << 20), false).unwrap();
+}
+
+#[test]
+fn memory_that_is_resident_is_what_stat_says() {
+    let resident = || narrows_io::meter::Memory::of_process().unwrap().resident as i64;
+    let store = store(1 << 30, None, None);
+    let before = resident();
+    let mut used = Vec::new();
+    for kind in [2, 4] {
+        for at in (0..128_u64 << 20).step_by(1 << 20) {
+            store.write(at, &content(kind, at, 1 << 20), false).unwrap();
+        }
+        let (said, real) = (store.stat().mm_stat.mem_used_total as i64, resident() - before);
+        // Tests beside this one hold some megabytes.
+        assert!((said - real).abs() < said / 12 + (16 << 20), "stat says {said}, resident are {real}");
+        used.push(said);
+    }
+    assert!(used[1] > 2 * used[0], "{used:?}");
+    store.trim(0, 1 << 30, false).unwrap();
+    assert!(store.stat().mm_stat.mem_used_total < 16 << 20);
+}

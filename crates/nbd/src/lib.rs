@@ -1,0 +1,41 @@
+//! An NBD server: any [`BlockDevice`](narrows_core::BlockDevice) for any NBD client.
+//!
+//! ```text
+//! socket ──▶ Handshake (options) ──▶ Transmission (requests) ──▶ BlockDevice
+//!        ◀── Out ◀──────────────────────┘ replies, gathered
+//! ```
+//!
+//! Floor: engine. The protocol (<https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>) is two state
+//! machines that take bytes and give bytes; [`server`] alone waits, and only through `narrows-io`.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`export`] | what is offered, under which name |
+//! | [`handshake`] | fixed newstyle negotiation: options in, an [`Agreed`] export out |
+//! | [`transmission`] | requests in, replies out |
+//! | [`out`] | replies that wait to be sent |
+//! | [`server`] | listeners, TLS, a thread for each connection |
+//!
+//! Spoken: structured replies, `base:allocation`, trim, write zeroes, cache, flush, FUA, DF, multi-conn, STARTTLS.
+//! Not spoken: extended headers, resize, oldstyle.
+//!
+//! Memory of a connection is [`server::BUFFER_LEN`] for what came and [`out::CAPACITY`] for what goes, whatever lengths
+//! the client names: payloads stream through in pieces of [`transmission::PIECE`].
+#![forbid(unsafe_code)]
+
+pub mod export;
+pub mod handshake;
+pub mod out;
+mod proto;
+pub mod server;
+pub mod transmission;
+
+#[cfg(test)]
+mod tests;
+
+pub use export::{Export, Exports};
+pub use handshake::{Agreed, Handshake, HandshakeError, Step, Tls};
+pub use out::Out;
+pub use proto::REQUEST_LEN_MAX;
+pub use server::{Config, Server};
+pub use transmission::{Next, Transmission};

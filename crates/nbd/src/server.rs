@@ -1,0 +1,344 @@
+//! The loop that waits: listeners, TLS, and a thread for each connection.
+//!
+//! One thread receives as much as is there, does every request in it and sends the replies together; with many small
+//! requests in flight that is two system calls for a batch of them. Upstream: whoever starts a [`Server`]; downstream:
+//! [`Handshake`], [`Transmission`]; around them `narrows-io`.
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use narrows_io::{
+    Address, Listener, Shutdown, Stop, Transport,
+    region::Region,
+    secure::{self, HANDSHAKE_TIME, SecureError},
+};
+use parking_lot::Mutex;
+
+use crate::{
+    export::Exports,
+    handshake::{Agreed, Handshake, HandshakeError, Step, Tls},
+    out::Out,
+    transmission::{Next, Transmission, TransmissionError},
+};
+
+/// Bytes received at once, at most. Longer payloads pass through it.
+pub const BUFFER_LEN: usize = 256 << 10;
+/// Before accepting again when the system had nothing left to accept with.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a server needs to know.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// What is offered.
+    pub exports: Exports,
+    /// Directory of the server's certificates, as `narrows keys` and nbdkit have them. Clients need one too.
+    pub tls_certificates: Option<PathBuf>,
+    /// Allow plain connections from other hosts even so.
+    pub insecure: bool,
+    /// Connections open at once, at most; more are closed as they come.
+    pub connections_max: usize,
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    acceptors: Vec<(Stop, JoinHandle<()>)>,
+    addresses: Vec<Address>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    config: Config,
+    stopping: AtomicBool,
+    serial: AtomicU64,
+    /// Connections that are open.
+    open: Mutex<Vec<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    serial: u64,
+    shutdown: Shutdown,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Why a connection ended before its client said so.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error("the client left")]
+    Left,
+    #[error("the handshake took longer than {} s", HANDSHAKE_TIME.as_secs())]
+    Slow,
+    #[error("bytes came with the request for TLS, before it")]
+    Smuggled,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Secure(#[from] SecureError),
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+    #[error(transparent)]
+    Transmission(#[from] TransmissionError),
+}
+
+impl Server {
+    /// Serves on all of `listeners` until [`Server::stop`]. Ask [`secure::require_auth`] before binding one.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start(listeners: Vec<Listener>, config: Config) -> io::Result<Self> {
+        let shared =
+            Arc::new(Shared { config, stopping: AtomicBool::new(false), serial: AtomicU64::new(0), open: Mutex::default() });
+        let mut server = Self { shared, acceptors: Vec::new(), addresses: Vec::new() };
+        for listener in listeners {
+            let shared = server.shared.clone();
+            server.addresses.push(listener.local().clone());
+            let stop = listener.stopper();
+            let accept = move || accept(&listener, &shared);
+            server.acceptors.push((stop, thread::Builder::new().name("nbd-accept".into()).spawn(accept)?));
+        }
+        Ok(server)
+    }
+
+    /// Where it listens, with the ports the system chose.
+    #[must_use]
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// Connections open now.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.open.lock().len()
+    }
+
+    /// Takes no more connections and ends those there are; a request that was begun is finished, its reply may be lost.
+    /// Returns when no thread of the server touches a device any more.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        for (stop, _) in &self.acceptors {
+            stop.stop();
+        }
+        for (_, thread) in self.acceptors.drain(..) {
+            let _ = thread.join();
+        }
+        let open: Vec<_> = {
+            let mut open = self.shared.open.lock();
+            for connection in open.iter() {
+                connection.shutdown.abort();
+            }
+            open.iter_mut().filter_map(|connection| connection.thread.take()).collect()
+        };
+        for thread in open {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn accept(listener: &Listener, shared: &Arc<Shared>) {
+    let local = listener.local().is_local();
+    loop {
+        let transport = match listener.accept() {
+            Ok(Some(transport)) => transport,
+            Ok(None) => return,
+            Err(fault) => {
+                tracing::warn!(%fault, "cannot accept");
+                thread::sleep(ACCEPT_PAUSE);
+                continue;
+            }
+        };
+        let tls = match (&shared.config.tls_certificates, local || shared.config.insecure) {
+            (Some(_), true) => Tls::Offered,
+            (Some(_), false) => Tls::Required,
+            (None, true) => Tls::Absent,
+            (None, false) => {
+                tracing::error!("a plain listener that others reach; the connection is closed");
+                continue;
+            }
+        };
+        let mut open = shared.open.lock();
+        if open.len() >= shared.config.connections_max {
+            tracing::warn!(peer = transport.peer, "too many connections");
+            continue;
+        }
+        let serial = shared.serial.fetch_add(1, Ordering::Relaxed);
+        let shutdown = transport.shutdown.clone();
+        let theirs = shared.clone();
+        let work = move || {
+            let peer = transport.peer.clone();
+            match converse(transport, tls, &theirs.config) {
+                Ok(()) | Err(Ended::Left) => tracing::debug!(peer, "closed"),
+                Err(_) if theirs.stopping.load(Ordering::SeqCst) => {}
+                Err(fault) => tracing::warn!(peer, "connection closed: {fault}"),
+            }
+            theirs.open.lock().retain(|connection| connection.serial != serial);
+        };
+        // Under the lock, so that the thread cannot take itself off the list before it is on it.
+        match thread::Builder::new().name("nbd".into()).spawn(work) {
+            Ok(thread) => open.push(Open { serial, shutdown, thread: Some(thread) }),
+            Err(fault) => tracing::warn!(%fault, "no thread for a connection"),
+        }
+    }
+}
+
+fn converse(mut transport: Transport, tls: Tls, config: &Config) -> Result<(), Ended> {
+    let mut inbox = Inbox::new()?;
+    let mut out = Out::default();
+    let mut handshake = Handshake::new(config.exports.clone(), tls, &mut out);
+    let agreed = loop {
+        let shutdown = transport.shutdown.clone();
+        let negotiated = secure::deadline(&shutdown, HANDSHAKE_TIME, || {
+            negotiate(&mut transport, &mut handshake, &mut inbox, &mut out)
+        });
+        match negotiated.ok_or(Ended::Slow)?? {
+            Negotiated::Agreed(agreed) => break agreed,
+            Negotiated::Closed => return Ok(()),
+            Negotiated::StartTls => {
+                if !inbox.bytes().is_empty() {
+                    return Err(Ended::Smuggled);
+                }
+                let dir = config.tls_certificates.as_ref().expect("TLS is offered where there are certificates");
+                transport = secure::start_tls(transport, dir)?;
+                handshake.secured();
+            }
+        }
+    };
+    transmit(transport, Transmission::new(agreed), inbox, out)
+}
+
+enum Negotiated {
+    Agreed(Agreed),
+    StartTls,
+    Closed,
+}
+
+fn negotiate(
+    transport: &mut Transport,
+    handshake: &mut Handshake,
+    inbox: &mut Inbox,
+    out: &mut Out,
+) -> Result<Negotiated, Ended> {
+    loop {
+        let advanced = handshake.advance(inbox.bytes(), out);
+        let (taken, step) = match advanced {
+            Ok(advanced) => advanced,
+            Err(fault) => {
+                let _ = send(transport, out);
+                return Err(fault.into());
+            }
+        };
+        inbox.take(taken);
+        let full = out.is_full();
+        send(transport, out)?;
+        match step {
+            Step::More if full => {}
+            Step::More => inbox.receive(transport)?,
+            Step::StartTls => return Ok(Negotiated::StartTls),
+            Step::Transmit(agreed) => return Ok(Negotiated::Agreed(agreed)),
+            Step::Close => return Ok(Negotiated::Closed),
+        }
+    }
+}
+
+fn transmit(
+    mut transport: Transport,
+    mut transmission: Transmission,
+    mut inbox: Inbox,
+    mut out: Out,
+) -> Result<(), Ended> {
+    loop {
+        let (taken, next) = match transmission.advance(inbox.bytes(), &mut out) {
+            Ok(advanced) => advanced,
+            Err(fault) => {
+                // Replies to what was done before the fault, and as much as there is of a read that fails.
+                let _ = send(&mut transport, &mut out);
+                return Err(fault.into());
+            }
+        };
+        inbox.take(taken);
+        send(&mut transport, &mut out)?;
+        match next {
+            Next::Send => {}
+            Next::Receive => inbox.receive(&mut transport)?,
+            Next::Close => {
+                transport.writer.finish()?;
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn send(transport: &mut Transport, out: &mut Out) -> Result<(), Ended> {
+    if !out.bytes().is_empty() {
+        transport.writer.write_all(out.bytes())?;
+        transport.writer.flush()?;
+        out.clear();
+    }
+    Ok(())
+}
+
+/// Bytes that came and were not taken yet.
+struct Inbox {
+    /// A region, because a freed vector would stay with the allocator, and memory is what some devices are about.
+    buffer: Region,
+    from: usize,
+    to: usize,
+}
+
+impl Inbox {
+    fn new() -> io::Result<Self> {
+        Ok(Self { buffer: Region::reserve(BUFFER_LEN)?, from: 0, to: 0 })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.buffer[self.from..self.to]
+    }
+
+    fn take(&mut self, len: usize) {
+        self.from += len;
+        debug_assert!(self.from <= self.to, "no more is taken than there is");
+        if self.from == self.to {
+            (self.from, self.to) = (0, 0);
+        }
+    }
+
+    /// Waits for bytes. There is room: the machines take all but part of an option, a header or a page.
+    fn receive(&mut self, transport: &mut Transport) -> Result<(), Ended> {
+        if self.from > 0 {
+            self.buffer.copy_within(self.from..self.to, 0);
+            (self.from, self.to) = (0, self.to - self.from);
+        }
+        assert!(self.to < self.buffer.len(), "what is left of the input is short");
+        loop {
+            match transport.reader.read(&mut self.buffer[self.to..]) {
+                Ok(0) => return Err(Ended::Left),
+                Ok(len) => {
+                    self.to += len;
+                    return Ok(());
+                }
+                Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
+                Err(fault) if fault.kind() == io::ErrorKind::ConnectionReset => return Err(Ended::Left),
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+    }
+}
