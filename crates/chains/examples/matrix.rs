@@ -6,7 +6,8 @@ use narrows_chains::{Chain, PAGE, chain::Scratch};
 fn main() {
     let mut args = env::args().skip(1);
     let most: usize = args.next().expect("pages").parse().expect("a number");
-    let extra: Vec<Chain> = env::var("EXTRA").unwrap_or_default().split_whitespace().map(|c| Chain::parse(c).unwrap()).collect();
+    let extra: Vec<Chain> =
+        env::var("EXTRA").unwrap_or_default().split_whitespace().map(|c| Chain::parse(c).unwrap()).collect();
     let chains: Vec<Chain> = Chain::builtins().iter().copied().chain(extra).collect();
     let scratch = &mut Scratch::default();
     for path in args {
@@ -22,7 +23,9 @@ fn main() {
             sizes.push(chains.iter().map(|c| c.pack(page, &mut out[..3264], scratch).unwrap_or(PAGE)).collect());
         }
         let n = sizes.len();
-        if n == 0 { continue; }
+        if n == 0 {
+            continue;
+        }
         let ratio = |total: usize| (n * PAGE) as f64 / total as f64;
         let sum = |c: usize| ratio(sizes.iter().map(|s| s[c]).sum());
         let oracle = ratio(sizes.iter().map(|s| *s.iter().min().unwrap()).sum());
@@ -30,19 +33,33 @@ fn main() {
         let mut order: Vec<usize> = (0..chains.len()).collect();
         order.sort_by(|&a, &b| sum(b).total_cmp(&sum(a)));
         let mut wins = vec![0; chains.len()];
-        for s in &sizes { let m = (0..chains.len()).min_by_key(|&c| s[c]).unwrap(); wins[m] += 1; }
+        for s in &sizes {
+            let m = (0..chains.len()).min_by_key(|&c| s[c]).unwrap();
+            wins[m] += 1;
+        }
         // greedy cover
         let mut cover: Vec<usize> = vec![];
         let mut text = String::new();
         for _ in 0..4 {
-            let best = (0..chains.len()).max_by(|&a, &b| {
-                let t = |c: usize| ratio(sizes.iter().map(|s| cover.iter().map(|&k| s[k]).min().unwrap_or(PAGE).min(s[c])).sum());
-                t(a).total_cmp(&t(b)).then(b.cmp(&a))
-            }).unwrap();
+            let best = (0..chains.len())
+                .max_by(|&a, &b| {
+                    let t = |c: usize| {
+                        ratio(sizes.iter().map(|s| cover.iter().map(|&k| s[k]).min().unwrap_or(PAGE).min(s[c])).sum())
+                    };
+                    t(a).total_cmp(&t(b)).then(b.cmp(&a))
+                })
+                .unwrap();
             cover.push(best);
             let r = ratio(sizes.iter().map(|s| cover.iter().map(|&k| s[k]).min().unwrap()).sum());
             text += &format!(" +{} {:.3}", chains[best], r);
         }
-        println!("{:32} peer {:.3} oracle {:.3} x{:.2}  |{}", path.rsplit('/').next().unwrap(), peers, oracle, oracle / peers, text);
+        println!(
+            "{:32} peer {:.3} oracle {:.3} x{:.2}  |{}",
+            path.rsplit('/').next().unwrap(),
+            peers,
+            oracle,
+            oracle / peers,
+            text
+        );
     }
 }

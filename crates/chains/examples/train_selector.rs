@@ -49,8 +49,20 @@ fn main() {
         (0..chains.len()).filter(|&n| !no.iter().any(|no| chains[n].to_string().contains(no))).collect()
     };
     let rules = [
-        Rules { profile: Profile::Fast, name: "FAST", chains: having(&["zstd", "deflate", "ce", "ex", "lag", "zb"]), list: 1, depth: 6 },
-        Rules { profile: Profile::Balanced, name: "BALANCED", chains: having(&["deflate", "lag", "zb"]), list: 1, depth: 8 },
+        Rules {
+            profile: Profile::Fast,
+            name: "FAST",
+            chains: having(&["zstd", "deflate", "ce", "ex", "lag", "zb"]),
+            list: 1,
+            depth: 6,
+        },
+        Rules {
+            profile: Profile::Balanced,
+            name: "BALANCED",
+            chains: having(&["deflate", "lag", "zb"]),
+            list: 1,
+            depth: 8,
+        },
         Rules { profile: Profile::Ratio, name: "RATIO", chains: having(&[]), list: 6, depth: 8 },
     ];
     println!("//! Made by `examples/train_selector.rs` from {} pages of these sets:", pages.len());
@@ -66,17 +78,28 @@ fn main() {
         let (mut unseen, mut worst) = (0, (0.0, ""));
         for (set, name) in names.iter().enumerate() {
             let (test, train): (Vec<&Page>, Vec<&Page>) = all.iter().partition(|page| page.set == set);
-            if test.is_empty() { continue; }
+            if test.is_empty() {
+                continue;
+            }
             let (got, best) = stored(&test, &grow(&train, rules, rules.depth), rules);
             unseen += got;
             let over = got as f64 / best as f64 - 1.0;
-            if env::var("VERBOSE").is_ok() { eprintln!("  {:?} {name}: {:+.2} %", rules.profile, 100.0 * over); }
+            if env::var("VERBOSE").is_ok() {
+                eprintln!("  {:?} {name}: {:+.2} %", rules.profile, 100.0 * over);
+            }
             if over > worst.0 {
                 worst = (over, name);
             }
         }
         let over = |bytes: usize| 100.0 * (bytes as f64 / best as f64 - 1.0);
-        eprintln!("{:?}: {:+.2} % on what it was made from; {:+.2} % leaving one set out, worst {} {:+.1} %", rules.profile, over(seen), over(unseen), worst.1, 100.0 * worst.0);
+        eprintln!(
+            "{:?}: {:+.2} % on what it was made from; {:+.2} % leaving one set out, worst {} {:+.1} %",
+            rules.profile,
+            over(seen),
+            over(unseen),
+            worst.1,
+            100.0 * worst.0
+        );
         let mut nodes = vec![];
         print(&tree, &mut nodes);
         println!("\n#[rustfmt::skip]\npub(super) const {}: &[Node] = &[", rules.name);
@@ -100,7 +123,8 @@ fn measure(files: &[String]) -> Vec<Page> {
             let mut size = |chain: &Chain| chain.pack(page, &mut out[..3264], scratch).unwrap_or(PAGE) as u16;
             let sizes: Vec<u16> = Chain::builtins().iter().map(&mut size).collect();
             let features = look(page);
-            let numeric = [Profile::Fast, Profile::Ratio].map(|profile| sizes[usize::from(numeric(profile, &features))]);
+            let numeric =
+                [Profile::Fast, Profile::Ratio].map(|profile| sizes[usize::from(numeric(profile, &features))]);
             pages.push(Page { set, features, sizes, numeric });
         }
     }
@@ -109,9 +133,14 @@ fn measure(files: &[String]) -> Vec<Page> {
 
 /// Bytes stored when the first chains of each leaf are tried, and when all are.
 fn stored(pages: &[&Page], tree: &Tree, rules: &Rules) -> (usize, usize) {
-    let least = |page: &Page, of: &mut dyn Iterator<Item = usize>| of.map(|chain| usize::from(page.sizes[chain])).min().unwrap_or(PAGE).min(usize::from(rules.numeric(page)));
+    let least = |page: &Page, of: &mut dyn Iterator<Item = usize>| {
+        of.map(|chain| usize::from(page.sizes[chain])).min().unwrap_or(PAGE).min(usize::from(rules.numeric(page)))
+    };
     let got = |page: &&&Page| least(page, &mut leaf(tree, &page.features).iter().map(|&chain| usize::from(chain)));
-    (pages.iter().map(|page| got(&page)).sum(), pages.iter().map(|page| least(page, &mut rules.chains.iter().copied())).sum())
+    (
+        pages.iter().map(|page| got(&page)).sum(),
+        pages.iter().map(|page| least(page, &mut rules.chains.iter().copied())).sum(),
+    )
 }
 
 fn leaf<'a>(tree: &'a Tree, features: &Features) -> &'a [u8] {
@@ -166,7 +195,8 @@ fn grow(pages: &[&Page], rules: &Rules, depth: usize) -> Tree {
     if past == 0 || (cost(&totals) - split) * 1000 < cost(&totals) {
         return Tree::Leaf(cover(pages, rules));
     }
-    let (below, above): (Vec<&Page>, Vec<&Page>) = pages.iter().partition(|page| page.features[usize::from(feature)] < past);
+    let (below, above): (Vec<&Page>, Vec<&Page>) =
+        pages.iter().partition(|page| page.features[usize::from(feature)] < past);
     Tree::Split(feature, past - 1, Box::new(grow(&below, rules, depth - 1)), Box::new(grow(&above, rules, depth - 1)))
 }
 
@@ -190,10 +220,14 @@ fn cover(pages: &[&Page], rules: &Rules) -> Vec<u8> {
     let mut list = vec![];
     while list.len() < rules.list {
         let worth = |chain: usize| -> u64 {
-            pages.iter().zip(&held).map(|(page, &held)| {
-                let best = u64::from(*page.sizes.iter().min().expect("some chains"));
-                u64::from(page.sizes[chain].min(held)) * 4096 / (best + 256)
-            }).sum()
+            pages
+                .iter()
+                .zip(&held)
+                .map(|(page, &held)| {
+                    let best = u64::from(*page.sizes.iter().min().expect("some chains"));
+                    u64::from(page.sizes[chain].min(held)) * 4096 / (best + 256)
+                })
+                .sum()
         };
         let before: u64 = worth(rules.chains[0]).max(rules.chains.iter().map(|&c| worth(c)).max().unwrap_or(0));
         let Some((after, chain)) = rules.chains.iter().map(|&chain| (worth(chain), chain)).min() else { break };

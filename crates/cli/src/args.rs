@@ -325,7 +325,14 @@ pub struct MemoryServe {
     #[arg(long = "export", value_name = "NAME=SIZE", value_parser = export)]
     pub exports: Vec<(String, Size)>,
     /// TCP address to listen on: HOST[:PORT]
-    #[arg(short, long, value_name = "ADDRESS", default_value = "127.0.0.1:10809", default_value_if("unix", clap::builder::ArgPredicate::IsPresent, None), env = "NARROWS_MEMORY_LISTEN")]
+    #[arg(
+        short,
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:10809",
+        default_value_if("unix", clap::builder::ArgPredicate::IsPresent, None),
+        env = "NARROWS_MEMORY_LISTEN"
+    )]
     pub listen: Option<String>,
     /// Unix socket to listen on
     #[arg(long, value_name = "PATH")]

@@ -73,7 +73,9 @@ impl Backing {
     /// See [`BackingError`].
     pub fn open(path: &Path, limit: Option<u64>) -> Result<Self, BackingError> {
         let fault = |source| BackingError::Io { path: path.into(), source };
-        let open = |flags| OpenOptions::new().read(true).write(true).create(true).truncate(false).custom_flags(flags).open(path);
+        let open = |flags| {
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).custom_flags(flags).open(path)
+        };
         let file = open(libc::O_DIRECT).or_else(|_| open(0)).map_err(fault)?;
         match file.try_lock() {
             Ok(()) => {}

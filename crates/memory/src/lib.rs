@@ -40,9 +40,9 @@ mod tools;
 mod tests;
 
 pub use backing::Backing;
-pub use narrows_chains::Chains;
 pub use budget::Budget;
 pub use keeper::{Keeper, KeeperConfig};
+pub use narrows_chains::Chains;
 pub use stat::Stat;
 pub use store::{Store, StoreConfig};
 pub use tools::Profile;

@@ -70,7 +70,10 @@ impl Shard {
     /// be refused for its slot.
     pub(crate) fn new(pages: usize, budget: Arc<Budget>, backing: Option<Arc<Backing>>) -> io::Result<Self> {
         if !budget.take(pages.div_ceil(SLOTS_PER_FRAME) as u64) {
-            return Err(io::Error::new(io::ErrorKind::OutOfMemory, "the memory limit is below 0.2 % of the size, which slots take"));
+            return Err(io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                "the memory limit is below 0.2 % of the size, which slots take",
+            ));
         }
         Ok(Self {
             slots: vec![0; pages],

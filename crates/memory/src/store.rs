@@ -243,12 +243,7 @@ fn put(shard: &mut Shard, at: usize, page: &Page, image: Image<'_>, tools: &mut 
 }
 
 /// Reads, changes and writes a page under its shard's lock.
-fn change(
-    shard: &mut Shard,
-    at: usize,
-    tools: &mut Tools,
-    work: impl FnOnce(&mut Page),
-) -> Result<(), StoreError> {
+fn change(shard: &mut Shard, at: usize, tools: &mut Tools, work: impl FnOnce(&mut Page)) -> Result<(), StoreError> {
     let mut page = [0; PAGE];
     shard.load(at, tools, &mut page)?;
     work(&mut page);

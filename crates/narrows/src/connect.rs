@@ -219,7 +219,7 @@ fn read_hello(ahead: &mut ReadAhead) -> Result<Hello, End> {
         }
     };
     let mut payload = vec![0; header.packed_len as usize];
-    io::Read::read_exact(ahead, &mut payload).map_err(lost)?;
+    ahead.fill_payload(&mut payload).map_err(lost)?;
     check_control(&header, &payload).map_err(|fault| refused(fault.into()))?;
     match Message::parse_all(&payload).map_err(refused)?.pop() {
         Some(Message::Hello(hello)) => Ok(hello),

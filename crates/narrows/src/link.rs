@@ -1,7 +1,7 @@
 //! One connection of a session: the thread that writes it and the thread that reads it.
 
 use std::{
-    io::{self, IoSlice, Read},
+    io::{self, IoSlice, IoSliceMut, Read},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -28,7 +28,7 @@ const WRITE_LEN_MIN: usize = 16 << 10;
 const UNSENT_MS: u64 = 2;
 const UNSENT_LEN_MIN: u32 = 128 << 10;
 const UNSENT_LEN_MAX: u32 = 8 << 20;
-/// Bytes read ahead: small frames cost one system call, and of large ones no more than this is copied twice.
+/// Bytes read ahead: a frame costs one system call, and of large ones no more than this is copied twice.
 const READ_AHEAD_LEN: usize = 4 << 10;
 
 pub(crate) struct Link {
@@ -332,7 +332,7 @@ impl<'a> Reader<'a> {
 
     fn read_payload(&mut self, header: &Header) -> io::Result<Bytes> {
         let mut payload = self.inner.engine.buffers.take(header.packed_len as usize);
-        self.ahead.read_exact(&mut payload)?;
+        self.ahead.fill_payload(&mut payload)?;
         Ok(Bytes::new(payload))
     }
 }
@@ -400,6 +400,27 @@ impl ReadAhead {
         Ok(self.end - self.start)
     }
 
+    /// Fills `out`, and reads the next frame's header with the same call where it has come already.
+    pub(crate) fn fill_payload(&mut self, out: &mut [u8]) -> io::Result<()> {
+        let mut filled = out.len().min(self.end - self.start);
+        out[..filled].copy_from_slice(&self.buf[self.start..self.start + filled]);
+        self.start += filled;
+        while filled < out.len() {
+            let rest = out.len() - filled;
+            let mut parts = [IoSliceMut::new(&mut out[filled..]), IoSliceMut::new(&mut self.buf[..])];
+            match self.half.read_vectored(&mut parts) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(len) => {
+                    filled += len.min(rest);
+                    (self.start, self.end) = (0, len.saturating_sub(rest));
+                }
+                Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(())
+    }
+
     /// Hands the transport's half back with what was read ahead of it, for the threads that take over.
     pub(crate) fn into_half(self) -> Box<dyn TransportRead> {
         if self.start == self.end {
@@ -409,23 +430,15 @@ impl ReadAhead {
     }
 }
 
-impl Read for ReadAhead {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if self.start == self.end {
-            return self.half.read(out);
-        }
-        let len = out.len().min(self.end - self.start);
-        out[..len].copy_from_slice(&self.buf[self.start..self.start + len]);
-        self.start += len;
-        Ok(len)
-    }
-}
-
 struct Chained(io::Chain<io::Cursor<Vec<u8>>, Box<dyn TransportRead>>);
 
 impl Read for Chained {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         self.0.read(out)
+    }
+
+    fn read_vectored(&mut self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.0.read_vectored(parts)
     }
 }
 

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use crate::{
     export::{Export, Exports},
     out::Out,
-    proto::{BASE_ALLOCATION, BASE_ALLOCATION_ID, Fields, IHAVEOPT, NBDMAGIC, OPTION_REPLY_MAGIC, REQUEST_LEN_MAX, hello, info, opt, rep},
+    proto::{
+        BASE_ALLOCATION, BASE_ALLOCATION_ID, Fields, IHAVEOPT, NBDMAGIC, OPTION_REPLY_MAGIC, REQUEST_LEN_MAX, hello,
+        info, opt, rep,
+    },
 };
 
 /// Longest data of an option, in bytes.

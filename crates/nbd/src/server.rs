@@ -96,8 +96,12 @@ impl Server {
     /// # Errors
     /// The system gives no thread.
     pub fn start(listeners: Vec<Listener>, config: Config) -> io::Result<Self> {
-        let shared =
-            Arc::new(Shared { config, stopping: AtomicBool::new(false), serial: AtomicU64::new(0), open: Mutex::default() });
+        let shared = Arc::new(Shared {
+            config,
+            stopping: AtomicBool::new(false),
+            serial: AtomicU64::new(0),
+            open: Mutex::default(),
+        });
         let mut server = Self { shared, acceptors: Vec::new(), addresses: Vec::new() };
         for listener in listeners {
             let shared = server.shared.clone();

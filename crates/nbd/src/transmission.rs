@@ -15,9 +15,7 @@ use narrows_core::{
 use crate::{
     handshake::Agreed,
     out::Out,
-    proto::{
-        BASE_ALLOCATION_ID, Fields, REQUEST_LEN_MAX, REQUEST_MAGIC, chunk, cmd, cmd_flag, errno, state,
-    },
+    proto::{BASE_ALLOCATION_ID, Fields, REQUEST_LEN_MAX, REQUEST_MAGIC, chunk, cmd, cmd_flag, errno, state},
 };
 
 /// Most bytes read from or written to the device in one call, and in one chunk of a structured reply.

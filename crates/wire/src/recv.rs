@@ -66,7 +66,7 @@ fn stream(reader: &mut ChannelReader, out: &mut dyn Write, progress: Progress<'_
     let mut bytes = 0;
     let write = |fault| TransferError::file("cannot write", Path::new("the output"), fault);
     while let Some(chunk) = reader.next_chunk()? {
-        // Flushed each time: standard output would hold back what does not end in a newline.
+        // Flushed each time: whoever reads the output waits for it.
         out.write_all(chunk).and_then(|()| out.flush()).map_err(write)?;
         bytes += chunk.len() as u64;
         progress(bytes);

@@ -11,7 +11,10 @@
 //! topo.etopo5, vm.A_dirty_old, vm.A_ram, weights.resemblyzer, weights.silero_f16, wind.navy_u
 //! Chains by number: `docs/specs/chain.md`.
 
-use super::tree::{Node, Node::{Leaf, Split}};
+use super::tree::{
+    Node,
+    Node::{Leaf, Split},
+};
 
 #[rustfmt::skip]
 pub(super) const FAST: &[Node] = &[

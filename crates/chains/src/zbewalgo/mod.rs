@@ -96,8 +96,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let mut settings =
-            Self { max_output_size: 3248, early_abort_size: 400, bwt_max_alphabet: 90, chains: vec![] };
+        let mut settings = Self { max_output_size: 3248, early_abort_size: 400, bwt_max_alphabet: 90, chains: vec![] };
         DEFAULT.iter().for_each(|chain| settings.add(chain).expect("known names"));
         settings
     }

@@ -1,7 +1,9 @@
 //! `narrows recv`
 
 use std::{
+    fs::File,
     io::{self, IsTerminal, Write},
+    os::fd::AsFd,
     path::Path,
     sync::Arc,
     thread,
@@ -122,7 +124,9 @@ fn receive(endpoint: &Arc<Endpoint>, args: &Recv, quiet: bool) -> anyhow::Result
             recv::incoming(incoming, Sink::Stream(&mut nowhere), &mut progress)
                 .map(|received| (received, Some(format!("{:016x}", nowhere.0.digest()))))
         } else if args.into == Path::new("-") {
-            recv::incoming(incoming, Sink::Stream(&mut io::stdout().lock()), &mut progress).map(|done| (done, None))
+            // The descriptor itself: `Stdout` would look for line ends and cut every chunk at its last one.
+            let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+            recv::incoming(incoming, Sink::Stream(&mut out), &mut progress).map(|done| (done, None))
         } else {
             recv::incoming(incoming, Sink::Dir(&args.into), &mut progress).map(|done| (done, None))
         };

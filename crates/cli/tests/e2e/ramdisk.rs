@@ -88,16 +88,21 @@ fn nbdinfo_and_nbdcopy_both_ways() {
     let exports = info["exports"].as_array().unwrap();
     assert_eq!(exports.len(), 2, "{info}");
     assert_eq!((&exports[0]["export-size"], &exports[1]["export-size"]), (&(48 << 20).into(), &(1 << 20).into()));
-    for can in ["can_cache", "can_df", "can_fast_zero", "can_flush", "can_fua", "can_multi_conn", "can_trim", "can_zero"] {
+    for can in
+        ["can_cache", "can_df", "can_fast_zero", "can_flush", "can_fua", "can_multi_conn", "can_trim", "can_zero"]
+    {
         assert_eq!(exports[0][can], true, "{can}");
     }
-    let image: Vec<u8> = (0..10_000_000_u32).flat_map(|i| if i % 50_000 < 20_000 { [0; 4] } else { i.to_le_bytes() }).collect();
+    let image: Vec<u8> =
+        (0..10_000_000_u32).flat_map(|i| if i % 50_000 < 20_000 { [0; 4] } else { i.to_le_bytes() }).collect();
     let (from, back) = (disk.at("from"), disk.at("back"));
     fs::write(&from, &image).unwrap();
     tool("nbdcopy", &["--flush", from.to_str().unwrap(), &disk.uri()]).expect(0);
     tool("nbdcopy", &["--connections=4", &disk.uri(), back.to_str().unwrap()]).expect(0);
     let copied = fs::read(&back).unwrap();
-    assert!(copied.len() == 48 << 20 && copied[..image.len()] == image && copied[image.len()..].iter().all(|&b| b == 0));
+    assert!(
+        copied.len() == 48 << 20 && copied[..image.len()] == image && copied[image.len()..].iter().all(|&b| b == 0)
+    );
     let map = tool("nbdinfo", &["--map", &disk.uri()]).expect(0);
     assert!(String::from_utf8_lossy(&map.stdout).contains("hole,zero"), "{map:?}");
     let stat = disk.stat();
@@ -157,9 +162,13 @@ h.shutdown()
 
 #[test]
 fn a_file_system_through_nbdfuse_and_a_loop_device() {
-    let missing = ["nbdfuse", "losetup", "mkfs.ext4", "mount", "fstrim", "e2fsck"].into_iter().find(|program| !has(program));
+    let missing =
+        ["nbdfuse", "losetup", "mkfs.ext4", "mount", "fstrim", "e2fsck"].into_iter().find(|program| !has(program));
     if let (false, _) | (_, Some(_)) = (is_root(), missing) {
-        return skip(&format!("a file system needs root, loop devices and {}", missing.unwrap_or("the right to mount")));
+        return skip(&format!(
+            "a file system needs root, loop devices and {}",
+            missing.unwrap_or("the right to mount")
+        ));
     }
     let disk = Disk::start(&["--size", "256M", "--idle-after", "1"]);
     let (fuse, mnt) = (disk.at("fuse"), disk.at("mnt"));

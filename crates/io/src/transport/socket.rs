@@ -66,6 +66,15 @@ impl Read for SocketRead {
             other => other,
         }
     }
+
+    fn read_vectored(&mut self, bufs: &mut [io::IoSliceMut<'_>]) -> io::Result<usize> {
+        match rustix::io::readv(&*self.socket, bufs) {
+            Ok(0) if self.shutdown.is_aborted() => Err(aborted()),
+            Err(rustix::io::Errno::INTR) => Err(io::ErrorKind::Interrupted.into()),
+            Err(err) => Err(self.shutdown.explain(err.into())),
+            Ok(len) => Ok(len),
+        }
+    }
 }
 
 pub(super) struct SocketWrite {

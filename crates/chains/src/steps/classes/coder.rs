@@ -60,7 +60,8 @@ pub(crate) fn pack_words<W: Word, C: Classes<W>>(
     room: &mut Room,
 ) -> Option<usize> {
     let histogram = classify(words, classes, room);
-    let raw_bits = std::array::from_fn(|class| if class < CLASSES - 1 { classes.raw_bits(class).min(W::BITS) } else { 0 });
+    let raw_bits =
+        std::array::from_fn(|class| if class < CLASSES - 1 { classes.raw_bits(class).min(W::BITS) } else { 0 });
     let choice = huffman::choose(&histogram, &raw_bits, W::BITS);
     if (choice.bits as usize).div_ceil(8) + HEADER > out.len() {
         return None;
@@ -287,7 +288,12 @@ fn decode_portable<W: Word>(
 /// What each beginning of [`CODE_MAX`] bits means. Bits that begin no code mean an escape, of the longest code.
 #[inline(always)]
 fn table(lens: &[u8; SYMBOLS], raws: &[u32; SYMBOLS]) -> Result<[Entry; 1 << CODE_MAX], UnpackError> {
-    let none = Entry { total: (CODE_MAX + raws[ESCAPE]) as u8, len: CODE_MAX as u8, raw: raws[ESCAPE] as u8, symbol: ESCAPE as u8 };
+    let none = Entry {
+        total: (CODE_MAX + raws[ESCAPE]) as u8,
+        len: CODE_MAX as u8,
+        raw: raws[ESCAPE] as u8,
+        symbol: ESCAPE as u8,
+    };
     let mut table = [none; 1 << CODE_MAX];
     // Where the codes of each length begin, shorter ones before longer.
     let mut at = [0usize; CODE_MAX as usize + 2];

@@ -13,8 +13,12 @@ pub fn render(report: &Report) -> String {
         }
     };
     add("size_bytes", "gauge", "Size of the device.", |s| s.stat.size as f64);
-    add("orig_data_bytes", "gauge", "Bytes of pages written and not trimmed.", |s| s.stat.mm_stat.orig_data_size as f64);
-    add("compr_data_bytes", "gauge", "Bytes of their packed form in memory.", |s| s.stat.mm_stat.compr_data_size as f64);
+    add("orig_data_bytes", "gauge", "Bytes of pages written and not trimmed.", |s| {
+        s.stat.mm_stat.orig_data_size as f64
+    });
+    add("compr_data_bytes", "gauge", "Bytes of their packed form in memory.", |s| {
+        s.stat.mm_stat.compr_data_size as f64
+    });
     add("used_bytes", "gauge", "Memory that pages and slots cost.", |s| s.stat.mm_stat.mem_used_total as f64);
     add("limit_bytes", "gauge", "The limit on that; 0 for none.", |s| s.stat.mm_stat.mem_limit as f64);
     add("used_max_bytes", "gauge", "The most that was used.", |s| s.stat.mm_stat.mem_used_max as f64);

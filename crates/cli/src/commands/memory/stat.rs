@@ -18,8 +18,7 @@ const REDRAW: &str = "\x1b[H\x1b[J";
 pub fn run(args: &MemoryStat) -> anyhow::Result<()> {
     let path = control_path(args.control.clone());
     let ask = || {
-        control::ask(&path)
-            .with_context(|| format!("no RAM disk answers at {}; name its --control", path.display()))
+        control::ask(&path).with_context(|| format!("no RAM disk answers at {}; name its --control", path.display()))
     };
     let mut before = None;
     loop {

@@ -49,8 +49,20 @@ fn draw(text: &mut String, store: &Named, earlier: Option<&Named>, span_s: f64) 
         0 => ("no limit".into(), mm.mem_used_max),
         limit => (format!("of {}", Size(limit)), limit),
     };
-    writeln!(text, "  memory  {} {} {of}, most {}", bar(mm.mem_used_total, whole), Size(mm.mem_used_total), Size(mm.mem_used_max))?;
-    writeln!(text, "  data    {} {}, ratio {:.2}", bar(mm.orig_data_size, stat.size), Size(mm.orig_data_size), store.ratio)?;
+    writeln!(
+        text,
+        "  memory  {} {} {of}, most {}",
+        bar(mm.mem_used_total, whole),
+        Size(mm.mem_used_total),
+        Size(mm.mem_used_max)
+    )?;
+    writeln!(
+        text,
+        "  data    {} {}, ratio {:.2}",
+        bar(mm.orig_data_size, stat.size),
+        Size(mm.orig_data_size),
+        store.ratio
+    )?;
     let tiers = &stat.tiers;
     let all: u64 = mm.orig_data_size / 4096;
     for (name, tier) in [
@@ -62,7 +74,8 @@ fn draw(text: &mut String, store: &Named, earlier: Option<&Named>, span_s: f64) 
         ("backed", tiers.backed),
     ] {
         let Tier { pages, bytes } = tier;
-        let ratio = if bytes > 0 { format!(", ratio {:.2}", (pages * 4096) as f64 / bytes as f64) } else { String::new() };
+        let ratio =
+            if bytes > 0 { format!(", ratio {:.2}", (pages * 4096) as f64 / bytes as f64) } else { String::new() };
         writeln!(text, "  {name:7} {} {pages} pages in {}{ratio}", bar(pages, all), Size(bytes))?;
     }
     let rate = |now: u64, then: Option<u64>| match then {
@@ -73,8 +86,18 @@ fn draw(text: &mut String, store: &Named, earlier: Option<&Named>, span_s: f64) 
         format!("p50 {:.1} µs, p99 {:.1} µs, p99.9 {:.1} µs", latency.p50_us, latency.p99_us, latency.p999_us)
     };
     let then = earlier.map(|earlier| &earlier.stat);
-    writeln!(text, "  read    {}, {}", rate(stat.read_bytes, then.map(|then| then.read_bytes)), latency(&stat.read_latency))?;
-    writeln!(text, "  write   {}, {}", rate(stat.write_bytes, then.map(|then| then.write_bytes)), latency(&stat.write_latency))?;
+    writeln!(
+        text,
+        "  read    {}, {}",
+        rate(stat.read_bytes, then.map(|then| then.read_bytes)),
+        latency(&stat.read_latency)
+    )?;
+    writeln!(
+        text,
+        "  write   {}, {}",
+        rate(stat.write_bytes, then.map(|then| then.write_bytes)),
+        latency(&stat.write_latency)
+    )?;
     let io = &stat.io_stat;
     writeln!(
         text,
