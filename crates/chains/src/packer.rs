@@ -85,7 +85,7 @@ struct Last {
 }
 
 /// Chains that `Ratio` always tries, whatever a page looks like: no tree may cost it the best of these.
-static ALWAYS: LazyLock<[u8; 2]> = LazyLock::new(|| ["zstd", "deflate"].map(steps::builtin));
+static ALWAYS: LazyLock<[u8; 3]> = LazyLock::new(|| ["zstd", "deflate", "lzts"].map(steps::builtin));
 
 /// Every so many pages a page is looked at though the last one's chain might do.
 const PROBE: u32 = 64;

@@ -169,5 +169,5 @@ mod tests {
 
     const JACOBI_SINE: u64 = 1837711520670282204;
     const JACOBI_BORDERS: u64 = 3820066059375972783;
-    const HPCG: u64 = 0;
+    const HPCG: u64 = 10417906257984587744;
 }
