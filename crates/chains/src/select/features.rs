@@ -9,6 +9,13 @@ use crate::{
     word::Word,
 };
 
+/// Whether two pages are as good as one to a chooser.
+#[must_use]
+pub fn are_alike(a: &Features, b: &Features) -> bool {
+    const NEAR: u8 = 16;
+    a.iter().zip(b).all(|(a, b)| a.abs_diff(*b) <= NEAR)
+}
+
 /// How many there are.
 pub const FEATURES: usize = 22;
 
@@ -41,14 +48,6 @@ pub const NAMES: [&str; FEATURES] = [
     "different highest bytes of 2-byte words",
 ];
 
-/// Whether a page looks as if nothing could pack it: its bytes are as different as random ones, no word came twice, and
-/// differences at no width need fewer bits.
-#[must_use]
-pub fn is_noise(features: &Features) -> bool {
-    const FULL: u8 = 244;
-    features[..6].iter().all(|&bits| bits >= FULL) && features[9] >= 140 && features[12] == 0
-}
-
 twin! {
     /// Looks at `page`.
     pub fn look(page: &[u8; PAGE]) -> Features = look_portable;
@@ -57,15 +56,16 @@ twin! {
 #[inline(always)]
 fn look_portable(page: &[u8; PAGE]) -> Features {
     let mut features = [0; FEATURES];
-    let eight = differences(|at| words(page, at, u64::from_le_bytes));
-    let four = differences(|at| words(page, at, u32::from_le_bytes));
-    let two = differences(|at| words(page, at, u16::from_le_bytes));
+    let eight = differences::<_, 7>(|at| words(page, at, u64::from_le_bytes));
+    let four = differences::<_, 7>(|at| words(page, at, u32::from_le_bytes));
+    let two = differences::<_, 7>(|at| words(page, at, u16::from_le_bytes));
     features[0] = eight.0;
     features[1] = four.0;
     features[2] = two.0;
-    features[3] = differences(|at| words(page, at, u8::from_le_bytes)).0;
-    features[4] = differences(|at| words(page, at, u32::from_be_bytes)).0;
-    features[5] = differences(|at| words(page, at, u16::from_be_bytes)).0;
+    // Of these higher orders are rarely the best.
+    features[3] = differences::<_, 3>(|at| words(page, at, u8::from_le_bytes)).0;
+    features[4] = differences::<_, 3>(|at| words(page, at, u32::from_be_bytes)).0;
+    features[5] = differences::<_, 3>(|at| words(page, at, u16::from_be_bytes)).0;
     features[6] = eight.1;
     features[7] = four.1;
     features[8] = two.1;
@@ -120,8 +120,8 @@ fn look_portable(page: &[u8; PAGE]) -> Features {
 
 /// The best order of differences, with the bits of each as a share of 255 of the word's.
 #[inline(always)]
-fn differences<W: Word>(window: impl Fn(usize) -> [W; SPAN]) -> (u8, u8) {
-    let estimate = estimate(PAGE / W::LEN, window);
+fn differences<W: Word, const ORDERS: usize>(window: impl Fn(usize) -> [W; SPAN]) -> (u8, u8) {
+    let estimate = estimate::<W, ORDERS>(PAGE / W::LEN, window);
     ((estimate.bits * 255 / (SAMPLES as u32 * W::BITS)) as u8, estimate.order as u8)
 }
 

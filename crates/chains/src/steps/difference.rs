@@ -289,13 +289,14 @@ fn best_order_portable<W: Word>(words: &[W]) -> Estimate {
     if words.len() < SPAN {
         return Estimate { order: usize::from(words.len() > 1), bits: SAMPLES as u32 * W::BITS };
     }
-    estimate(words.len(), |at| *words[at..].first_chunk().expect("a span of words"))
+    estimate::<W, { ORDER_MAX + 1 }>(words.len(), |at| *words[at..].first_chunk().expect("a span of words"))
 }
 
-/// The same of `count` words, at least [`SPAN`], of which `window` gives those from some place on.
+/// The same among the first `ORDERS` orders, of `count` words, at least [`SPAN`], of which `window` gives those from some place
+/// on.
 #[inline(always)]
-pub(crate) fn estimate<W: Word>(count: usize, window: impl Fn(usize) -> [W; SPAN]) -> Estimate {
-    let mut bits = [0u32; ORDER_MAX + 1];
+pub(crate) fn estimate<W: Word, const ORDERS: usize>(count: usize, window: impl Fn(usize) -> [W; SPAN]) -> Estimate {
+    let mut bits = [0u32; ORDERS];
     let apart = (count - SPAN) / (WINDOWS - 1);
     for n in 0..WINDOWS {
         let mut span = window(n * apart);
@@ -316,6 +317,6 @@ pub(crate) fn estimate<W: Word>(count: usize, window: impl Fn(usize) -> [W; SPAN
             }
         }
     }
-    let (order, &bits) = bits.iter().enumerate().min_by_key(|(_, bits)| **bits).expect("seven orders");
+    let (order, &bits) = bits.iter().enumerate().min_by_key(|(_, bits)| **bits).expect("one order or more");
     Estimate { order, bits }
 }
