@@ -8,11 +8,7 @@
 
 use std::{collections::HashSet, env, fs, hint::black_box, time::Instant};
 
-use narrows_chains::{
-    PAGE, Packer, Profile,
-    simulated,
-    zbewalgo::Zbewalgo,
-};
+use narrows_chains::{PAGE, Packer, Profile, simulated, zbewalgo::Zbewalgo};
 use narrows_codecs::{deflate::DEFLATE, lz4::Lz4, lzo1x::Lzo1x, nx842::Nx842, zstd::Zstd};
 use narrows_core::{Codec, Level, Workspace};
 
@@ -156,23 +152,35 @@ fn main() {
             let total: usize = contestant.packed.iter().map(stored).sum();
             let ratio = (pages.len() * PAGE) as f64 / total as f64;
             let mut seen = HashSet::new();
-            let once: Vec<usize> =
-                pages.iter().zip(&contestant.packed).filter(|(page, _)| seen.insert(*page)).map(|(_, p)| stored(p)).collect();
+            let once: Vec<usize> = pages
+                .iter()
+                .zip(&contestant.packed)
+                .filter(|(page, _)| seen.insert(*page))
+                .map(|(_, p)| stored(p))
+                .collect();
             let ratio_once = (once.len() * PAGE) as f64 / once.iter().sum::<usize>() as f64;
             let median = |ns: &mut Vec<u64>| {
                 ns.sort_unstable();
                 (pages.len() * PAGE) as f64 * 1000.0 / ns[ns.len() / 2] as f64
             };
             let (pack, unpack) = (median(&mut contestant.pack_ns), median(&mut contestant.unpack_ns));
-            println!("  {:10} r {ratio:7.3}  ru {ratio_once:7.3}  pack {pack:7.0}  unpack {unpack:7.0} MB/s", contestant.name);
+            println!(
+                "  {:10} r {ratio:7.3}  ru {ratio_once:7.3}  pack {pack:7.0}  unpack {unpack:7.0} MB/s",
+                contestant.name
+            );
             sums[n] += ratio.ln();
             ratios.push((contestant.name, ratio));
         }
-        let of = |names: &[&str]| ratios.iter().filter(|(name, _)| names.contains(name)).map(|(_, r)| *r).fold(0.0, f64::max);
+        let of = |names: &[&str]| {
+            ratios.iter().filter(|(name, _)| names.contains(name)).map(|(_, r)| *r).fold(0.0, f64::max)
+        };
         let gain = of(&["ratio"]) / of(&["lz4", "zstd-1", "deflate-6"]);
         gains += gain.ln();
         let best = of(&["lz4", "lzo1x", "zstd-1", "deflate-6", "zbewalgo"]);
-        println!("  ratio profile: x{gain:.3} of the best of lz4, zstd-1, deflate-6; {:+.2} % beside that and lzo, zbewalgo", 100.0 * (of(&["ratio"]) / best - 1.0));
+        println!(
+            "  ratio profile: x{gain:.3} of the best of lz4, zstd-1, deflate-6; {:+.2} % beside that and lzo, zbewalgo",
+            100.0 * (of(&["ratio"]) / best - 1.0)
+        );
     }
     println!("geometric means over {} sets:", sets.len());
     for (contestant, sum) in contestants(slow).iter().zip(&sums) {

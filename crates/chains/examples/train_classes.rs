@@ -31,9 +31,11 @@ fn main() {
             let of_width = [1, 2, 4, 8].map(|width| {
                 let (counts, raw_len) = training::counts(page, width);
                 let total: u32 = counts.iter().sum();
-                let entropy: f64 = counts.iter().filter(|&&n| n > 0).map(|&n| {
-                    f64::from(n) * (f64::from(total) / f64::from(n)).log2()
-                }).sum();
+                let entropy: f64 = counts
+                    .iter()
+                    .filter(|&&n| n > 0)
+                    .map(|&n| f64::from(n) * (f64::from(total) / f64::from(n)).log2())
+                    .sum();
                 (raw_len as f64 + entropy / 8.0, counts)
             });
             let best = of_width.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).expect("four widths");
@@ -47,7 +49,9 @@ fn main() {
             names.push(path.rsplit('/').next().expect("a name"));
         }
     }
-    let bits = |counts: &Counts, lens: &[u8; 32]| -> u32 { counts.iter().zip(lens).map(|(&n, &len)| n * u32::from(len)).sum() };
+    let bits = |counts: &Counts, lens: &[u8; 32]| -> u32 {
+        counts.iter().zip(lens).map(|(&n, &len)| n * u32::from(len)).sum()
+    };
     // Every symbol has a code in every table: a page may have a word of any class.
     let table = |members: &mut dyn Iterator<Item = &Counts>| -> [u8; 32] {
         let mut sum = [1u32; 32];
@@ -61,7 +65,8 @@ fn main() {
     // To begin with, the pages in the order of what they take, cut into as many runs as there are tables.
     let mut order: Vec<usize> = (0..pages.len()).collect();
     order.sort_by_key(|&n| own[n]);
-    let mut lens: Vec<_> = order.chunks(pages.len().div_ceil(tables)).map(|run| table(&mut run.iter().map(|&n| &pages[n]))).collect();
+    let mut lens: Vec<_> =
+        order.chunks(pages.len().div_ceil(tables)).map(|run| table(&mut run.iter().map(|&n| &pages[n]))).collect();
     let mut cost = 0;
     for _ in 0..100 {
         let mut members = vec![vec![]; lens.len()];
@@ -80,9 +85,18 @@ fn main() {
         }
     }
     let own: u64 = own.iter().map(|own| u64::from(own - OWN_BITS)).sum();
-    eprintln!("{} pages of {} files; {:.2} % above a table for each page that costs nothing", pages.len(), names.len(), 100.0 * (cost as f64 / own as f64 - 1.0));
+    eprintln!(
+        "{} pages of {} files; {:.2} % above a table for each page that costs nothing",
+        pages.len(),
+        names.len(),
+        100.0 * (cost as f64 / own as f64 - 1.0)
+    );
     lens.sort_unstable();
-    println!("//! Code lengths of classes, made by `examples/train_classes.rs` from {} pages of {} files:", pages.len(), names.len());
+    println!(
+        "//! Code lengths of classes, made by `examples/train_classes.rs` from {} pages of {} files:",
+        pages.len(),
+        names.len()
+    );
     for line in names.chunks(6) {
         println!("//! {}", line.join(", "));
     }

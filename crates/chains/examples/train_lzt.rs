@@ -22,7 +22,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         clusters.extend(runs.iter().step_by(step).map(|run| run.to_vec()));
         names.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
     }
-    let header = format!("LZ-T codes, made by examples/train_lzt.rs of {} runs of 16 KiB of: {}\n", clusters.len(), names.join(" "));
+    let header = format!(
+        "LZ-T codes, made by examples/train_lzt.rs of {} runs of 16 KiB of: {}\n",
+        clusters.len(),
+        names.join(" ")
+    );
     fs::write(to, train::train(&header, &clusters))?;
     Ok(())
 }

@@ -57,7 +57,7 @@ impl Rules {
 
     /// Bytes stored of a page under a chain.
     fn size(&self, page: &Page, chain: u8) -> u16 {
-        let chain = if chain == BY_WIDTH { by_width(self.profile, &page.features) } else { chain };
+        let chain = if chain == BY_WIDTH { by_width(self.profile, &page.features).chain } else { chain };
         page.sizes[usize::from(chain)]
     }
 
@@ -137,7 +137,9 @@ fn report(all: &[&Page], tree: &Tree, rules: &Rules, names: &[&str]) {
     let (seen, unseen) = (over(seen), over(unseen));
     let (over, set) = worst;
     let profile = rules.profile;
-    eprintln!("{profile:?}: {seen:+.2} % on what it was made from; {unseen:+.2} % leaving one set out, worst {set} {over:+.1} %");
+    eprintln!(
+        "{profile:?}: {seen:+.2} % on what it was made from; {unseen:+.2} % leaving one set out, worst {set} {over:+.1} %"
+    );
 }
 
 /// Bytes stored when the chains of each leaf are tried, and when all are.
@@ -199,7 +201,8 @@ fn grow(pages: &[&Page], rules: &Rules, depth: usize) -> Tree {
     if past == 0 || (cost(&totals) - split) * 1000 < cost(&totals) {
         return Tree::Leaf(cover(pages, rules));
     }
-    let (below, above): (Vec<&Page>, Vec<&Page>) = pages.iter().partition(|page| page.features[usize::from(feature)] < past);
+    let (below, above): (Vec<&Page>, Vec<&Page>) =
+        pages.iter().partition(|page| page.features[usize::from(feature)] < past);
     Tree::Split(feature, past - 1, Box::new(grow(&below, rules, depth - 1)), Box::new(grow(&above, rules, depth - 1)))
 }
 
@@ -212,8 +215,7 @@ fn cover(pages: &[&Page], rules: &Rules) -> Vec<u8> {
         let weigh = |chain: u8| -> u64 {
             pages.iter().zip(&held).map(|(page, &held)| Rules::weight(page, rules.size(page, chain).min(held))).sum()
         };
-        let (after, chain) =
-            rules.chains.iter().map(|&chain| (weigh(chain), chain)).min().expect("a chain or more");
+        let (after, chain) = rules.chains.iter().map(|&chain| (weigh(chain), chain)).min().expect("a chain or more");
         if !list.is_empty() && (before - after) * 1000 < before * rules.gain {
             break;
         }

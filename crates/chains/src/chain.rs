@@ -259,8 +259,9 @@ pub fn unpack(packed: &[u8], page: &mut [u8; PAGE], scratch: &mut Scratch) -> Re
         let chain = Chain::builtins().get(usize::from(head)).ok_or(UnpackError::UnknownChain(head))?;
         return chain.unpack(rest, page, scratch);
     }
-    let (ids, rest) =
-        rest.split_at_checked(usize::from(head - INLINE)).ok_or(UnpackError::Corrupt("a list of steps is cut short"))?;
+    let (ids, rest) = rest
+        .split_at_checked(usize::from(head - INLINE))
+        .ok_or(UnpackError::Corrupt("a list of steps is cut short"))?;
     let mut list = [StepId(0); 15];
     for (to, id) in list.iter_mut().zip(ids) {
         *to = StepId(*id);

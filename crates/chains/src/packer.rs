@@ -95,6 +95,48 @@ struct Packed {
     len: usize,
 }
 
+/// Chains in turn on one page, of which the shortest stays in `out`.
+struct Contest<'a> {
+    page: &'a [u8; PAGE],
+    out: &'a mut [u8; PAGE],
+    trial: &'a mut [u8; PAGE],
+    scratch: &'a mut Scratch,
+    limit: usize,
+    best: Option<Packed>,
+    /// One bit for each built-in chain that may still be tried.
+    left: [u64; 4],
+}
+
+impl Contest<'_> {
+    /// The longest packed page that would be an improvement.
+    fn most(&self) -> usize {
+        self.best.map_or(self.limit, |best| best.len - 1)
+    }
+
+    fn attempt(&mut self, chain: &Chain) {
+        let most = self.most();
+        if let Some(len) = chain.pack(self.page, &mut self.trial[..most], self.scratch) {
+            self.out[..len].copy_from_slice(&self.trial[..len]);
+            self.best = Some(Packed { chain: *chain, len });
+        }
+    }
+
+    /// Tries a built-in chain unless it has been tried or is not in the set.
+    fn builtin(&mut self, number: u8) {
+        if self.leave_out(number) {
+            self.attempt(&Chain::builtins()[usize::from(number)]);
+        }
+    }
+
+    /// Whether this chain might still have been tried.
+    fn leave_out(&mut self, number: u8) -> bool {
+        let (word, bit) = (usize::from(number / 64), 1u64 << (number % 64));
+        let was_left = self.left[word] & bit != 0;
+        self.left[word] &= !bit;
+        was_left
+    }
+}
+
 /// Chains that `Ratio` always tries, whatever a page looks like: no tree may cost it the best of these.
 static ALWAYS: LazyLock<[u8; 3]> = LazyLock::new(|| ["zstd", "deflate", "lzts"].map(steps::builtin));
 
@@ -202,34 +244,25 @@ impl Packer {
         page: &[u8; PAGE],
         out: &mut [u8; PAGE],
         limit: usize,
-        mut best: Option<Packed>,
+        best: Option<Packed>,
     ) -> Option<Packed> {
         let Self { now, listed, own, trial, scratch, profile, .. } = self;
-        let mut tried = [0u64; 4];
+        let mut contest = Contest { page, out, trial, scratch, limit, best, left: *listed };
         if let Some(number) = best.and_then(|best| best.chain.builtin()) {
-            tried[usize::from(number / 64)] |= 1 << (number % 64);
+            contest.leave_out(number);
         }
-        let mut attempt = |chain: &Chain| {
-            let most = best.map_or(limit, |best| best.len - 1);
-            if let Some(len) = chain.pack(page, &mut trial[..most], scratch) {
-                out[..len].copy_from_slice(&trial[..len]);
-                best = Some(Packed { chain: *chain, len });
-            }
-        };
-        let is_ratio = *profile == Profile::Ratio;
-        let always = if is_ratio { &*ALWAYS } else { &[][..] };
-        let numeric = is_ratio.then(|| select::by_width(*profile, features));
-        for number in select::promising(*profile, features).chain(numeric).chain(always.iter().copied()) {
-            let (word, bit) = (usize::from(number / 64), 1u64 << (number % 64));
-            if tried[word] & bit == 0 && listed[word] & bit != 0 {
-                attempt(&Chain::builtins()[usize::from(number)]);
-            }
-            tried[word] |= bit;
+        for number in select::promising(*profile, features) {
+            contest.builtin(number);
         }
-        for &chain in own.iter() {
-            attempt(&now[chain]);
+        let by_width = select::by_width(*profile, features);
+        if *profile == Profile::Ratio {
+            contest.builtin(by_width.chain);
+            ALWAYS.iter().for_each(|&number| contest.builtin(number));
+        } else if by_width.len <= contest.most() {
+            contest.builtin(by_width.chain);
         }
-        best
+        own.iter().for_each(|&chain| contest.attempt(&now[chain]));
+        contest.best
     }
 
     /// Fills `page` from what some packer made of it. Any bytes may come.

@@ -94,12 +94,14 @@ pub fn hpcg(side: usize, iterations: usize) -> Vec<u8> {
     for row in 0..rows {
         let (x, y, z) = (row % side, row / side % side, row / side / side);
         let near = |at: usize| at.saturating_sub(1)..=(at + 1).min(side - 1);
-        let neighbours = near(z).flat_map(|z| near(y).flat_map(move |y| near(x).map(move |x| (z * side + y) * side + x)));
+        let neighbours =
+            near(z).flat_map(|z| near(y).flat_map(move |y| near(x).map(move |x| (z * side + y) * side + x)));
         columns.push(neighbours.collect());
     }
     let value = |row: usize, column: usize| if row == column { 26.0 } else { -1.0 };
     let product = |vector: &[f64]| -> Vec<f64> {
-        let row = |(row, columns): (usize, &Vec<usize>)| columns.iter().fold(0.0, |sum, &c| sum + value(row, c) * vector[c]);
+        let row =
+            |(row, columns): (usize, &Vec<usize>)| columns.iter().fold(0.0, |sum, &c| sum + value(row, c) * vector[c]);
         columns.iter().enumerate().map(row).collect()
     };
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).fold(0.0, |sum, (a, b)| sum + a * b);

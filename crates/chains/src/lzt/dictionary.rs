@@ -31,7 +31,10 @@ pub struct Session<'d> {
 
 impl std::fmt::Debug for Dictionary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dictionary").field("version", &self.version).field("len", &self.bytes.len()).finish_non_exhaustive()
+        f.debug_struct("Dictionary")
+            .field("version", &self.version)
+            .field("len", &self.bytes.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -116,8 +116,11 @@ impl Emitter {
         let mut quarters = self.literals[..count].chunks(count.div_ceil(4).max(1));
         for (i, lane) in self.lanes.iter_mut().enumerate() {
             let quarter = quarters.next().unwrap_or(&[]);
-            lens[i] =
-                if i % 2 == 0 { code_lane::<false>(ready, quarter, lane) } else { code_lane::<true>(ready, quarter, lane) }?;
+            lens[i] = if i % 2 == 0 {
+                code_lane::<false>(ready, quarter, lane)
+            } else {
+                code_lane::<true>(ready, quarter, lane)
+            }?;
         }
         Some(lens)
     }

@@ -122,8 +122,11 @@ impl Ready {
         decode_table(&kind.token_lens, TOKEN_BITS, &mut token_table, &mut seconds, token_entry, link)?;
         token_table.append(&mut seconds);
         let codes = codes(&kind.token_lens, TOKEN_LEN_MAX)?;
-        let token_codes =
-            codes.iter().zip(&kind.token_lens).map(|(&code, &len)| lowest_first(code, len) << 4 | u32::from(len)).collect();
+        let token_codes = codes
+            .iter()
+            .zip(&kind.token_lens)
+            .map(|(&code, &len)| lowest_first(code, len) << 4 | u32::from(len))
+            .collect();
         let token_table = reorder(&token_table);
         Some(Self { context_of: kind.context_of, literal_codes, token_codes, literal_table, token_table })
     }

@@ -4,7 +4,10 @@
 //! and notes in a bitmap whether the two agree. The parse then jumps from bit to bit. A table's entry holds the position
 //! and 18 bits more of the hash, so hardly a bit is wrong; that a match is one is checked where its length is measured.
 
-use super::{PAGE_MAX, token::{LEN_MIN, Match, OFFSET_FIRST}};
+use super::{
+    PAGE_MAX,
+    token::{LEN_MIN, Match, OFFSET_FIRST},
+};
 
 /// Zeros after the page, so that it can be read in words.
 const SLACK: usize = 128;
@@ -179,7 +182,8 @@ impl Hasher for Plain {
     fn hash(page: &Page, start: usize, block: &mut Block) {
         for i in 0..BLOCK {
             let bytes = load64(page, start + i);
-            let hash = (bytes as u32).wrapping_mul(FACTORS[0]).wrapping_add(((bytes >> 8) as u32).wrapping_mul(FACTORS[1]));
+            let hash =
+                (bytes as u32).wrapping_mul(FACTORS[0]).wrapping_add(((bytes >> 8) as u32).wrapping_mul(FACTORS[1]));
             block.slots[i] = hash >> (32 - TABLE_BITS);
             block.entries[i] = hash << TABLE_BITS & !POSITION_MASK | (start + i) as u32;
         }

@@ -22,8 +22,22 @@ fn packed(pack: Pack, page: &[u8], ws: &mut Workspace) -> Vec<u8> {
 /// Text of words from a small list: matches, literals, and repeats near and far.
 fn prose(len: usize, seed: u64) -> Vec<u8> {
     const WORDS: [&str; 16] = [
-        "the ", "return ", "int ", "of ", "struct page *", "if (", ") {\n\t", "0x", "error", ";\n", "length", " = ", "for ",
-        "memory ", "17", "\0\0\0\0\0\0\0\0",
+        "the ",
+        "return ",
+        "int ",
+        "of ",
+        "struct page *",
+        "if (",
+        ") {\n\t",
+        "0x",
+        "error",
+        ";\n",
+        "length",
+        " = ",
+        "for ",
+        "memory ",
+        "17",
+        "\0\0\0\0\0\0\0\0",
     ];
     let mut state = seed | 1;
     let mut text = Vec::new();
@@ -280,7 +294,10 @@ fn every_token_means_what_it_was_made_of() {
         let made = Match { literals: meaning.literals.0, len: meaning.len.0, offset };
         let before = if meaning.offset.is_none() { offset } else { 0 };
         assert_eq!(usize::from(made.coded(before).token), token);
-        assert_eq!(made.coded(before).extra.count_ones(), meaning.offset.map_or(0, |(bits, shift)| odd(bits, shift).into()));
+        assert_eq!(
+            made.coded(before).extra.count_ones(),
+            meaning.offset.map_or(0, |(bits, shift)| odd(bits, shift).into())
+        );
     }
 }
 

@@ -26,8 +26,7 @@ pub(super) const TOKENS: usize = LITERALS.len() * LENS.len() * OFFSETS;
 /// Base, and bits added to it.
 type Class = (u16, u8);
 
-const LITERALS: [Class; 10] =
-    [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 1), (7, 2), (11, 3), (19, 5), (51, 14)];
+const LITERALS: [Class; 10] = [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 1), (7, 2), (11, 3), (19, 5), (51, 14)];
 const LENS: [Class; 12] =
     [(3, 0), (4, 0), (5, 0), (6, 0), (7, 0), (8, 0), (9, 1), (11, 2), (15, 3), (23, 4), (39, 5), (71, 14)];
 

@@ -75,8 +75,10 @@ fn train_set(pages: &[&[u8]]) -> Vec<Kind> {
             Sample::new(page, finder.matches())
         })
         .collect();
-    let (_, mut owner) =
-        (0..STARTS).map(|seed| sort(&fast, first_owners(fast.len(), seed))).min_by(|a, b| a.0.total_cmp(&b.0)).expect("a start");
+    let (_, mut owner) = (0..STARTS)
+        .map(|seed| sort(&fast, first_owners(fast.len(), seed)))
+        .min_by(|a, b| a.0.total_cmp(&b.0))
+        .expect("a start");
     let mut kinds = make_kinds(&fast, &owner);
     let mut parser = Parser::default();
     for _ in 0..2 {
@@ -139,12 +141,8 @@ fn sort(samples: &[Sample], mut owners: Vec<usize>) -> (f64, Vec<usize>) {
                     + sample.tokens.iter().map(|&token| tokens[usize::from(token)]).sum::<f32>()
             };
             let best;
-            (best, *owner) = costs
-                .iter()
-                .map(cost)
-                .zip(0..)
-                .min_by(|a, b| a.0.total_cmp(&b.0))
-                .expect("there are kinds");
+            (best, *owner) =
+                costs.iter().map(cost).zip(0..).min_by(|a, b| a.0.total_cmp(&b.0)).expect("there are kinds");
             total += f64::from(best);
         }
     }

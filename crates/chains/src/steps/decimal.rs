@@ -64,13 +64,15 @@ macro_rules! of_width {
                     let scaled = f64::from(float) * power;
                     let nearest = nearest(scaled) as $signed;
                     // Not so for NaN, infinities and -0 either.
-                    let exact = scaled.abs() < $limit && ((nearest as f64 / power) as $float).to_bits() == float.to_bits();
+                    let exact =
+                        scaled.abs() < $limit && ((nearest as f64 / power) as $float).to_bits() == float.to_bits();
                     (nearest, exact)
                 };
                 let (floats, tail) = raw.as_chunks::<WIDTH>();
                 let samples = || floats.iter().step_by(floats.len() / 30 + 1);
                 let enough = samples().count() * 7 / 8;
-                let power = POWERS.iter().position(|&power| samples().filter(|f| integer(f, power).1).count() >= enough)?;
+                let power =
+                    POWERS.iter().position(|&power| samples().filter(|f| integer(f, power).1).count() >= enough)?;
                 let out = out.get_mut(..raw.len())?;
                 let (integers, to) = out.as_chunks_mut::<WIDTH>();
                 to.copy_from_slice(tail);

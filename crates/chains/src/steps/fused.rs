@@ -22,7 +22,12 @@ struct Folded<W, C>(PhantomData<(W, C)>);
 /// The last of the three steps.
 trait Coder: std::fmt::Debug + Send + Sync + 'static {
     fn pack<W: Word>(words: &[W], out: &mut [u8], side: &mut Side, ws: &mut Workspace) -> Option<usize>;
-    fn unpack<W: Word>(packed: &[u8], words: &mut [W], side: &mut SideReader<'_>, ws: &mut Workspace) -> Result<(), UnpackError>;
+    fn unpack<W: Word>(
+        packed: &[u8],
+        words: &mut [W],
+        side: &mut SideReader<'_>,
+        ws: &mut Workspace,
+    ) -> Result<(), UnpackError>;
 }
 
 #[derive(Debug)]
@@ -36,7 +41,12 @@ impl Coder for Bitpack {
         bitpack::pack_words(words, out)
     }
 
-    fn unpack<W: Word>(packed: &[u8], words: &mut [W], _: &mut SideReader<'_>, _: &mut Workspace) -> Result<(), UnpackError> {
+    fn unpack<W: Word>(
+        packed: &[u8],
+        words: &mut [W],
+        _: &mut SideReader<'_>,
+        _: &mut Workspace,
+    ) -> Result<(), UnpackError> {
         match bitpack::unpack_words(packed, words)? {
             len if len == packed.len() => Ok(()),
             _ => Err(UnpackError::Corrupt("bit blocks of another length")),
@@ -49,7 +59,12 @@ impl Coder for Lengths {
         classes::pack_words(words, BitLen, out, side, ws.get())
     }
 
-    fn unpack<W: Word>(packed: &[u8], words: &mut [W], side: &mut SideReader<'_>, ws: &mut Workspace) -> Result<(), UnpackError> {
+    fn unpack<W: Word>(
+        packed: &[u8],
+        words: &mut [W],
+        side: &mut SideReader<'_>,
+        ws: &mut Workspace,
+    ) -> Result<(), UnpackError> {
         classes::unpack_words(packed, BitLen, words, side, ws.get())
     }
 }

@@ -96,8 +96,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let mut settings =
-            Self { max_output_size: 3248, early_abort_size: 400, bwt_max_alphabet: 90, chains: vec![] };
+        let mut settings = Self { max_output_size: 3248, early_abort_size: 400, bwt_max_alphabet: 90, chains: vec![] };
         DEFAULT.iter().for_each(|chain| settings.add(chain).expect("known names"));
         settings
     }
@@ -276,12 +275,21 @@ fn pack_step(algorithm: Algorithm, raw: &[u8], out: &mut Vec<u8>, settings: &Set
     match algorithm {
         Algorithm::Bewalgo => words::pack_matches(raw, out),
         Algorithm::Bewalgo2 => words::pack_dictionary(raw, out),
-        Algorithm::Bitshuffle => Some(bitshuffle(raw, out)),
+        Algorithm::Bitshuffle => {
+            bitshuffle(raw, out);
+            Some(())
+        }
         Algorithm::Bwt => bwt::pack(raw, out, settings.bwt_max_alphabet),
         Algorithm::Jbe => jbe::pack(raw, out, |word| word),
         Algorithm::Jbe2 => jbe::pack(raw, out, jbe::swap_nibbles),
-        Algorithm::Mtf => Some(bwt::to_front(raw, out)),
-        Algorithm::Rle => Some(rle::pack(raw, out)),
+        Algorithm::Mtf => {
+            bwt::to_front(raw, out);
+            Some(())
+        }
+        Algorithm::Rle => {
+            rle::pack(raw, out);
+            Some(())
+        }
         Algorithm::Huffman => huffman::pack(raw, out),
     }
 }

@@ -67,7 +67,8 @@ pub(crate) fn pack_words<W: Word, C: Classes<W>>(
     room: &mut Room,
 ) -> Option<usize> {
     let histogram = classify(words, classes, room);
-    let raw_bits = std::array::from_fn(|class| if class < CLASSES - 1 { classes.raw_bits(class).min(W::BITS) } else { 0 });
+    let raw_bits =
+        std::array::from_fn(|class| if class < CLASSES - 1 { classes.raw_bits(class).min(W::BITS) } else { 0 });
     let choice = huffman::choose(&histogram, &raw_bits, W::BITS);
     if (choice.bits as usize).div_ceil(8) + HEADER > out.len() {
         return None;
@@ -257,10 +258,10 @@ fn decode_portable<W: Word>(
     let (streams, table) = (&*room.streams, &*room.table);
     assert!(words.len() <= BETWEEN_MAX / W::LEN, "as many words as there may be between two steps");
     let next = |place: &mut usize| -> W {
-        // SAFETY: `place` starts within `BETWEEN_MAX` bytes and moves on by at most `CODE_MAX + W::BITS` bits a word, at most
-        // `BETWEEN_MAX / W::LEN / 4 + 1` times: at most `OVERRUN - 16` bytes and one word further. 9 bytes are read there.
         let load = |at: usize| {
             debug_assert!(at + 8 <= streams.len());
+            // SAFETY: `place` starts within `BETWEEN_MAX` bytes and moves on by at most `CODE_MAX + W::BITS` bits a word, at
+            // most `BETWEEN_MAX / W::LEN / 4 + 1` times: at most `OVERRUN - 16` bytes and one word further. 9 bytes are read.
             u64::from_be(unsafe { streams.as_ptr().add(at).cast::<u64>().read_unaligned() })
         };
         let top = load(*place / 8) << (*place % 8);
@@ -298,7 +299,12 @@ fn decode_portable<W: Word>(
 /// Makes the table for these codes. Bits that begin no code mean an escape, of the longest code.
 #[inline(always)]
 fn fill(table: &mut Table, lens: &[u8; SYMBOLS], raws: &[u32; SYMBOLS]) -> Result<(), UnpackError> {
-    let none = Entry { total: (CODE_MAX + raws[ESCAPE]) as u8, len: CODE_MAX as u8, raw: raws[ESCAPE] as u8, symbol: ESCAPE as u8 };
+    let none = Entry {
+        total: (CODE_MAX + raws[ESCAPE]) as u8,
+        len: CODE_MAX as u8,
+        raw: raws[ESCAPE] as u8,
+        symbol: ESCAPE as u8,
+    };
     // Where the codes of each length begin, shorter ones before longer.
     let mut at = [0usize; CODE_MAX as usize + 2];
     for &len in lens {

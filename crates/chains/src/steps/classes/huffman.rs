@@ -266,7 +266,13 @@ pub mod training {
         for (class, &count) in histogram.iter().enumerate() {
             let relative = class as i32 - first;
             let inside = (0..WINDOW as i32).contains(&relative);
-            counts[if class == 0 { 0 } else if inside { relative as usize + 1 } else { ESCAPE }] += count;
+            counts[if class == 0 {
+                0
+            } else if inside {
+                relative as usize + 1
+            } else {
+                ESCAPE
+            }] += count;
         }
         (counts, bits.div_ceil(8))
     }
