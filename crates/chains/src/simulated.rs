@@ -3,10 +3,12 @@
 //!
 //! [`jacobi`] is the heat equation of the programs that teach parallel computing; [`hpcg`] the sparse system of the benchmark of
 //! that name (Dongarra, Heroux, Luszczek 2016), laid out as its reference code does, after some iterations; [`table`] what
-//! instruments log.
+//! instruments log. [`noise`] is what cannot be packed.
+
+use crate::PAGE;
 
 /// The memory that `name` asks for: `jacobi:sine:LINES:ITERATIONS`, `jacobi:borders:LINES:ITERATIONS`, `hpcg:SIDE:ITERATIONS`,
-/// `table:ROWS`. `None` if it asks for none of these.
+/// `table:ROWS`, `noise:PAGES`. `None` if it asks for none of these.
 #[must_use]
 pub fn named(name: &str) -> Option<Vec<u8>> {
     let fields: Vec<&str> = name.split(':').collect();
@@ -16,6 +18,7 @@ pub fn named(name: &str) -> Option<Vec<u8>> {
         ["jacobi", "borders", lines, iterations] => Some(jacobi(number(lines)?, Source::Borders, number(iterations)?)),
         ["hpcg", side, iterations] => Some(hpcg(number(side)?, number(iterations)?)),
         ["table", rows] => Some(table(number(rows)?)),
+        ["noise", pages] => Some(noise(number(pages)?)),
         _ => None,
     }
 }
@@ -182,6 +185,19 @@ pub fn table(rows: usize) -> Vec<u8> {
         bytes.push(b'\n');
     }
     bytes
+}
+
+/// `pages` pages that nothing packs: the outputs of `SplitMix64` (Steele, Lea, Flood 2014) from state 0, little-endian.
+#[must_use]
+pub fn noise(pages: usize) -> Vec<u8> {
+    let mut state = 0u64;
+    let next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31).to_le_bytes()
+    };
+    std::iter::repeat_with(next).take(pages * PAGE / 8).flatten().collect()
 }
 
 #[cfg(test)]
