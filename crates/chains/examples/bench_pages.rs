@@ -1,6 +1,6 @@
 //! Ratio and speed of every codec and profile on the pages of some files: `bench_pages [--rounds N] [--pages N] [--no-slow] SET…`
 //!
-//! A set is a file, or `jacobi:sine:LINES:ITERATIONS`, `jacobi:borders:…`, `hpcg:SIDE:ITERATIONS`. Of each set up to N pages in 16
+//! A set is a file, or a name of [`simulated::named`]. Of each set up to N pages in 16
 //! contiguous runs; pages of one repeated word are left out, as zram stores them otherwise. `r` is raw bytes by stored
 //! ones, a page above 3264 bytes being stored as it is; `ru` the same with each page counted once. MB/s are the
 //! median of the rounds, in each of which all take turns, one thread, packing into one buffer; pages stored as they are count
@@ -8,11 +8,7 @@
 
 use std::{collections::HashSet, env, fs, hint::black_box, time::Instant};
 
-use narrows_chains::{
-    PAGE, Packer, Profile,
-    simulated::{self, Source},
-    zbewalgo::Zbewalgo,
-};
+use narrows_chains::{PAGE, Packer, Profile, simulated, zbewalgo::Zbewalgo};
 use narrows_codecs::{deflate::DEFLATE, lz4::Lz4, lzo1x::Lzo1x, nx842::Nx842, zstd::Zstd};
 use narrows_core::{Codec, Level, Workspace};
 
@@ -75,14 +71,7 @@ fn contestants(slow: bool) -> Vec<Contestant> {
 }
 
 fn load(set: &str) -> Vec<u8> {
-    let fields: Vec<&str> = set.split(':').collect();
-    let number = |n: usize| fields[n].parse().expect("a number");
-    match fields[..] {
-        ["jacobi", "sine", ..] => simulated::jacobi(number(2), Source::Sine, number(3)),
-        ["jacobi", "borders", ..] => simulated::jacobi(number(2), Source::Borders, number(3)),
-        ["hpcg", ..] => simulated::hpcg(number(1), number(2)),
-        _ => fs::read(set).expect("a readable file"),
-    }
+    simulated::named(set).unwrap_or_else(|| fs::read(set).expect("a readable file"))
 }
 
 /// Up to `most` pages in 16 contiguous runs, none of one repeated word.

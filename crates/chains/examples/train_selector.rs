@@ -1,4 +1,5 @@
-//! Makes `src/select/model.rs` from any files, each a set of its own: `train_selector FILE…`, Rust source on stdout, errors on stderr.
+//! Makes `src/select/model.rs` from any sets, files or names of [`simulated::named`]: `train_selector SET…`, Rust source on stdout, errors on
+//! stderr (those of every set with `VERBOSE` in the environment).
 //!
 //! For every page: what [`narrows_chains::select::features`] sees, and its packed size under every chain. A split is chosen so
 //! that the best single chain of either side stores fewest bytes; a leaf lists chains so that each adds most to those before.
@@ -11,9 +12,10 @@ use narrows_chains::{
     Chain, PAGE, Profile,
     chain::Scratch,
     select::{
+        BY_WIDTH, by_width,
         features::{FEATURES, Features, look},
-        numeric,
     },
+    simulated,
 };
 
 struct Page {
@@ -21,8 +23,8 @@ struct Page {
     features: Features,
     /// Stored bytes under each chain.
     sizes: Vec<u16>,
-    /// Stored bytes under the chain of [`numeric`], which is tried before any tree is asked: packed, and coded.
-    numeric: [u16; 2],
+    /// Stored bytes under the best of them.
+    least: u16,
 }
 
 enum Tree {
@@ -34,72 +36,58 @@ enum Tree {
 struct Rules {
     profile: Profile,
     name: &'static str,
-    chains: Vec<usize>,
-    /// Chains of a leaf.
+    chains: Vec<u8>,
+    /// Most chains of a leaf.
     list: usize,
+    /// A leaf's chain must save this share of the bytes, in thousandths, beside those before it.
+    gain: u64,
     depth: usize,
+}
+
+impl Rules {
+    fn new(profile: Profile, name: &'static str, without: &[&str], list: usize, gain: u64, depth: usize) -> Self {
+        let fits = |chain: &&Chain| {
+            let name = chain.to_string();
+            !name.split('-').any(|step| without.iter().any(|without| step.starts_with(without)))
+        };
+        let mut chains: Vec<u8> = Chain::builtins().iter().filter(fits).filter_map(Chain::builtin).collect();
+        chains.push(BY_WIDTH);
+        Self { profile, name, chains, list, gain, depth }
+    }
+
+    /// Bytes stored of a page under a chain.
+    fn size(&self, page: &Page, chain: u8) -> u16 {
+        let chain = if chain == BY_WIDTH { by_width(self.profile, &page.features).chain } else { chain };
+        page.sizes[usize::from(chain)]
+    }
+
+    /// What these bytes weigh: ratios are what is promised, of every set, so a byte weighs more in a page that packs well.
+    fn weight(page: &Page, size: u16) -> u64 {
+        u64::from(size) * 4096 / (u64::from(page.least) + 256)
+    }
 }
 
 fn main() {
     let files: Vec<String> = env::args().skip(1).collect();
     let pages = measure(&files);
-    let chains = Chain::builtins();
-    // Relative time to pack a page is known by the last step; what is dear is not for every profile.
-    let having = |no: &[&str]| -> Vec<usize> {
-        (0..chains.len()).filter(|&n| !no.iter().any(|no| chains[n].to_string().contains(no))).collect()
-    };
+    // What is dear is not for every profile: entropy coders not for the fast one, zstd's and libdeflate's not where they
+    // would be slower than what is promised.
     let rules = [
-        Rules {
-            profile: Profile::Fast,
-            name: "FAST",
-            chains: having(&["zstd", "deflate", "ce", "ex", "lag", "zb"]),
-            list: 1,
-            depth: 6,
-        },
-        Rules {
-            profile: Profile::Balanced,
-            name: "BALANCED",
-            chains: having(&["deflate", "lag", "zb"]),
-            list: 1,
-            depth: 8,
-        },
-        Rules { profile: Profile::Ratio, name: "RATIO", chains: having(&[]), list: 6, depth: 8 },
+        Rules::new(Profile::Fast, "FAST", &["zstd", "deflate", "ce", "ex", "lag", "bt", "lzts", "mk1"], 1, 30, 7),
+        Rules::new(Profile::Balanced, "BALANCED", &["zstd", "deflate", "lag", "bt", "lzts"], 2, 20, 8),
+        Rules::new(Profile::Ratio, "RATIO", &[], 5, 1, 8),
     ];
     println!("//! Made by `examples/train_selector.rs` from {} pages of these sets:", pages.len());
     let names: Vec<&str> = files.iter().map(|path| path.rsplit('/').next().expect("a name")).collect();
     for line in names.chunks(6) {
         println!("//! {}", line.join(", "));
     }
-    println!("//! Chains by number: `docs/specs/chain.md`.\n\nuse super::tree::{{Node, Node::{{Leaf, Split}}}};");
+    println!("//! Chains by number: `docs/specs/chain.md`; 255: by the widths of differences.");
+    println!("\nuse super::tree::{{\n    Node,\n    Node::{{Leaf, Split}},\n}};");
     for rules in &rules {
         let all: Vec<&Page> = pages.iter().collect();
         let tree = grow(&all, rules, rules.depth);
-        let (seen, best) = stored(&all, &tree, rules);
-        let (mut unseen, mut worst) = (0, (0.0, ""));
-        for (set, name) in names.iter().enumerate() {
-            let (test, train): (Vec<&Page>, Vec<&Page>) = all.iter().partition(|page| page.set == set);
-            if test.is_empty() {
-                continue;
-            }
-            let (got, best) = stored(&test, &grow(&train, rules, rules.depth), rules);
-            unseen += got;
-            let over = got as f64 / best as f64 - 1.0;
-            if env::var("VERBOSE").is_ok() {
-                eprintln!("  {:?} {name}: {:+.2} %", rules.profile, 100.0 * over);
-            }
-            if over > worst.0 {
-                worst = (over, name);
-            }
-        }
-        let over = |bytes: usize| 100.0 * (bytes as f64 / best as f64 - 1.0);
-        eprintln!(
-            "{:?}: {:+.2} % on what it was made from; {:+.2} % leaving one set out, worst {} {:+.1} %",
-            rules.profile,
-            over(seen),
-            over(unseen),
-            worst.1,
-            100.0 * worst.0
-        );
+        report(&all, &tree, rules, &names);
         let mut nodes = vec![];
         print(&tree, &mut nodes);
         println!("\n#[rustfmt::skip]\npub(super) const {}: &[Node] = &[", rules.name);
@@ -113,34 +101,54 @@ fn measure(files: &[String]) -> Vec<Page> {
     let scratch = &mut Scratch::default();
     let mut pages = vec![];
     for (set, path) in files.iter().enumerate() {
-        let bytes = fs::read(path).expect("a readable file");
+        let bytes = simulated::named(path).unwrap_or_else(|| fs::read(path).expect("a readable file"));
         let all = bytes.as_chunks::<PAGE>().0;
-        for page in all.iter().step_by(all.len() / PAGES + 1) {
-            if page[..PAGE - 8] == page[8..] {
-                continue;
-            }
+        for page in all.iter().step_by(all.len() / PAGES + 1).filter(|page| page[..PAGE - 8] != page[8..]) {
             let mut out = [0; PAGE];
-            let mut size = |chain: &Chain| chain.pack(page, &mut out[..3264], scratch).unwrap_or(PAGE) as u16;
-            let sizes: Vec<u16> = Chain::builtins().iter().map(&mut size).collect();
-            let features = look(page);
-            let numeric =
-                [Profile::Fast, Profile::Ratio].map(|profile| sizes[usize::from(numeric(profile, &features))]);
-            pages.push(Page { set, features, sizes, numeric });
+            let size = |chain: &Chain| chain.pack(page, &mut out[..3264], scratch).unwrap_or(PAGE) as u16;
+            let sizes: Vec<u16> = Chain::builtins().iter().map(size).collect();
+            let least = *sizes.iter().min().expect("some chains");
+            pages.push(Page { set, features: look(page), sizes, least });
         }
     }
     pages
 }
 
-/// Bytes stored when the first chains of each leaf are tried, and when all are.
+/// The error on what the tree was made from, and of each set under a tree made without it.
+fn report(all: &[&Page], tree: &Tree, rules: &Rules, names: &[&str]) {
+    let (seen, best) = stored(all, tree, rules);
+    let (mut unseen, mut worst) = (0, (0.0, ""));
+    for (set, name) in names.iter().enumerate() {
+        let (test, train): (Vec<&Page>, Vec<&Page>) = all.iter().partition(|page| page.set == set);
+        if test.is_empty() {
+            continue;
+        }
+        let (got, best) = stored(&test, &grow(&train, rules, rules.depth), rules);
+        unseen += got;
+        let over = 100.0 * (got as f64 / best as f64 - 1.0);
+        if env::var_os("VERBOSE").is_some() {
+            eprintln!("  {name}: {over:+.2} %");
+        }
+        if over > worst.0 {
+            worst = (over, name);
+        }
+    }
+    let over = |bytes: usize| 100.0 * (bytes as f64 / best as f64 - 1.0);
+    let (seen, unseen) = (over(seen), over(unseen));
+    let (over, set) = worst;
+    let profile = rules.profile;
+    eprintln!(
+        "{profile:?}: {seen:+.2} % on what it was made from; {unseen:+.2} % leaving one set out, worst {set} {over:+.1} %"
+    );
+}
+
+/// Bytes stored when the chains of each leaf are tried, and when all are.
 fn stored(pages: &[&Page], tree: &Tree, rules: &Rules) -> (usize, usize) {
-    let least = |page: &Page, of: &mut dyn Iterator<Item = usize>| {
-        of.map(|chain| usize::from(page.sizes[chain])).min().unwrap_or(PAGE).min(usize::from(rules.numeric(page)))
+    let least = |page: &Page, chains: &[u8]| {
+        usize::from(chains.iter().map(|&chain| rules.size(page, chain)).min().expect("a chain or more"))
     };
-    let got = |page: &&&Page| least(page, &mut leaf(tree, &page.features).iter().map(|&chain| usize::from(chain)));
-    (
-        pages.iter().map(|page| got(&page)).sum(),
-        pages.iter().map(|page| least(page, &mut rules.chains.iter().copied())).sum(),
-    )
+    let got = pages.iter().map(|page| least(page, leaf(tree, &page.features))).sum();
+    (got, pages.iter().map(|page| least(page, &rules.chains)).sum())
 }
 
 fn leaf<'a>(tree: &'a Tree, features: &Features) -> &'a [u8] {
@@ -156,36 +164,34 @@ fn leaf<'a>(tree: &'a Tree, features: &Features) -> &'a [u8] {
 const FEW: usize = 24;
 
 fn grow(pages: &[&Page], rules: &Rules, depth: usize) -> Tree {
-    let chains = Chain::builtins().len();
-    // Weighed so that each set counts about the same per page, but a page that packs well counts in what it is worth.
-    let cost = |sums: &[u64]| rules.chains.iter().map(|&chain| sums[chain]).min().unwrap_or(0);
-    let mut totals = vec![0u64; chains];
-    for page in pages {
-        add(&mut totals, page, rules);
-    }
+    let sums = |pages: &mut dyn Iterator<Item = &&Page>| -> Vec<u64> {
+        let mut sums = vec![0u64; rules.chains.len()];
+        for page in pages {
+            for (sum, &chain) in sums.iter_mut().zip(&rules.chains) {
+                *sum += Rules::weight(page, rules.size(page, chain));
+            }
+        }
+        sums
+    };
+    let cost = |sums: &[u64]| *sums.iter().min().expect("a chain or more");
+    let totals = sums(&mut pages.iter());
     let mut best = (cost(&totals), 0, 0);
     if depth > 0 && pages.len() >= 2 * FEW {
         for feature in 0..FEATURES {
-            let mut bins = vec![(0usize, vec![0u64; chains]); 256];
-            for page in pages {
-                let bin = &mut bins[usize::from(page.features[feature])];
-                bin.0 += 1;
-                add(&mut bin.1, page, rules);
-            }
-            let (mut count, mut below) = (0, vec![0u64; chains]);
-            for (at_most, bin) in bins.iter().enumerate() {
-                if bin.0 == 0 {
-                    continue;
-                }
-                count += bin.0;
-                below.iter_mut().zip(&bin.1).for_each(|(sum, bin)| *sum += bin);
+            let mut sorted = pages.to_vec();
+            sorted.sort_by_key(|page| page.features[feature]);
+            let mut count = 0;
+            let mut below = vec![0u64; rules.chains.len()];
+            for run in sorted.chunk_by(|a, b| a.features[feature] == b.features[feature]) {
+                count += run.len();
+                below.iter_mut().zip(sums(&mut run.iter())).for_each(|(sum, run)| *sum += run);
                 if count < FEW || pages.len() - count < FEW {
                     continue;
                 }
                 let above: Vec<u64> = totals.iter().zip(&below).map(|(total, below)| total - below).collect();
                 let split = cost(&below) + cost(&above);
                 if split < best.0 {
-                    best = (split, feature as u8, at_most as u8 + 1);
+                    best = (split, feature as u8, run[0].features[feature] + 1);
                 }
             }
         }
@@ -200,42 +206,22 @@ fn grow(pages: &[&Page], rules: &Rules, depth: usize) -> Tree {
     Tree::Split(feature, past - 1, Box::new(grow(&below, rules, depth - 1)), Box::new(grow(&above, rules, depth - 1)))
 }
 
-impl Rules {
-    fn numeric(&self, page: &Page) -> u16 {
-        page.numeric[usize::from(self.profile != Profile::Fast)]
-    }
-}
-
-fn add(sums: &mut [u64], page: &Page, rules: &Rules) {
-    // Ratios are what is promised, of every set: so a byte weighs more in a page that packs well.
-    let best = u64::from(*page.sizes.iter().min().expect("some chains"));
-    for (sum, &size) in sums.iter_mut().zip(&page.sizes) {
-        *sum += u64::from(size.min(rules.numeric(page))) * 4096 / (best + 256);
-    }
-}
-
 /// Chains that together store least, the first alone storing least.
 fn cover(pages: &[&Page], rules: &Rules) -> Vec<u8> {
-    let mut held: Vec<u16> = pages.iter().map(|page| rules.numeric(page)).collect();
+    let mut held = vec![PAGE as u16; pages.len()];
     let mut list = vec![];
+    let mut before = u64::MAX;
     while list.len() < rules.list {
-        let worth = |chain: usize| -> u64 {
-            pages
-                .iter()
-                .zip(&held)
-                .map(|(page, &held)| {
-                    let best = u64::from(*page.sizes.iter().min().expect("some chains"));
-                    u64::from(page.sizes[chain].min(held)) * 4096 / (best + 256)
-                })
-                .sum()
+        let weigh = |chain: u8| -> u64 {
+            pages.iter().zip(&held).map(|(page, &held)| Rules::weight(page, rules.size(page, chain).min(held))).sum()
         };
-        let before: u64 = worth(rules.chains[0]).max(rules.chains.iter().map(|&c| worth(c)).max().unwrap_or(0));
-        let Some((after, chain)) = rules.chains.iter().map(|&chain| (worth(chain), chain)).min() else { break };
-        if !list.is_empty() && (before - after) * 2000 < before {
+        let (after, chain) = rules.chains.iter().map(|&chain| (weigh(chain), chain)).min().expect("a chain or more");
+        if !list.is_empty() && (before - after) * 1000 < before * rules.gain {
             break;
         }
-        list.push(chain as u8);
-        held.iter_mut().zip(pages).for_each(|(held, page)| *held = (*held).min(page.sizes[chain]));
+        before = after;
+        list.push(chain);
+        held.iter_mut().zip(pages).for_each(|(held, page)| *held = (*held).min(rules.size(page, chain)));
     }
     list
 }

@@ -2,8 +2,9 @@
 //!
 //! Pages lie in memory in runs of one kind, so the chain that packed the last page is tried first and taken while it packs
 //! about as well ([`SIMILAR`]). A page that it does not suit, and every [`PROBE`]-th, is looked at (`select`), and the
-//! chains that are promising by that look are tried. What looks like noise is refused by the look alone. `Ratio` trusts the
-//! last page's chain only where it packs numbers; among those that look for repeats the best changes from page to page.
+//! chains that are promising by that look are tried. Noise is refused untried, and so is a page that looks like the last one
+//! if that was refused. `Ratio` trusts the last page's chain only where it packs numbers; among those that look for repeats
+//! the best changes from page to page.
 
 use std::sync::{
     Arc, LazyLock,
@@ -14,10 +15,7 @@ use crate::{
     PAGE,
     chain::{self, Chain, Scratch},
     chains::Chains,
-    select::{
-        self, Features,
-        features::{is_noise, look},
-    },
+    select::{self, Features, are_alike, is_noise, look},
     step::UnpackError,
     steps,
 };
@@ -71,21 +69,76 @@ pub struct Packer {
     /// Places of the others in it, which are tried whatever a page looks like.
     own: Vec<usize>,
     version: u64,
-    last: Option<Last>,
+    before: Before,
     pages: u32,
     trial: Box<[u8; PAGE]>,
     scratch: Scratch,
 }
 
-/// The chain that packed the last page.
+/// What became of the last page.
 #[derive(Debug, Clone, Copy)]
-struct Last {
+enum Before {
+    /// There was none, or it was noise.
+    Nothing,
+    Packed {
+        chain: Chain,
+        len: usize,
+    },
+    /// No chain made it short enough, and so it looked.
+    Refused(Features),
+}
+
+/// The chain that packed a page shortest so far.
+#[derive(Debug, Clone, Copy)]
+struct Packed {
     chain: Chain,
     len: usize,
 }
 
+/// Chains in turn on one page, of which the shortest stays in `out`.
+struct Contest<'a> {
+    page: &'a [u8; PAGE],
+    out: &'a mut [u8; PAGE],
+    trial: &'a mut [u8; PAGE],
+    scratch: &'a mut Scratch,
+    limit: usize,
+    best: Option<Packed>,
+    /// One bit for each built-in chain that may still be tried.
+    left: [u64; 4],
+}
+
+impl Contest<'_> {
+    /// The longest packed page that would be an improvement.
+    fn most(&self) -> usize {
+        self.best.map_or(self.limit, |best| best.len - 1)
+    }
+
+    fn attempt(&mut self, chain: &Chain) {
+        let most = self.most();
+        if let Some(len) = chain.pack(self.page, &mut self.trial[..most], self.scratch) {
+            self.out[..len].copy_from_slice(&self.trial[..len]);
+            self.best = Some(Packed { chain: *chain, len });
+        }
+    }
+
+    /// Tries a built-in chain unless it has been tried or is not in the set.
+    fn builtin(&mut self, number: u8) {
+        if self.leave_out(number) {
+            self.attempt(&Chain::builtins()[usize::from(number)]);
+        }
+    }
+
+    /// Whether this chain might still have been tried.
+    fn leave_out(&mut self, number: u8) -> bool {
+        let (word, bit) = (usize::from(number / 64), 1u64 << (number % 64));
+        let was_left = self.left[word] & bit != 0;
+        self.left[word] &= !bit;
+        was_left
+    }
+}
+
 /// Chains that `Ratio` always tries, whatever a page looks like: no tree may cost it the best of these.
-static ALWAYS: LazyLock<[u8; 2]> = LazyLock::new(|| ["zstd", "deflate"].map(steps::builtin));
+static ALWAYS: LazyLock<[u8; 3]> = LazyLock::new(|| ["zstd", "deflate", "lzts"].map(steps::builtin));
 
 /// Every so many pages a page is looked at though the last one's chain might do.
 const PROBE: u32 = 64;
@@ -110,7 +163,7 @@ impl Packer {
             listed: [0; 4],
             own: vec![],
             version,
-            last: None,
+            before: Before::Nothing,
             pages: 0,
             trial: Box::new([0; PAGE]),
             scratch: Scratch::default(),
@@ -122,7 +175,7 @@ impl Packer {
     /// Learns anew which chains are in the set.
     fn take_chains(&mut self) {
         self.now = self.chains.now();
-        self.last = None;
+        self.before = Before::Nothing;
         self.listed = [0; 4];
         self.own.clear();
         for (n, chain) in self.now.iter().enumerate() {
@@ -150,51 +203,66 @@ impl Packer {
         }
         self.pages = self.pages.wrapping_add(1);
         let probe = self.pages.is_multiple_of(PROBE);
-        if let Some(last) = &mut self.last
-            && !probe
-            && (self.profile != Profile::Ratio || !last.chain.ends_in_matches())
-        {
-            let most = (last.len + last.len / SIMILAR).min(limit);
-            if let Some(len) = last.chain.pack(page, &mut out[..most], &mut self.scratch) {
-                last.len = len;
+        let mut best = None;
+        if let Before::Packed { chain, len: before } = self.before {
+            // Not in vain if it is too long: what others make of the page must be shorter.
+            best = chain.pack(page, &mut out[..limit], &mut self.scratch).map(|len| Packed { chain, len });
+            let trusted = self.profile != Profile::Ratio || !chain.ends_in_matches();
+            if let Some(Packed { len, .. }) = best
+                && trusted
+                && !probe
+                && len <= before + before / SIMILAR
+            {
+                self.before = Before::Packed { chain, len };
                 return Some(len);
             }
         }
-        let features = look(page);
-        if is_noise(&features) && !probe {
-            self.last = None;
+        if best.is_none() && !probe && is_noise(page) {
+            self.before = Before::Nothing;
             return None;
         }
-        self.last = self.best_of(&features, page, out, limit);
-        self.last.map(|last| last.len)
+        let features = look(page);
+        if let Before::Refused(before) = &self.before
+            && !probe
+            && self.profile != Profile::Ratio
+            && are_alike(before, &features)
+        {
+            return None;
+        }
+        let best = self.best_of(&features, page, out, limit, best);
+        self.before = match best {
+            Some(Packed { chain, len }) => Before::Packed { chain, len },
+            None => Before::Refused(features),
+        };
+        best.map(|best| best.len)
     }
 
-    /// Packs `page` by each promising chain, and leaves the shortest in `out`.
-    fn best_of(&mut self, features: &Features, page: &[u8; PAGE], out: &mut [u8; PAGE], limit: usize) -> Option<Last> {
-        let Self { chains: _, now, listed, own, trial, scratch, profile, .. } = self;
-        let mut best: Option<Last> = None;
-        let mut attempt = |chain: &Chain| {
-            let most = best.map_or(limit, |best| best.len - 1);
-            if let Some(len) = chain.pack(page, &mut trial[..most], scratch) {
-                out[..len].copy_from_slice(&trial[..len]);
-                best = Some(Last { chain: *chain, len });
-            }
-        };
-        let numeric = select::numeric(*profile, features);
-        let promising = select::promising(*profile, features);
-        let always = if *profile == Profile::Ratio { &*ALWAYS } else { &[][..] };
-        let mut tried = [0u64; 4];
-        for &number in std::iter::once(&numeric).chain(promising).chain(always) {
-            let (word, bit) = (usize::from(number / 64), 1u64 << (number % 64));
-            if tried[word] & bit == 0 && listed[word] & bit != 0 {
-                attempt(&Chain::builtins()[usize::from(number)]);
-            }
-            tried[word] |= bit;
+    /// Packs `page` by each promising chain, and leaves the shortest in `out`, where `best` lies if there is one already.
+    fn best_of(
+        &mut self,
+        features: &Features,
+        page: &[u8; PAGE],
+        out: &mut [u8; PAGE],
+        limit: usize,
+        best: Option<Packed>,
+    ) -> Option<Packed> {
+        let Self { now, listed, own, trial, scratch, profile, .. } = self;
+        let mut contest = Contest { page, out, trial, scratch, limit, best, left: *listed };
+        if let Some(number) = best.and_then(|best| best.chain.builtin()) {
+            contest.leave_out(number);
         }
-        for &chain in own.iter() {
-            attempt(&now[chain]);
+        for number in select::promising(*profile, features) {
+            contest.builtin(number);
         }
-        best
+        let by_width = select::by_width(*profile, features);
+        if *profile == Profile::Ratio {
+            contest.builtin(by_width.chain);
+            ALWAYS.iter().for_each(|&number| contest.builtin(number));
+        } else if by_width.len <= contest.most() {
+            contest.builtin(by_width.chain);
+        }
+        own.iter().for_each(|&chain| contest.attempt(&now[chain]));
+        contest.best
     }
 
     /// Fills `page` from what some packer made of it. Any bytes may come.

@@ -1,8 +1,27 @@
-//! Memory of two simulations, made anew bit for bit on any machine: additions, multiplications and divisions of doubles in
-//! the order written here, no fused ones, no function of a C library.
+//! Memory of two simulations, and a table of decimals, made anew bit for bit on any machine: additions, multiplications
+//! and divisions of doubles in the order written here, no fused ones, no function of a C library.
 //!
 //! [`jacobi`] is the heat equation of the programs that teach parallel computing; [`hpcg`] the sparse system of the benchmark of
-//! that name (Dongarra, Heroux, Luszczek 2016), laid out as its reference code does, after some iterations.
+//! that name (Dongarra, Heroux, Luszczek 2016), laid out as its reference code does, after some iterations; [`table`] what
+//! instruments log. [`noise`] is what cannot be packed.
+
+use crate::PAGE;
+
+/// The memory that `name` asks for: `jacobi:sine:LINES:ITERATIONS`, `jacobi:borders:LINES:ITERATIONS`, `hpcg:SIDE:ITERATIONS`,
+/// `table:ROWS`, `noise:PAGES`. `None` if it asks for none of these.
+#[must_use]
+pub fn named(name: &str) -> Option<Vec<u8>> {
+    let fields: Vec<&str> = name.split(':').collect();
+    let number = |text: &str| text.parse::<usize>().ok().filter(|&n| n > 0);
+    match fields[..] {
+        ["jacobi", "sine", lines, iterations] => Some(jacobi(number(lines)?, Source::Sine, number(iterations)?)),
+        ["jacobi", "borders", lines, iterations] => Some(jacobi(number(lines)?, Source::Borders, number(iterations)?)),
+        ["hpcg", side, iterations] => Some(hpcg(number(side)?, number(iterations)?)),
+        ["table", rows] => Some(table(number(rows)?)),
+        ["noise", pages] => Some(noise(number(pages)?)),
+        _ => None,
+    }
+}
 
 /// What drives [`jacobi`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,6 +165,41 @@ pub fn hpcg(side: usize, iterations: usize) -> Vec<u8> {
 /// Where the first array of [`hpcg`] is said to lie.
 pub const BASE: u64 = 0x7f3a_8c00_0010;
 
+/// `rows` lines of 100 decimals, each three digits, a point, three digits and a comma, the line ending after the last comma.
+///
+/// In thousandths, a line begins with 500,000 + 37 for each line before it; each decimal is that before it plus a step
+/// from -50 to 49, `(state >> 33) % 100 - 50`, of the generator `state = 6364136223846793005 state + 1442695040888963407`
+/// modulo 2^64, which begins with state 1 and moves on before each step.
+#[must_use]
+pub fn table(rows: usize) -> Vec<u8> {
+    let mut state = 1u64;
+    let mut bytes = Vec::with_capacity(rows * 801);
+    for row in 0..rows {
+        let mut value = 500_000 + 37 * row as u64;
+        for _ in 0..100 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            value = value + (state >> 33) % 100 - 50;
+            let decimal = value % 1_000_000;
+            bytes.extend(format!("{:03}.{:03},", decimal / 1000, decimal % 1000).bytes());
+        }
+        bytes.push(b'\n');
+    }
+    bytes
+}
+
+/// `pages` pages that nothing packs: the outputs of `SplitMix64` (Steele, Lea, Flood 2014) from state 0, little-endian.
+#[must_use]
+pub fn noise(pages: usize) -> Vec<u8> {
+    let mut state = 0u64;
+    let next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31).to_le_bytes()
+    };
+    std::iter::repeat_with(next).take(pages * PAGE / 8).flatten().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,9 +221,11 @@ mod tests {
         assert_eq!(sum(jacobi(40, Source::Sine, 20)), JACOBI_SINE, "sine");
         assert_eq!(sum(jacobi(40, Source::Borders, 20)), JACOBI_BORDERS, "borders");
         assert_eq!(sum(hpcg(8, 4)), HPCG, "hpcg");
+        assert_eq!(sum(table(40)), TABLE, "table");
     }
 
     const JACOBI_SINE: u64 = 1837711520670282204;
     const JACOBI_BORDERS: u64 = 3820066059375972783;
-    const HPCG: u64 = 0;
+    const TABLE: u64 = 4110973053685191951;
+    const HPCG: u64 = 10417906257984587744;
 }

@@ -38,6 +38,8 @@ pub(crate) trait Word: Copy + Default + Eq + Debug + Send + Sync + 'static {
     fn rotate_left(self, by: u32) -> Self;
     /// Undoes [`Word::rotate_left`].
     fn rotate_right(self, by: u32) -> Self;
+    /// Whether only the low `bits` bits, fewer than `BITS`, are set.
+    fn is_below(self, bits: u32) -> bool;
     /// Bits up to the highest that is set.
     fn bit_len(self) -> u32;
     /// The word whose bytes `bytes` holds, which are `LEN`.
@@ -103,6 +105,10 @@ macro_rules! word {
             #[inline(always)]
             fn rotate_right(self, by: u32) -> Self {
                 <$int>::rotate_right(self, by)
+            }
+            #[inline(always)]
+            fn is_below(self, bits: u32) -> bool {
+                self >> bits == 0
             }
             #[inline(always)]
             fn bit_len(self) -> u32 {

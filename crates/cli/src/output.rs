@@ -51,6 +51,18 @@ pub fn progress(quiet: bool) -> ProgressBar {
     bar
 }
 
+/// Steps of a measurement, where somebody watches.
+pub fn bar(quiet: bool) -> ProgressBar {
+    if quiet || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(1);
+    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {msg}");
+    bar.set_style(style.expect("the template is well formed"));
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}
+
 /// One transfer's result, `narrows.transfer/1`.
 #[derive(Debug, Serialize)]
 pub struct Transfer {

@@ -11,11 +11,13 @@
 //! | [`race`] | one transfer between two processes over an emulated link |
 //! | [`trial`] | `narrows try`: a race of policies, its document and its pictures |
 //! | [`machine`] | what it was measured on |
+//! | [`pages`] | codecs, chains and profiles on pages of memory |
 //! | [`report`] | one offline HTML file with pictures and tables, for any measurement |
 #![forbid(unsafe_code)]
 
 pub mod data;
 pub mod machine;
+pub mod pages;
 pub mod race;
 pub mod report;
 pub mod sample;

@@ -17,9 +17,12 @@
 //! | `parse` | matches, by price |
 //! | `emit` | matches to bytes |
 //! | `unpack` | bytes to a page |
+//! | [`train`] | pages to trained codes |
+//! | [`dictionary`] | what pages of one owner share, by zstd |
 
 mod bits;
 mod code;
+pub mod dictionary;
 mod emit;
 mod kinds;
 mod parse;

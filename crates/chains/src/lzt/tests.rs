@@ -2,7 +2,7 @@ use std::{fs, path::Path};
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{dictionary::Dictionary, *};
 use super::{
     kinds::{CONTEXTS, KINDS, LITERAL_LEN_MAX, Ready, TOKEN_LEN_MAX, read_file, set},
     search::{Finder, Hasher as _},
@@ -190,6 +190,54 @@ fn text_shrinks_and_the_strong_search_pays() {
     });
     assert!(fast < 32 * 4096 * 5 / 8, "{fast}");
     assert!(strong < fast, "{strong} {fast}");
+}
+
+/// Pages of one owner: each a few of the same 200 records, and a number.
+fn owned(count: u64) -> Vec<Vec<u8>> {
+    let records: Vec<Vec<u8>> = (0..200).map(|i| prose(90, i * 77 + 5)).collect();
+    (0..count)
+        .map(|page| {
+            let pick = |i: u64| &records[((page * 41 + i).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize % 200];
+            (0..60).flat_map(|i| pick(i).iter().copied().chain([page as u8, i as u8])).take(4096).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn a_dictionary_that_pays_is_kept_and_reads_its_pages() {
+    let pages = owned(256);
+    let samples: Vec<&[u8]> = pages.iter().map(Vec::as_slice).collect();
+    let mut ws = Workspace::default();
+    let dictionary = Dictionary::train(3, &samples, |page| packed(pack_strong, page, &mut ws).len()).expect("it pays");
+    assert_eq!(dictionary.version(), 3);
+    assert!(dictionary.bytes().len() <= dictionary::DICTIONARY_MAX);
+    let again = Dictionary::load(3, dictionary.bytes().to_vec()).expect("its own bytes");
+    let (mut session, mut other) = (dictionary.session().expect("memory"), again.session().expect("memory"));
+    let mut out = vec![0; 4096];
+    for page in &pages {
+        let len = session.pack(page, &mut out).expect("it fits");
+        let mut back = vec![0; page.len()];
+        assert_eq!(other.unpack(&out[..len], &mut back), Ok(()));
+        assert!(back == *page);
+        assert!(other.unpack(&out[..len - 1], &mut back).is_err());
+        assert!(other.unpack(&out[..len], &mut back[1..]).is_err());
+        assert_eq!(session.pack(page, &mut vec![0; len - 1]), None);
+    }
+}
+
+#[test]
+fn a_dictionary_that_does_not_pay_is_not_kept() {
+    let mut state = 1u64;
+    let mut noise = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    let pages: Vec<Vec<u8>> = (0..64).map(|_| (0..4096).map(|_| noise()).collect()).collect();
+    let samples: Vec<&[u8]> = pages.iter().map(Vec::as_slice).collect();
+    assert!(Dictionary::train(0, &samples, |page| page.len()).is_none());
+    assert!(Dictionary::train(0, &[], |page| page.len()).is_none());
 }
 
 // Goal: the shipped table file is what the format says. Method: every kind of it, alone.

@@ -5,9 +5,16 @@
 use crate::{
     PAGE,
     simd::twin,
-    steps::difference::{SAMPLES, best_order},
-    word::{Word, read},
+    steps::difference::{SAMPLES, SPAN, estimate},
+    word::Word,
 };
+
+/// Whether two pages are as good as one to a chooser.
+#[must_use]
+pub fn are_alike(a: &Features, b: &Features) -> bool {
+    const NEAR: u8 = 16;
+    a.iter().zip(b).all(|(a, b)| a.abs_diff(*b) <= NEAR)
+}
 
 /// How many there are.
 pub const FEATURES: usize = 22;
@@ -41,14 +48,6 @@ pub const NAMES: [&str; FEATURES] = [
     "different highest bytes of 2-byte words",
 ];
 
-/// Whether a page looks as if nothing could pack it: its bytes are as different as random ones, no word came twice, and
-/// differences at no width need fewer bits.
-#[must_use]
-pub fn is_noise(features: &Features) -> bool {
-    const FULL: u8 = 244;
-    features[..6].iter().all(|&bits| bits >= FULL) && features[9] >= 140 && features[12] == 0
-}
-
 twin! {
     /// Looks at `page`.
     pub fn look(page: &[u8; PAGE]) -> Features = look_portable;
@@ -57,52 +56,51 @@ twin! {
 #[inline(always)]
 fn look_portable(page: &[u8; PAGE]) -> Features {
     let mut features = [0; FEATURES];
-    let (mut words8, mut words4, mut words2) = ([0u64; PAGE / 8], [0u32; PAGE / 4], [0u16; PAGE / 2]);
-    read(page, &mut words8);
-    read(page, &mut words4);
-    read(page, &mut words2);
-    let (eight, four, two) = (differences(&words8[..]), differences(&words4[..]), differences(&words2[..]));
+    let eight = differences::<_, 7>(|at| words(page, at, u64::from_le_bytes));
+    let four = differences::<_, 7>(|at| words(page, at, u32::from_le_bytes));
+    let two = differences::<_, 7>(|at| words(page, at, u16::from_le_bytes));
     features[0] = eight.0;
     features[1] = four.0;
     features[2] = two.0;
-    features[3] = differences(&page[..]).0;
-    features[4] = differences(&swapped(&words4)[..]).0;
-    features[5] = differences(&swapped(&words2)[..]).0;
+    // Of these higher orders are rarely the best.
+    features[3] = differences::<_, 3>(|at| words(page, at, u8::from_le_bytes)).0;
+    features[4] = differences::<_, 3>(|at| words(page, at, u32::from_be_bytes)).0;
+    features[5] = differences::<_, 3>(|at| words(page, at, u16::from_be_bytes)).0;
     features[6] = eight.1;
     features[7] = four.1;
     features[8] = two.1;
 
     // 16 windows of 32 bytes; 24 of each lie behind bytes of the window.
-    let mut seen = [0u64; 4];
+    let mut seen = [[0u8; 256]; 4];
     let (mut zeros, mut text, mut lag8, mut lag4, mut lag1) = (0u32, 0u32, 0u32, 0u32, 0u32);
     let mut words_seen = [0u64; 16];
     let mut again = 0u32;
-    let mut high = [[0u64; 4]; 3];
-    for window in page.as_chunks::<256>().0.iter().map(|part| &part[64..96]) {
+    for part in page.as_chunks::<256>().0 {
+        let window: &[u8; 32] = part[64..96].first_chunk().expect("32 bytes");
         for &byte in &window[8..24] {
-            seen[usize::from(byte >> 6)] |= 1 << (byte & 63);
+            seen[0][usize::from(byte)] = 1;
         }
-        for n in 8..32 {
-            zeros += u32::from(window[n] == 0);
-            text += u32::from(matches!(window[n], b' '..=b'~' | b'\n'));
-            lag8 += u32::from(window[n] == window[n - 8]);
-            lag4 += u32::from(window[n] == window[n - 4]);
-            lag1 += u32::from(window[n] == window[n - 1]);
-        }
-        for (high, width) in high.iter_mut().zip([8, 4, 2]) {
-            for byte in window.iter().skip(width - 1).step_by(width) {
-                high[usize::from(byte >> 6)] |= 1 << (byte & 63);
+        let here: [u8; 24] = std::array::from_fn(|n| window[n + 8]);
+        let count = |is: [bool; 24]| u32::from(is.iter().map(|&is| u8::from(is)).sum::<u8>());
+        zeros += count(here.map(|byte| byte == 0));
+        text += count(here.map(|byte| byte.wrapping_sub(b' ') < 95));
+        lag8 += count(std::array::from_fn(|n| here[n] == window[n]));
+        lag4 += count(std::array::from_fn(|n| here[n] == window[n + 4]));
+        lag1 += count(std::array::from_fn(|n| here[n] == window[n + 7]));
+        for (seen, bytes) in seen[1..].iter_mut().zip([&[7, 15][..], &[3, 11, 19, 27], &[1, 9, 17, 25]]) {
+            for &byte in bytes {
+                seen[usize::from(window[byte])] = 1;
             }
         }
         for bytes in window.as_chunks::<8>().0 {
             let hash = (u64::from_le_bytes(*bytes).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize;
-            again += u32::from(words_seen[hash / 64] >> (hash % 64) & 1 == 1);
+            again += (words_seen[hash / 64] >> (hash % 64)) as u32 & 1;
             words_seen[hash / 64] |= 1 << (hash % 64);
         }
     }
     let share = |count: u32| (count * 255 / 384) as u8;
-    let different = |seen: &[u64; 4]| seen.iter().map(|bits| bits.count_ones()).sum::<u32>().min(255) as u8;
-    features[9] = different(&seen);
+    let different = |seen: &[u8; 256]| seen.iter().map(|&seen| u32::from(seen)).sum::<u32>().min(255) as u8;
+    features[9] = different(&seen[0]);
     features[10] = share(zeros);
     features[11] = share(text);
     // Of 64 words into 1024 places, two random ones are expected to meet.
@@ -110,20 +108,28 @@ fn look_portable(page: &[u8; PAGE]) -> Features {
     features[13] = share(lag8);
     features[14] = share(lag4);
     features[15] = share(lag1);
-    features[16] = decimals(std::array::from_fn(|n| f64::from_bits(words8[n * 32 + 7])), false);
-    features[17] = decimals(std::array::from_fn(|n| f64::from(f32::from_bits(words4[n * 64 + 7]))), true);
-    features[18] = frequent(&words4);
-    features[19] = different(&high[0]);
-    features[20] = different(&high[1]);
-    features[21] = different(&high[2]);
+    let (doubles, floats) = (page.as_chunks::<8>().0, page.as_chunks::<4>().0);
+    features[16] = decimals(std::array::from_fn(|n| f64::from_le_bytes(doubles[n * 32 + 7])), false);
+    features[17] = decimals(std::array::from_fn(|n| f64::from(f32::from_le_bytes(floats[n * 64 + 7]))), true);
+    features[18] = frequent(floats);
+    features[19] = different(&seen[1]);
+    features[20] = different(&seen[2]);
+    features[21] = different(&seen[3]);
     features
 }
 
 /// The best order of differences, with the bits of each as a share of 255 of the word's.
 #[inline(always)]
-fn differences<W: Word>(words: &[W]) -> (u8, u8) {
-    let estimate = best_order(words);
+fn differences<W: Word, const ORDERS: usize>(window: impl Fn(usize) -> [W; SPAN]) -> (u8, u8) {
+    let estimate = estimate::<W, ORDERS>(PAGE / W::LEN, window);
     ((estimate.bits * 255 / (SAMPLES as u32 * W::BITS)) as u8, estimate.order as u8)
+}
+
+/// The words from the `at`-th on.
+#[inline(always)]
+fn words<W: Word, const LEN: usize>(page: &[u8; PAGE], at: usize, word: impl Fn([u8; LEN]) -> W) -> [W; SPAN] {
+    let words: &[[u8; LEN]; SPAN] = page.as_chunks::<LEN>().0[at..].first_chunk().expect("a span of the page");
+    words.map(word)
 }
 
 /// How many of 16 floats are an integer divided by one of three powers of ten, times 15.
@@ -148,15 +154,11 @@ fn decimals(floats: [f64; 16], is_single: bool) -> u8 {
 
 /// How often the most frequent of 32 words occurs among them, times 7.
 #[inline(always)]
-fn frequent(words: &[u32; PAGE / 4]) -> u8 {
-    let sample: [u32; 32] = std::array::from_fn(|n| words[n * 32 + 5]);
-    let most = sample.iter().map(|word| sample.iter().filter(|other| *other == word).count()).max();
-    most.unwrap_or(0) as u8 * 7
-}
-
-#[inline(always)]
-fn swapped<W: Word, const N: usize>(words: &[W; N]) -> [W; N] {
-    let mut swapped = *words;
-    swapped.iter_mut().for_each(|word| *word = word.swap());
-    swapped
+fn frequent(words: &[[u8; 4]]) -> u8 {
+    let sample: [u32; 32] = std::array::from_fn(|n| u32::from_le_bytes(words[n * 32 + 5]));
+    let mut most = 0;
+    for word in sample {
+        most = most.max(sample.iter().map(|&other| u32::from(other == word)).sum::<u32>());
+    }
+    most as u8 * 7
 }

@@ -1,33 +1,62 @@
 //! Which chains a page may be packed by best, judged by a glance at it.
 //!
-//! [`features`] looks at some hundred bytes; a tree of thresholds turns what it saw into a short list of chains, the most
-//! promising first. The trees are made by `examples/train_selector.rs` from the sizes of pages under all chains
-//! (`model.rs` says from which), and nothing is lost but ratio where they are wrong.
+//! [`noise`] says at once what nothing packs. [`features`] looks at some hundred bytes; a tree of thresholds turns what it
+//! saw into a short list of chains, the most promising first. The trees are made by `examples/train_selector.rs` from the
+//! sizes of pages under all chains (`model.rs` says from which), and nothing is lost but ratio where they are wrong.
 
 pub mod features;
 mod model;
+pub mod noise;
 pub mod tree;
 
-pub use self::features::{FEATURES, Features, NAMES};
 use std::sync::LazyLock;
 
-use self::tree::Node;
-use crate::{Profile, steps};
+pub use self::{
+    features::{FEATURES, Features, are_alike, look},
+    noise::is_noise,
+};
+use crate::{PAGE, Profile, steps};
+
+/// Numbers of built-in chains that a tree expects to pack such a page well, the most promising first.
+pub fn promising(profile: Profile, features: &Features) -> impl Iterator<Item = u8> {
+    let tree = match profile {
+        Profile::Fast => model::FAST,
+        Profile::Balanced => model::BALANCED,
+        Profile::Ratio => model::RATIO,
+    };
+    let leaf: &'static [u8] = tree::leaf(tree, features);
+    let by_width = by_width(profile, features).chain;
+    leaf.iter().map(move |&chain| if chain == BY_WIDTH { by_width } else { chain })
+}
+
+/// In a leaf, what [`by_width`] says, which is no chain's number.
+pub const BY_WIDTH: u8 = 0xff;
+
+/// A chain and what is expected of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expected {
+    /// Number of a built-in chain.
+    pub chain: u8,
+    /// Bytes of the page, packed.
+    pub len: usize,
+}
 
 /// The built-in chain of numbers that is expected to pack such a page shortest: differences at the width where they need
 /// fewest bits. No training is behind it, so it holds for data that no tree has seen.
 #[must_use]
-pub fn numeric(profile: Profile, features: &Features) -> u8 {
+pub fn by_width(profile: Profile, features: &Features) -> Expected {
     // Bits that a word takes beside those of its value, 1.7 of them, as a share of 255 of the word.
     const BESIDE: [u16; 6] = [7, 14, 27, 54, 14, 27];
+    // A page of decimals, of which most are such; how short they get is not known from the look.
     const DECIMAL: u8 = 12 * 15;
+    const DECIMALS_LEN: usize = PAGE / 2;
     let by_width = if profile == Profile::Fast { &*PACKED } else { &*CODED };
     let cost = |n: usize| u16::from(features[n]) + BESIDE[n];
     let best = (0..6).min_by_key(|&n| cost(n)).expect("six widths");
     match best {
-        _ if features[16] >= DECIMAL => by_width[6],
-        _ if features[17] >= DECIMAL => by_width[7],
-        _ => by_width[best],
+        _ if features[16] >= DECIMAL => Expected { chain: by_width[6], len: DECIMALS_LEN },
+        _ if features[17] >= DECIMAL => Expected { chain: by_width[7], len: DECIMALS_LEN },
+        _ => Expected { chain: by_width[best], len: usize::from(cost(best)) * PAGE / 255 },
     }
 }
 
@@ -61,18 +90,4 @@ static PACKED: LazyLock<[u8; 8]> = LazyLock::new(|| {
 
 fn numbers(names: [&str; 8]) -> [u8; 8] {
     names.map(steps::builtin)
-}
-
-/// Numbers of built-in chains that a tree expects to pack such a page well, the most promising first.
-#[must_use]
-pub fn promising(profile: Profile, features: &Features) -> &'static [u8] {
-    tree::leaf(tree_of(profile), features)
-}
-
-fn tree_of(profile: Profile) -> &'static [Node] {
-    match profile {
-        Profile::Fast => model::FAST,
-        Profile::Balanced => model::BALANCED,
-        Profile::Ratio => model::RATIO,
-    }
 }

@@ -1,4 +1,4 @@
-//! `lz4`, `zstd`, `deflate`: block formats of others, as steps.
+//! `lz4`, `zstd`, `deflate`: block formats of others, as steps; and `lzt` and `lzts`, our own for pages.
 //!
 //! LZ4 blocks and DEFLATE streams are as their specifications say. zstd frames go without magic number, content size and
 //! checksum (`ZSTD_f_zstd1_magicless`), which saves 5 bytes of every page.
@@ -13,9 +13,54 @@ use zstd_safe::zstd_sys::{
     ZSTD_format_e as Format, ZSTD_freeCCtx, ZSTD_freeDCtx, ZSTD_isError,
 };
 
-use crate::step::{Side, SideReader, Step, StepId, UnpackError};
+use crate::{
+    lzt,
+    step::{Side, SideReader, Step, StepId, UnpackError},
+};
 
-pub(super) const STEPS: &[&dyn Step] = &[&LZ4, &DEFLATE_STEP, &ZstdBlock];
+pub(super) const STEPS: &[&dyn Step] = &[
+    &LZ4,
+    &DEFLATE_STEP,
+    &ZstdBlock,
+    &Lzt { id: StepId(48), name: "lzt", search: lzt::pack },
+    &Lzt { id: StepId(49), name: "lzts", search: lzt::pack_strong },
+];
+
+/// The LZ of [`lzt`], with one of its two searches; what either makes has one format.
+#[derive(Debug)]
+pub struct Lzt {
+    id: StepId,
+    name: &'static str,
+    search: fn(&[u8], &mut [u8], &mut lzt::Workspace) -> Option<usize>,
+}
+
+impl Step for Lzt {
+    fn id(&self) -> StepId {
+        self.id
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn keeps_length(&self) -> bool {
+        false
+    }
+
+    fn pack(&self, raw: &[u8], out: &mut [u8], _: &mut Side, ws: &mut Workspace) -> Option<usize> {
+        (self.search)(raw, out, ws.get())
+    }
+
+    fn unpack(
+        &self,
+        packed: &[u8],
+        _: &mut SideReader<'_>,
+        out: &mut [u8],
+        _: &mut Workspace,
+    ) -> Result<(), UnpackError> {
+        lzt::unpack(packed, out).map_err(|fault| UnpackError::Corrupt(fault.0))
+    }
+}
 
 /// Whether this step is one of these.
 pub(crate) fn finds_matches(id: StepId) -> bool {

@@ -268,12 +268,14 @@ pub(crate) fn take_seeds<W: Word>(words: &mut [W], side: &mut SideReader<'_>) ->
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Estimate {
     pub order: usize,
-    /// Bits of the folded differences, were each as long as it must be, of [`SAMPLES`] words or of all if fewer.
+    /// Bits of [`SAMPLES`] folded differences, each as long as the longest of four.
     pub bits: u32,
 }
 
 /// Words that an estimate looks at.
 pub(crate) const SAMPLES: usize = WINDOWS * WINDOW;
+/// Words of a window, and those before it that its differences need.
+pub(crate) const SPAN: usize = WINDOW + ORDER_MAX;
 const WINDOWS: usize = 4;
 const WINDOW: usize = 32;
 
@@ -284,14 +286,20 @@ twin! {
 
 #[inline(always)]
 fn best_order_portable<W: Word>(words: &[W]) -> Estimate {
-    const SPAN: usize = WINDOW + ORDER_MAX;
-    let mut bits = [0u32; ORDER_MAX + 1];
-    let apart = words.len().saturating_sub(SPAN) / (WINDOWS - 1);
-    for window in 0..WINDOWS {
-        let Some(span) = words.get(window * apart..).and_then(|words| words.first_chunk::<SPAN>()) else {
-            return Estimate { order: usize::from(words.len() > 1), bits: SAMPLES as u32 * W::BITS };
-        };
-        let mut span = *span;
+    if words.len() < SPAN {
+        return Estimate { order: usize::from(words.len() > 1), bits: SAMPLES as u32 * W::BITS };
+    }
+    estimate::<W, { ORDER_MAX + 1 }>(words.len(), |at| *words[at..].first_chunk().expect("a span of words"))
+}
+
+/// The same among the first `ORDERS` orders, of `count` words, at least [`SPAN`], of which `window` gives those from some place
+/// on.
+#[inline(always)]
+pub(crate) fn estimate<W: Word, const ORDERS: usize>(count: usize, window: impl Fn(usize) -> [W; SPAN]) -> Estimate {
+    let mut bits = [0u32; ORDERS];
+    let apart = (count - SPAN) / (WINDOWS - 1);
+    for n in 0..WINDOWS {
+        let mut span = window(n * apart);
         for (order, bits) in bits.iter_mut().enumerate() {
             if order > 0 {
                 // Over the same words for every order, so that all estimates have one measure.
@@ -301,11 +309,14 @@ fn best_order_portable<W: Word>(words: &[W]) -> Estimate {
                 }
                 span = next;
             }
-            for word in &span[ORDER_MAX..] {
-                *bits += word.zigzag().bit_len();
+            // Four words each as long as their longest: a quarter of the counting.
+            let folded: [W; WINDOW] = std::array::from_fn(|n| span[ORDER_MAX + n].zigzag());
+            for n in 0..WINDOW / 4 {
+                let longest = folded[n].or(folded[n + 8]).or(folded[n + 16].or(folded[n + 24]));
+                *bits += 4 * longest.bit_len();
             }
         }
     }
-    let (order, &bits) = bits.iter().enumerate().min_by_key(|(_, bits)| **bits).expect("seven orders");
+    let (order, &bits) = bits.iter().enumerate().min_by_key(|(_, bits)| **bits).expect("one order or more");
     Estimate { order, bits }
 }

@@ -10,7 +10,7 @@
 //! | [`planes`] | `t` `bt` | planes of bytes, planes of bits |
 //! | [`bitpack`] | `pk` | blocks of 16 words, each as wide as its widest |
 //! | [`classes`] | `ce` `ex` | Huffman-coded lengths or exponents, and raw bits |
-//! | [`block`] | `lz4` `zstd` `deflate` | the block formats of others |
+//! | [`block`] | `lz4` `zstd` `deflate` `lzt` `lzts` | what looks for repeats |
 //!
 //! Most come for words of 1, 2, 4 and 8 bytes, and the width is the last letter of their name.
 
@@ -145,4 +145,23 @@ pub(crate) const BUILTINS: &[&str] = &[
     "sw4-t4-zstd",
     "lag8-mk8-deflate",
     "d8-t8-deflate",
+    "lzt",
+    "lzts",
+    "d8-lzt",
+    "d8-lzts",
+    "d4-lzt",
+    "d4-lzts",
+    "t8-lzts",
+    "t4-lzts",
+    "t2-lzts",
+    "mk8-lzt",
+    "mk8-lzts",
+    "mk4-lzts",
+    "d8-mk8-lzt",
+    "d8-mk8-lzts",
+    "bt-lzts",
+    "d8-t8-lzts",
+    "t8-lzt",
+    "t4-lzt",
+    "t2-lzt",
 ];

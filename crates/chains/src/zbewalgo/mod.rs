@@ -275,12 +275,21 @@ fn pack_step(algorithm: Algorithm, raw: &[u8], out: &mut Vec<u8>, settings: &Set
     match algorithm {
         Algorithm::Bewalgo => words::pack_matches(raw, out),
         Algorithm::Bewalgo2 => words::pack_dictionary(raw, out),
-        Algorithm::Bitshuffle => Some(bitshuffle(raw, out)),
+        Algorithm::Bitshuffle => {
+            bitshuffle(raw, out);
+            Some(())
+        }
         Algorithm::Bwt => bwt::pack(raw, out, settings.bwt_max_alphabet),
         Algorithm::Jbe => jbe::pack(raw, out, |word| word),
         Algorithm::Jbe2 => jbe::pack(raw, out, jbe::swap_nibbles),
-        Algorithm::Mtf => Some(bwt::to_front(raw, out)),
-        Algorithm::Rle => Some(rle::pack(raw, out)),
+        Algorithm::Mtf => {
+            bwt::to_front(raw, out);
+            Some(())
+        }
+        Algorithm::Rle => {
+            rle::pack(raw, out);
+            Some(())
+        }
         Algorithm::Huffman => huffman::pack(raw, out),
     }
 }

@@ -213,3 +213,12 @@ pub fn metered(session: &Session, endpoint: &Arc<Endpoint>) -> anyhow::Result<()
     }
     Ok(())
 }
+
+/// As it could be typed again.
+pub fn command_line() -> String {
+    let words = std::env::args().skip(1).map(|word| {
+        let plain = |c: char| c.is_alphanumeric() || "-_./,:=+@%".contains(c);
+        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    });
+    std::iter::once("narrows".to_string()).chain(words).collect::<Vec<_>>().join(" ")
+}

@@ -1,5 +1,6 @@
 //! One module a command.
 
+mod bench;
 mod codecs;
 pub mod common;
 mod gen_;
@@ -31,6 +32,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::LinkEmulator(emulator) => link_emulator::run(emulator),
         Command::Try(args) => try_::run(args, quiet),
         Command::Memory(args) => memory::run(args, quiet),
+        Command::Bench(args) => bench::run(args, quiet),
         Command::Gen(args) => gen_::run(&args),
         Command::Keys(keys) => self::keys(&keys),
         Command::Completions(completions) => {

@@ -1,10 +1,9 @@
 //! `narrows try`
 
-use std::{fs, io::IsTerminal, time::Duration};
+use std::fs;
 
 use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
-use indicatif::{ProgressBar, ProgressStyle};
 use narrows::core::units::Size;
 use narrows_lab::{
     data::Data,
@@ -12,6 +11,7 @@ use narrows_lab::{
     trial::{self, Document, LinkResult, Plan, TrialError, digits, rounds},
 };
 
+use super::common;
 use crate::{
     args::Try,
     exit::{Damaged, Usage},
@@ -45,9 +45,9 @@ pub fn run(args: Try, quiet: bool) -> anyhow::Result<()> {
         repeat: args.repeat,
         raw_s: args.seconds.as_secs_f64(),
         len_max: args.size.0,
-        command: command_line(),
+        command: common::command_line(),
     };
-    let bar = bar(quiet);
+    let bar = output::bar(quiet);
     let mut progress = |now: trial::Progress| {
         bar.set_length(now.total as u64);
         bar.set_position(now.done as u64);
@@ -131,24 +131,4 @@ fn failures(document: &Document) -> anyhow::Result<()> {
         .filter_map(|(link, policy)| Some(format!("{} over {}: {}", policy.name, link.link, policy.fault.as_ref()?)))
         .collect();
     if faults.is_empty() { Ok(()) } else { Err(anyhow::anyhow!("some transfers failed: {}", faults.join("; "))) }
-}
-
-fn bar(quiet: bool) -> ProgressBar {
-    if quiet || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(1);
-    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {msg}");
-    bar.set_style(style.expect("the template is well formed"));
-    bar.enable_steady_tick(Duration::from_millis(500));
-    bar
-}
-
-/// As it could be typed again.
-fn command_line() -> String {
-    let words = std::env::args().skip(1).map(|word| {
-        let plain = |c: char| c.is_alphanumeric() || "-_./,:=+@%".contains(c);
-        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
-    });
-    std::iter::once("narrows".to_string()).chain(words).collect::<Vec<_>>().join(" ")
 }

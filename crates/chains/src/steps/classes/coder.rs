@@ -26,11 +26,19 @@ pub(crate) struct Room {
     classes: Box<[u8; BETWEEN_MAX]>,
     /// Streams with room behind them: see [`unpack_portable`].
     streams: Box<[u8; BETWEEN_MAX + OVERRUN]>,
+    table: Box<Table>,
 }
+
+/// What each beginning of [`CODE_MAX`] bits means.
+type Table = [Entry; 1 << CODE_MAX];
 
 impl Default for Room {
     fn default() -> Self {
-        Self { classes: Box::new([0; BETWEEN_MAX]), streams: Box::new([0; BETWEEN_MAX + OVERRUN]) }
+        Self {
+            classes: Box::new([0; BETWEEN_MAX]),
+            streams: Box::new([0; BETWEEN_MAX + OVERRUN]),
+            table: Box::new([Entry::default(); 1 << CODE_MAX]),
+        }
     }
 }
 
@@ -45,7 +53,6 @@ const HEADER: usize = 2 * (STREAMS - 1);
 /// One class, for packing.
 #[derive(Clone, Copy, Default)]
 struct Code {
-    /// The code above as many zeros as the class has raw bits, where the two make at most 56 bits.
     bits: u64,
     len: u32,
     raw: u32,
@@ -68,8 +75,8 @@ pub(crate) fn pack_words<W: Word, C: Classes<W>>(
     }
     choice.put(side)?;
     let codes = choice.codes();
-    let mut of_class = [Code::default(); CLASSES];
-    for (class, code) in of_class.iter_mut().enumerate() {
+    let mut of_class = [Code::default(); 128];
+    for (class, code) in of_class[..CLASSES].iter_mut().enumerate() {
         let symbol = choice.symbol(class);
         let raw = if symbol == ESCAPE { W::BITS } else { raw_bits[class] };
         *code = Code { bits: codes[symbol], len: u32::from(choice.lens[symbol]), raw };
@@ -101,7 +108,7 @@ pub(crate) fn unpack_words<W: Word, C: Classes<W>>(
 }
 
 twin! { fn classify<W: Word, C: Classes<W>>(words: &[W], classes: C, room: &mut Room) -> [u32; CLASSES] = classify_portable; }
-twin! { fn encode<W: Word>(words: &[W], classes: &[u8], codes: &[Code; CLASSES], out: &mut [u8]) -> Option<usize> = encode_portable; }
+twin! { fn encode<W: Word>(words: &[W], classes: &[u8], codes: &[Code; 128], out: &mut [u8]) -> Option<usize> = encode_portable; }
 twin! {
     fn decode<W: Word>(packed: &[u8], lens: &[u8; SYMBOLS], bases: &[u64; SYMBOLS], raws: &[u32; SYMBOLS], words: &mut [W], room: &mut Room) -> Result<(), UnpackError> = decode_portable;
 }
@@ -123,23 +130,18 @@ fn classify_portable<W: Word, C: Classes<W>>(words: &[W], classes: C, room: &mut
 }
 
 #[inline(always)]
-fn encode_portable<W: Word>(words: &[W], classes: &[u8], codes: &[Code; CLASSES], out: &mut [u8]) -> Option<usize> {
+fn encode_portable<W: Word>(words: &[W], classes: &[u8], codes: &[Code; 128], out: &mut [u8]) -> Option<usize> {
     let (header, data) = out.split_at_mut_checked(HEADER)?;
     let mut at = 0;
+    let (rounds, rest) = words.as_chunks::<STREAMS>();
+    let (rounds_classes, rest_classes) = classes.as_chunks::<STREAMS>();
     for stream in 0..STREAMS {
         let mut bits = Bits { out: data.get_mut(at..)?, at: 0, held: 0, fill: 0 };
-        for n in (stream..words.len().min(classes.len())).step_by(STREAMS) {
-            let code = &codes[usize::from(classes[n]).min(CLASSES - 1)];
-            let mask = if code.raw == 64 { u64::MAX } else { (1 << code.raw) - 1 };
-            let raw = words[n].wide() & mask;
-            if code.len + code.raw <= Bits::MOST {
-                bits.put(code.bits << code.raw | raw, code.len + code.raw);
-            } else {
-                let half = code.raw / 2;
-                bits.put(code.bits, code.len);
-                bits.put(raw >> half, code.raw - half);
-                bits.put(raw & ((1 << half) - 1), half);
-            }
+        for (words, classes) in rounds.iter().zip(rounds_classes) {
+            bits.put_word(words[stream], &codes[usize::from(classes[stream] & 127)]);
+        }
+        if let (Some(word), Some(class)) = (rest.get(stream), rest_classes.get(stream)) {
+            bits.put_word(*word, &codes[usize::from(class & 127)]);
         }
         let len = bits.finish()?;
         if let Some(to) = header.get_mut(2 * stream..2 * stream + 2) {
@@ -164,10 +166,21 @@ impl Bits<'_> {
     const MOST: u32 = 56;
 
     #[inline(always)]
-    fn put(&mut self, bits: u64, count: u32) {
-        if count == 0 {
-            return;
+    fn put_word<W: Word>(&mut self, word: W, code: &Code) {
+        let raw = if W::BITS == 64 && code.raw == 64 { word.wide() } else { word.wide() & ((1 << code.raw) - 1) };
+        if W::BITS <= 32 || code.len + code.raw <= Self::MOST {
+            self.put(code.bits << code.raw | raw, code.len + code.raw);
+        } else {
+            let half = code.raw / 2;
+            self.put(code.bits, code.len);
+            self.put(raw >> half, code.raw - half);
+            self.put(raw & ((1 << half) - 1), half);
         }
+    }
+
+    /// Appends `count` bits, at least one and at most [`Bits::MOST`].
+    #[inline(always)]
+    fn put(&mut self, bits: u64, count: u32) {
         self.held |= bits << (64 - count - self.fill);
         self.fill += count;
         self.flush();
@@ -201,7 +214,7 @@ impl Bits<'_> {
 }
 
 /// What the next [`CODE_MAX`] bits begin with.
-#[derive(Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Entry {
     /// Bits of code and raw bits together.
     total: u8,
@@ -220,7 +233,7 @@ fn decode_portable<W: Word>(
     room: &mut Room,
 ) -> Result<(), UnpackError> {
     const SHORT: UnpackError = UnpackError::Corrupt("streams are cut short");
-    let table = table(lens, raws)?;
+    fill(&mut room.table, lens, raws)?;
     let (header, data) = packed.split_at_checked(HEADER).ok_or(SHORT)?;
     if data.len() > BETWEEN_MAX {
         return Err(UnpackError::Corrupt("streams longer than they can be"));
@@ -242,14 +255,13 @@ fn decode_portable<W: Word>(
         }
         ends[stream] = end;
     }
-    let streams = &*room.streams;
-    let quarter = words.len() / STREAMS;
+    let (streams, table) = (&*room.streams, &*room.table);
     assert!(words.len() <= BETWEEN_MAX / W::LEN, "as many words as there may be between two steps");
     let next = |place: &mut usize| -> W {
-        // SAFETY: `place` starts within `BETWEEN_MAX` bytes and moves on by at most `CODE_MAX + W::BITS` bits a word, at most
-        // `BETWEEN_MAX / W::LEN / 4 + 1` times: at most `OVERRUN - 16` bytes and one word further. 9 bytes are read there.
         let load = |at: usize| {
             debug_assert!(at + 8 <= streams.len());
+            // SAFETY: `place` starts within `BETWEEN_MAX` bytes and moves on by at most `CODE_MAX + W::BITS` bits a word, at
+            // most `BETWEEN_MAX / W::LEN / 4 + 1` times: at most `OVERRUN - 16` bytes and one word further. 9 bytes are read.
             u64::from_be(unsafe { streams.as_ptr().add(at).cast::<u64>().read_unaligned() })
         };
         let top = load(*place / 8) << (*place % 8);
@@ -269,7 +281,6 @@ fn decode_portable<W: Word>(
         W::truncate(bases[usize::from(entry.symbol) % SYMBOLS] | raw)
     };
     let (rounds, rest) = words.as_chunks_mut::<STREAMS>();
-    debug_assert_eq!(rounds.len(), quarter);
     let [mut a, mut b, mut c, mut d] = places;
     for round in rounds {
         *round = [next(&mut a), next(&mut b), next(&mut c), next(&mut d)];
@@ -285,16 +296,15 @@ fn decode_portable<W: Word>(
     }
 }
 
-/// What each beginning of [`CODE_MAX`] bits means. Bits that begin no code mean an escape, of the longest code.
+/// Makes the table for these codes. Bits that begin no code mean an escape, of the longest code.
 #[inline(always)]
-fn table(lens: &[u8; SYMBOLS], raws: &[u32; SYMBOLS]) -> Result<[Entry; 1 << CODE_MAX], UnpackError> {
+fn fill(table: &mut Table, lens: &[u8; SYMBOLS], raws: &[u32; SYMBOLS]) -> Result<(), UnpackError> {
     let none = Entry {
         total: (CODE_MAX + raws[ESCAPE]) as u8,
         len: CODE_MAX as u8,
         raw: raws[ESCAPE] as u8,
         symbol: ESCAPE as u8,
     };
-    let mut table = [none; 1 << CODE_MAX];
     // Where the codes of each length begin, shorter ones before longer.
     let mut at = [0usize; CODE_MAX as usize + 2];
     for &len in lens {
@@ -313,7 +323,9 @@ fn table(lens: &[u8; SYMBOLS], raws: &[u32; SYMBOLS]) -> Result<[Entry; 1 << COD
         table[*start..*start + run].fill(Entry { total: len + raw, len, raw, symbol: symbol as u8 });
         *start += run;
     }
-    Ok(table)
+    // Codes lie one behind the other, so what is left is at the end.
+    table[at[CODE_MAX as usize]..].fill(none);
+    Ok(())
 }
 
 const _: () = assert!(WINDOW + 2 == SYMBOLS);

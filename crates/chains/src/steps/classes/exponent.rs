@@ -19,7 +19,7 @@ use crate::{
 
 /// Floats of one format.
 #[derive(Debug)]
-pub struct Exponent<W> {
+pub(super) struct Exponent<W> {
     id: StepId,
     name: &'static str,
     /// Bits of the exponent.

@@ -1,0 +1,106 @@
+//! `narrows bench`
+
+use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use narrows_lab::pages::{self, Contestant, Document, PagesError, Plan, Set, SetResult, paper};
+
+use super::common;
+use crate::{
+    args::{Bench, BenchCommand, BenchPages},
+    exit::{Damaged, Usage},
+    output,
+};
+
+pub fn run(args: Bench, quiet: bool) -> anyhow::Result<()> {
+    match args.command {
+        BenchCommand::Pages(args) => pages(&args, quiet),
+    }
+}
+
+fn pages(args: &BenchPages, quiet: bool) -> anyhow::Result<()> {
+    let mut contestants = match &args.codecs[..] {
+        [] => Contestant::usual(),
+        names => names.iter().map(|name| Contestant::named(name)).collect::<Result<_, _>>().map_err(fault)?,
+    };
+    if args.every_chain {
+        contestants.extend(Contestant::chains());
+    }
+    let plan = Plan {
+        contestants,
+        rounds: args.repeat,
+        limit: usize::try_from(args.limit.0)
+            .ok()
+            .filter(|limit| (1..=4096).contains(limit))
+            .ok_or_else(|| Usage(format!("--limit {}: a packed page has 1 to 4096 bytes", args.limit.0)))?,
+        backing_bytes_per_s: args.backing.0,
+        zram: args.zram,
+        command: common::command_line(),
+    };
+    let most = args.pages as usize;
+    let sets = if args.paper {
+        paper::sets(&args.files, most).map_err(fault)?
+    } else {
+        args.files.iter().map(|file| Set::load(file, most)).collect::<Result<_, _>>().map_err(fault)?
+    };
+    let bar = output::bar(quiet);
+    let mut document = pages::run(&sets, &plan, &mut |now| {
+        bar.set_length(now.total as u64);
+        bar.set_position(now.done as u64);
+        bar.set_message(format!("{}: {}", now.set, now.who));
+    })
+    .map_err(fault)?;
+    bar.finish_and_clear();
+    if args.paper {
+        paper::compare(&mut document);
+    }
+    if args.json { output::print(&serde_json::to_string(&document)?) } else { print(&document) }
+}
+
+fn fault(fault: PagesError) -> anyhow::Error {
+    match fault {
+        PagesError::Unknown(_) => Usage(fault.to_string()).into(),
+        PagesError::Damaged { .. } => Damaged(fault.to_string()).into(),
+        _ => fault.into(),
+    }
+}
+
+fn print(document: &Document) -> anyhow::Result<()> {
+    for set in &document.sets {
+        let same = match set.same_filled {
+            0 => String::new(),
+            n => format!(", and {n} of one repeated word, which are left out"),
+        };
+        output::print(&format!("{}: {} pages{same}", set.name, set.pages))?;
+        output::print(&format!("{}\n", table(set)))?;
+    }
+    output::print(&format!(
+        "One thread of {}. A page of more than {} bytes packed is stored as it is. Effective: written once and read once, with \
+         memory as large as the best ratio needs and {:.0} MB/s for what does not fit.",
+        document.machine.cpu,
+        document.limit_bytes,
+        document.backing_bytes_per_s / 1e6
+    ))
+}
+
+fn table(set: &SetResult) -> Table {
+    let is_published = set.results.iter().any(|measured| measured.published_ratio.is_some());
+    let mut heads = vec!["", "ratio", "pack MB/s", "unpack MB/s", "effective MB/s"];
+    heads.extend(is_published.then_some("published ratio"));
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(heads);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for measured in &set.results {
+        let published = measured.published_ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
+        let mut row = vec![
+            measured.name.clone(),
+            format!("{:.3}", measured.ratio),
+            format!("{:.0}", measured.pack_mb_s),
+            format!("{:.0}", measured.unpack_mb_s),
+            format!("{:.0}", measured.effective_mb_s),
+        ];
+        row.extend(is_published.then_some(published));
+        table.add_row(row);
+    }
+    table
+}

@@ -1,0 +1,328 @@
+//! `narrows bench pages`: codecs, chains and profiles on 4 KiB pages of files; the result is `narrows.pages/1`.
+//!
+//! Pages are packed and unpacked one by one, as a store of pages would, in one thread. Contestants take turns in every
+//! round, so that a disturbance of the machine falls on all, and what is reported is the median of the rounds. Every page
+//! is unpacked and compared once. A page that packs to more than the limit is stored as it is, and its unpacking is a copy.
+//! Pages of one repeated word are left out: every store keeps them as that word.
+
+mod contestant;
+pub mod paper;
+mod set;
+mod zram;
+
+use std::{hint::black_box, time::Instant};
+
+use narrows_chains::PAGE;
+use serde::Serialize;
+
+pub use self::{contestant::Contestant, set::Set};
+use crate::machine::Sheet;
+
+type Page = [u8; PAGE];
+
+/// What is to be measured, and how.
+#[derive(Debug)]
+pub struct Plan {
+    /// Who packs.
+    pub contestants: Vec<Contestant>,
+    /// Timed rounds; a slow contestant, one that takes [`SLOW_NS`] a page or more, has but one.
+    pub rounds: u32,
+    /// Longest packed page worth storing, in bytes.
+    pub limit: usize,
+    /// Bytes a second of the device that holds what memory does not.
+    pub backing_bytes_per_s: f64,
+    /// Also the kernel's, on `/dev/zram0`.
+    pub zram: bool,
+    /// The command line, for the document.
+    pub command: String,
+}
+
+/// Where the measuring is.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress<'a> {
+    /// Turns done.
+    pub done: usize,
+    /// Turns in all.
+    pub total: usize,
+    /// The set at hand.
+    pub set: &'a str,
+    /// Whose turn it is.
+    pub who: &'a str,
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PagesError {
+    /// A set cannot be had.
+    #[error("cannot read {path}")]
+    Read {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Nothing to measure.
+    #[error("{0} has no page of 4 KiB that is not one word repeated")]
+    Empty(String),
+    /// No codec, profile or chain has this name.
+    #[error("{0}")]
+    Unknown(String),
+    /// What was packed came back another: no number counts then.
+    #[error("{who} on {set}: page {page} came back another")]
+    Damaged {
+        /// Who packed it.
+        who: String,
+        /// Of which set.
+        set: String,
+        /// Which page.
+        page: usize,
+    },
+    /// The kernel's compressed device was asked for and cannot be used.
+    #[error("/dev/zram0: {0}")]
+    Zram(String),
+}
+
+/// `narrows.pages/1`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Document {
+    schema: &'static str,
+    /// The command line.
+    pub command: String,
+    /// What it ran on.
+    pub machine: Sheet,
+    /// Longest packed page that was stored packed, in bytes.
+    pub limit_bytes: usize,
+    /// Bytes a second of the device behind memory.
+    pub backing_bytes_per_s: f64,
+    /// Each set; and last all together if there are several.
+    pub sets: Vec<SetResult>,
+}
+
+/// One set's result.
+#[derive(Debug, Clone, Serialize)]
+pub struct SetResult {
+    /// File or generator.
+    pub name: String,
+    /// Pages measured.
+    pub pages: usize,
+    /// Pages of one repeated word, which are left out.
+    pub same_filled: usize,
+    /// Each contestant's.
+    pub results: Vec<Measured>,
+}
+
+/// How one contestant did.
+#[derive(Debug, Clone, Serialize)]
+pub struct Measured {
+    /// Who.
+    pub name: String,
+    /// Raw by stored bytes.
+    pub ratio: f64,
+    /// Decimal megabytes of raw pages a second.
+    pub pack_mb_s: f64,
+    /// As `pack_mb_s`.
+    pub unpack_mb_s: f64,
+    /// See [`effective`].
+    pub effective_mb_s: f64,
+    /// The ratio that was published for such data, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub published_ratio: Option<f64>,
+    #[serde(skip)]
+    raw_bytes: f64,
+    #[serde(skip)]
+    stored_bytes: f64,
+}
+
+/// A contestant whose page takes this long or longer is timed once.
+pub const SLOW_NS: u64 = 100_000;
+
+/// Measures every set.
+///
+/// # Errors
+/// [`PagesError`].
+pub fn run(sets: &[Set], plan: &Plan, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Document, PagesError> {
+    let total = sets.len() * plan.contestants.len() * (plan.rounds as usize + 1);
+    let mut done = 0;
+    let mut results = vec![];
+    for set in sets {
+        let mut tell = |who: &str| {
+            progress(Progress { done, total, set: &set.name, who });
+            done += 1;
+        };
+        let mut measured = race(set, plan, &mut tell)?;
+        if plan.zram {
+            measured.extend(zram::race(&set.pages)?);
+        }
+        results.push(SetResult {
+            name: set.name.clone(),
+            pages: set.pages.len(),
+            same_filled: set.same_filled,
+            results: measured,
+        });
+    }
+    if results.len() > 1 {
+        results.push(sum(&results));
+    }
+    for set in &mut results {
+        let most = set.results.iter().map(|measured| measured.ratio).fold(1.0, f64::max);
+        for measured in &mut set.results {
+            measured.effective_mb_s = effective(measured, 1.0 / most, plan.backing_bytes_per_s / 1e6);
+        }
+    }
+    Ok(Document {
+        schema: "narrows.pages/1",
+        command: plan.command.clone(),
+        machine: Sheet::of_this_machine(),
+        limit_bytes: plan.limit,
+        backing_bytes_per_s: plan.backing_bytes_per_s,
+        sets: results,
+    })
+}
+
+/// Megabytes a second of writing pages and reading them back where memory is as large as the best ratio needs, and what does
+/// not fit goes to a device: the mean, weighted by bytes, of the time that packing and unpacking take and of that which the
+/// device takes (Warnke, zBeWalgo's cover letter, 2018). `memory` is memory by raw bytes, `backing` the device's MB/s.
+#[must_use]
+pub fn effective(measured: &Measured, memory: f64, backing: f64) -> f64 {
+    let fits = (measured.ratio * memory).min(1.0);
+    let both = 0.5 * (1.0 / measured.pack_mb_s + 1.0 / measured.unpack_mb_s);
+    1.0 / (fits * both + (1.0 - fits) / backing)
+}
+
+fn race(set: &Set, plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Vec<Measured>, PagesError> {
+    let mut turns: Vec<Turn> = plan.contestants.iter().map(|who| Turn::new(who, plan.limit)).collect();
+    for turn in &mut turns {
+        tell(turn.who.name());
+        turn.pack_all(set)?;
+    }
+    for _ in 0..plan.rounds {
+        for turn in &mut turns {
+            tell(turn.who.name());
+            turn.time(set);
+        }
+    }
+    Ok(turns.into_iter().map(|turn| turn.measured(set)).collect())
+}
+
+/// One contestant on one set.
+struct Turn {
+    who: Contestant,
+    limit: usize,
+    /// Each page packed, or `None` where it is stored as it is.
+    packed: Vec<Option<Vec<u8>>>,
+    pack_ns: Vec<u64>,
+    unpack_ns: Vec<u64>,
+}
+
+impl Turn {
+    fn new(who: &Contestant, limit: usize) -> Self {
+        Self { who: who.anew(limit), limit, packed: vec![], pack_ns: vec![], unpack_ns: vec![] }
+    }
+
+    fn pack_all(&mut self, set: &Set) -> Result<(), PagesError> {
+        let (mut out, mut back) = ([0; PAGE], [0; PAGE]);
+        for (n, page) in set.pages.iter().enumerate() {
+            let len = self.who.pack(page, &mut out, self.limit);
+            self.packed.push(len.map(|len| out[..len].to_vec()));
+            if let Some(packed) = &self.packed[n]
+                && !(self.who.unpack(packed, &mut back) && back == *page)
+            {
+                return Err(PagesError::Damaged { who: self.who.name().into(), set: set.name.clone(), page: n });
+            }
+        }
+        Ok(())
+    }
+
+    fn time(&mut self, set: &Set) {
+        if self.pack_ns.first().is_some_and(|ns| *ns > SLOW_NS * set.pages.len() as u64) {
+            return;
+        }
+        let mut out = [0; PAGE];
+        let start = Instant::now();
+        for page in &set.pages {
+            black_box(self.who.pack(page, &mut out, self.limit));
+        }
+        self.pack_ns.push(start.elapsed().as_nanos() as u64);
+        let start = Instant::now();
+        for (page, packed) in set.pages.iter().zip(&self.packed) {
+            match packed {
+                Some(packed) => assert!(self.who.unpack(packed, &mut out), "it did before"),
+                None => out.copy_from_slice(page),
+            }
+            black_box(&out);
+        }
+        self.unpack_ns.push(start.elapsed().as_nanos() as u64);
+    }
+
+    fn measured(mut self, set: &Set) -> Measured {
+        let raw_bytes = (set.pages.len() * PAGE) as f64;
+        let stored: usize = self.packed.iter().map(|packed| packed.as_ref().map_or(PAGE, Vec::len)).sum();
+        let median = |ns: &mut Vec<u64>| {
+            ns.sort_unstable();
+            raw_bytes * 1000.0 / ns[ns.len() / 2].max(1) as f64
+        };
+        let (pack, unpack) = (median(&mut self.pack_ns), median(&mut self.unpack_ns));
+        Measured::new(self.who.name(), raw_bytes, stored as f64, pack, unpack)
+    }
+}
+
+impl Measured {
+    fn new(name: &str, raw_bytes: f64, stored_bytes: f64, pack_mb_s: f64, unpack_mb_s: f64) -> Self {
+        let ratio = raw_bytes / stored_bytes;
+        let name = name.to_owned();
+        let effective_mb_s = 0.0;
+        Self { name, ratio, pack_mb_s, unpack_mb_s, effective_mb_s, published_ratio: None, raw_bytes, stored_bytes }
+    }
+}
+
+/// All sets as if they were one.
+fn sum(sets: &[SetResult]) -> SetResult {
+    let of = |n: usize| {
+        let all = || sets.iter().map(|set| &set.results[n]);
+        let raw: f64 = all().map(|measured| measured.raw_bytes).sum();
+        let time = |speed: fn(&Measured) -> f64| raw / all().map(|m| m.raw_bytes / speed(m)).sum::<f64>();
+        let stored = all().map(|measured| measured.stored_bytes).sum();
+        Measured::new(&sets[0].results[n].name, raw, stored, time(|m| m.pack_mb_s), time(|m| m.unpack_mb_s))
+    };
+    SetResult {
+        name: "all".into(),
+        pages: sets.iter().map(|set| set.pages).sum(),
+        same_filled: sets.iter().map(|set| set.same_filled).sum(),
+        results: (0..sets[0].results.len()).map(of).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Goal: ratios are those of the pages, and one set alone or two together give the same. Method: a table, and noise.
+    #[test]
+    fn a_set_is_measured_and_two_are_summed() {
+        let names = ["lz4", "zbewalgo", "fast", "chain:dk8-zz8-pk8", "zbewalgo:bwt-mtf-huffman"];
+        let contestants = names.iter().map(|name| Contestant::named(name).unwrap()).collect();
+        let plan =
+            Plan { contestants, rounds: 1, limit: 3264, backing_bytes_per_s: 1e8, zram: false, command: "test".into() };
+        let table = Set::load("table:40", 64).unwrap();
+        let noise = Set::load("noise:4", 4).unwrap();
+        let document = run(&[table, noise], &plan, &mut |_| {}).unwrap();
+        let [table, noise, all] = &document.sets[..] else { panic!("two sets and their sum") };
+        assert_eq!(all.pages, table.pages + noise.pages);
+        for ((a, b), both) in table.results.iter().zip(&noise.results).zip(&all.results) {
+            assert!(a.ratio >= 1.0 && b.ratio >= 1.0 && a.pack_mb_s > 0.0 && a.unpack_mb_s > 0.0, "{a:?} {b:?}");
+            let least = a.ratio.min(b.ratio);
+            assert!((least..=a.ratio.max(b.ratio)).contains(&both.ratio), "{both:?}");
+            assert!(both.effective_mb_s > 0.0);
+        }
+        assert!(table.results[2].ratio > table.results[0].ratio, "{table:?}");
+    }
+
+    #[test]
+    fn what_does_not_fit_waits_for_the_device() {
+        let measured = |ratio| Measured { ratio, ..Measured::new("x", 1.0, 1.0, 1000.0, 1000.0) };
+        assert!((effective(&measured(4.0), 0.25, 100.0) - 1000.0).abs() < 1e-9);
+        // Half of it fits: 0.5 / 1000 + 0.5 / 100 seconds a megabyte.
+        assert!((effective(&measured(2.0), 0.25, 100.0) - 1.0 / 0.0055).abs() < 1e-9);
+    }
+}
