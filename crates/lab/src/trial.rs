@@ -9,8 +9,6 @@ mod pictures;
 mod suggest;
 mod timeline;
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use serde::Serialize;
 
 pub use self::{pictures::report, timeline::Span};
@@ -189,7 +187,7 @@ pub fn run(
     plan: &Plan,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Document, TrialError> {
-    let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let started = machine::now();
     let machine = Sheet::of_this_machine();
     let mut contestants = plan.contestants.clone();
     if contestants.is_empty() {
@@ -215,7 +213,7 @@ pub fn run(
     }
     Ok(Document {
         schema: "narrows.try/1",
-        started: machine::utc(began),
+        started,
         command: plan.command.clone(),
         machine,
         data: DataSheet { what: data.what.clone(), bytes: data.len(), files: data.files() },
