@@ -15,9 +15,11 @@
 //! | [`tco`] | what storage or a link costs over the years, with and without compression |
 //! | [`result`] | `narrows.result/1`, the lines that every measurement is written as |
 //! | [`energy`] | joules, where the machine shows them |
+//! | [`album`] | any set of results as one report |
 //! | [`report`] | one offline HTML file with pictures and tables, for any measurement |
 #![forbid(unsafe_code)]
 
+pub mod album;
 pub mod bench;
 pub mod data;
 pub mod energy;

@@ -16,7 +16,7 @@
 
 pub mod inputs;
 pub mod link;
-
+pub mod pictures;
 pub mod sensitivity;
 
 use serde::Serialize;
@@ -119,7 +119,7 @@ fn cost(inputs: &Inputs, design: &Design) -> Result<Cost, Fault> {
     ];
     let capex = vec![
         ("processors", processor.usd()),
-        ("drives", raw_tb * of("drive_usd_per_tb")),
+        ("drives", raw_tb * of("drive_usd_per_tb") * design.drive_price_factor.value),
         ("memory", of("dram_usd")),
         ("chassis", of("chassis_usd")),
         ("network", of("nic_usd")),

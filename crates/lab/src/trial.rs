@@ -5,17 +5,19 @@
 //! One transfer of the adaptive policy before the first round warms the machine up and shows which codecs it takes; it
 //! is not counted. A policy that takes twice the time allowed for raw races in one round only.
 
+mod album;
 mod pictures;
 mod suggest;
 mod timeline;
 
 use serde::Serialize;
 
-pub use self::{pictures::report, timeline::Span};
+pub use self::{album::sections, pictures::report, timeline::Span};
 use crate::{
     data::{Data, DataError, Excerpt, Piece},
     machine::{self, Sheet},
     race::{Contestant, LinkSpec, RaceError, Racer, Run},
+    result::{self, Case, Origin, Row},
 };
 
 /// What is to be raced.
@@ -222,6 +224,39 @@ pub fn run(
         checked: true,
         links,
     })
+}
+
+/// The rounds of a trial as lines of results, a row each.
+#[must_use]
+pub fn results(document: &Document) -> result::Run {
+    let mut run = result::Run::new(Origin {
+        started: document.started.clone(),
+        machine: document.machine.clone(),
+        ..Origin::now("try", &document.command, Vec::new())
+    });
+    for link in &document.links {
+        for policy in &link.policies {
+            let case = || Case {
+                data: Some(document.data.what.clone()),
+                data_bytes: Some(link.sent_bytes),
+                delay_ms: Some(link.delay_ms),
+                link_mbit_s: link.rate_mbit_s,
+                threads: Some(document.threads as u64).filter(|threads| *threads > 0),
+                ..policy.name.parse::<Contestant>().map_or_else(|_| Case::default(), |who| who.case())
+            };
+            for round in &policy.runs {
+                let mut row = round.row(case(), link.sent_bytes);
+                if policy.best {
+                    row.marks.insert("best".into());
+                }
+                run.rows.push(row);
+            }
+            if let Some(fault) = &policy.fault {
+                run.rows.push(Row { fault: Some(fault.clone()), ..Row::new(case(), []) });
+            }
+        }
+    }
+    run
 }
 
 struct Trial<'a> {

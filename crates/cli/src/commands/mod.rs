@@ -1,11 +1,15 @@
 //! One module a command.
 
+mod bench;
 mod codecs;
 pub mod common;
 mod gen_;
+mod lab;
 mod link_emulator;
 mod recv;
+mod report;
 mod send;
+mod tco;
 mod try_;
 mod tunnel;
 
@@ -29,6 +33,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Codecs(codecs) => codecs::run(&codecs),
         Command::LinkEmulator(emulator) => link_emulator::run(emulator),
         Command::Try(args) => try_::run(args, quiet),
+        Command::Bench(args) => bench::run(args, quiet),
+        Command::Tco(args) => tco::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Gen(args) => gen_::run(&args),
         Command::Keys(keys) => self::keys(&keys),
         Command::Completions(completions) => {

@@ -1,10 +1,7 @@
 //! `narrows try`
 
-use std::{fs, io::IsTerminal, time::Duration};
-
 use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
-use indicatif::{ProgressBar, ProgressStyle};
 use narrows::core::units::Size;
 use narrows_lab::{
     data::Data,
@@ -12,6 +9,7 @@ use narrows_lab::{
     trial::{self, Document, LinkResult, Plan, TrialError, digits, rounds},
 };
 
+use super::lab;
 use crate::{
     args::Try,
     exit::{Damaged, Usage},
@@ -24,18 +22,8 @@ pub fn run(args: Try, quiet: bool) -> anyhow::Result<()> {
             narrows::candidate(&narrows::default_registry(), codec, 0).map_err(|fault| Usage(fault.to_string()))?;
         }
     }
-    // The report is what a user waits a minute for: a place that cannot be written is to be known before.
     let report = if args.no_report { None } else { Some(&args.report) };
-    if let Some(path) = report {
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        if path.is_dir() || dir.is_some_and(|dir| !dir.is_dir()) {
-            return Err(Usage(format!(
-                "the report cannot be written to {}; name another with --report",
-                path.display()
-            ))
-            .into());
-        }
-    }
+    lab::place(report)?;
     let data = if args.paths.is_empty() { Data::sample() } else { Data::paths(&args.paths)? };
     let racer =
         Racer { program: std::env::current_exe().context("cannot find this program itself")?, threads: args.threads };
@@ -45,9 +33,9 @@ pub fn run(args: Try, quiet: bool) -> anyhow::Result<()> {
         repeat: args.repeat,
         raw_s: args.seconds.as_secs_f64(),
         len_max: args.size.0,
-        command: command_line(),
+        command: lab::command_line(),
     };
-    let bar = bar(quiet);
+    let bar = lab::bar(quiet);
     let mut progress = |now: trial::Progress| {
         bar.set_length(now.total as u64);
         bar.set_position(now.done as u64);
@@ -58,16 +46,16 @@ pub fn run(args: Try, quiet: bool) -> anyhow::Result<()> {
         TrialError::Data(fault) => fault.into(),
     })?;
     bar.finish_and_clear();
+    if let Some(path) = &args.results {
+        trial::results(&document).append(path)?;
+    }
     if let Some(path) = report {
-        fs::write(path, trial::report(&document).html()).with_context(|| format!("cannot write {}", path.display()))?;
+        lab::write(path, &trial::report(&document), quiet)?;
     }
     if args.json {
         output::print(&serde_json::to_string(&document)?)?;
     } else {
         print(&document)?;
-    }
-    if let Some(path) = report.filter(|_| !quiet) {
-        eprintln!("report: {}", fs::canonicalize(path).unwrap_or_else(|_| path.clone()).display());
     }
     failures(&document)
 }
@@ -131,24 +119,4 @@ fn failures(document: &Document) -> anyhow::Result<()> {
         .filter_map(|(link, policy)| Some(format!("{} over {}: {}", policy.name, link.link, policy.fault.as_ref()?)))
         .collect();
     if faults.is_empty() { Ok(()) } else { Err(anyhow::anyhow!("some transfers failed: {}", faults.join("; "))) }
-}
-
-fn bar(quiet: bool) -> ProgressBar {
-    if quiet || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(1);
-    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {msg}");
-    bar.set_style(style.expect("the template is well formed"));
-    bar.enable_steady_tick(Duration::from_millis(500));
-    bar
-}
-
-/// As it could be typed again.
-fn command_line() -> String {
-    let words = std::env::args().skip(1).map(|word| {
-        let plain = |c: char| c.is_alphanumeric() || "-_./,:=+@%".contains(c);
-        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
-    });
-    std::iter::once("narrows".to_string()).chain(words).collect::<Vec<_>>().join(" ")
 }

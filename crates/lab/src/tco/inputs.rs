@@ -4,7 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use narrows::core::units::Size;
 use serde::{Deserialize, Serialize};
+
+use crate::result::Row;
 
 /// One number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -54,6 +57,8 @@ pub struct Design {
     pub ratio: Input,
     /// What packing takes of the host, in thread-seconds per GB of data; 0 where a device does it.
     pub pack_cpu_s_per_gb: Input,
+    /// Price of its drives over that of plain ones.
+    pub drive_price_factor: Input,
 }
 
 /// All inputs, `narrows.tco/1`.
@@ -190,11 +195,52 @@ impl Inputs {
     /// Every input with its full name: those of designs as `design.input`, those of the link as `link.input`.
     pub fn all(&self) -> impl Iterator<Item = (String, &Input)> {
         let designs = self.designs.iter().flat_map(|design| {
-            [("ratio", &design.ratio), ("pack_cpu_s_per_gb", &design.pack_cpu_s_per_gb)]
-                .map(|(name, input)| (format!("{}.{name}", design.name), input))
+            let inputs = [
+                ("ratio", &design.ratio),
+                ("pack_cpu_s_per_gb", &design.pack_cpu_s_per_gb),
+                ("drive_price_factor", &design.drive_price_factor),
+            ];
+            inputs.map(|(name, input)| (format!("{}.{name}", design.name), input))
         });
         let link = self.link.iter().map(|(name, input)| (format!("link.{name}"), input));
         self.inputs.iter().map(|(name, input)| (name.clone(), input)).chain(designs).chain(link)
+    }
+
+    /// Adds a design on plain drives that packs on the host as `row` of a bench was measured to, and gives the link its
+    /// ratio and processor time. Its ratio is of chunks rounded to 4 KiB one by one; every copy is packed anew, as BlueStore
+    /// does.
+    ///
+    /// # Errors
+    /// [`Fault`] where the row lacks a number.
+    pub fn measured(&mut self, row: &Row) -> Result<(), Fault> {
+        let codec = row.case.codec.as_deref().unwrap_or("a codec");
+        let of = |name: &str| row.value(name).ok_or_else(|| Fault::Missing(format!("{codec}: {name}")));
+        let chunk = row.case.chunk_bytes.unwrap_or(0);
+        let source = format!("measured by narrows bench on {}: {codec}, chunks of {}", row.case.data.as_deref().unwrap_or("data"), Size(chunk));
+        let input = |value: f64, unit: &str, source: &str| Input {
+            value,
+            unit: unit.into(),
+            low: None,
+            high: None,
+            source: source.into(),
+        };
+        let (ratio, per_gb) = ("raw per packed byte", "thread-s per GB");
+        let copies = self.value("replication");
+        self.designs.push(Design {
+            name: format!("measured {codec}"),
+            // The sum over chunks is rounded already.
+            unit_bytes: 1e15,
+            granule_bytes: 1.0,
+            ratio: input(of("ratio_4k")?, ratio, &format!("{source}, each rounded up to 4 KiB")),
+            pack_cpu_s_per_gb: input(copies * of("pack_cpu_s_per_gb")?, per_gb, &format!("{source}, times {copies} copies")),
+            drive_price_factor: input(1.0, "price of a plain drive", "plain drives"),
+        });
+        for (name, value) in [("ratio", "ratio"), ("pack_cpu_s_per_gb", "pack_cpu_s_per_gb"), ("unpack_cpu_s_per_gb", "unpack_cpu_s_per_gb")] {
+            if let Some(held) = self.link.get_mut(name) {
+                *held = input(of(value)?, &held.unit, &source);
+            }
+        }
+        self.check()
     }
 
     /// Sets one input by its full name.
@@ -211,6 +257,7 @@ impl Inputs {
             match what {
                 "ratio" => &mut design.ratio,
                 "pack_cpu_s_per_gb" => &mut design.pack_cpu_s_per_gb,
+                "drive_price_factor" => &mut design.drive_price_factor,
                 _ => return Err(missing()),
             }
         } else {
@@ -342,6 +389,20 @@ mod tests {
             assert!(fault.contains(said), "{to}: {fault}");
         }
         assert!(matches!(Inputs::parse("years"), Err(Fault::Toml(_))));
+    }
+
+    // Goal: own results are a design like the others; doubling what packing takes shows in its bandwidth.
+    #[test]
+    fn measured_rows_become_a_design_and_the_links_numbers() {
+        let case = crate::result::Case { codec: Some("zstd:1".into()), chunk_bytes: Some(65536), ..Default::default() };
+        let row = Row::new(case, [("ratio", 2.5), ("ratio_4k", 2.2), ("pack_cpu_s_per_gb", 4.0), ("unpack_cpu_s_per_gb", 1.0)]);
+        let mut deck = Inputs::deck();
+        deck.measured(&row).unwrap();
+        let costs = crate::tco::costs(&deck).unwrap();
+        assert!((costs[2].allocated_ratio - 2.2).abs() < 1e-6 && costs[2].design == "measured zstd:1");
+        assert!((costs[2].gb_per_s - 128.0 * 0.93 / (10.25 + 8.0)).abs() < 1e-6, "{:?}", costs[2]);
+        assert_eq!((deck.link["ratio"].value, deck.link["pack_cpu_s_per_gb"].value), (2.5, 4.0));
+        assert_eq!(Inputs::deck().measured(&Row::new(Default::default(), [])), Err(Fault::Missing("a codec: ratio_4k".into())));
     }
 
     #[test]

@@ -60,12 +60,16 @@ pub fn swings(inputs: &Inputs, design: usize) -> Result<Vec<Swing>, Fault> {
 mod tests {
     use super::*;
 
-    // Goal: the assumption that was fitted is seen to carry the 9 %, and bandwidth per server the 31 %.
+    // Goal: what carries the deck's claims is seen. The 9 % hangs on which processors suffice, and on what the fitted
+    // drives cost; the 31 % on bandwidth per server.
     #[test]
-    fn the_fitted_assumptions_are_among_the_widest() {
+    fn what_carries_the_claims_is_among_the_widest() {
         let swings = swings(&Inputs::deck(), 1).unwrap();
         let place = |name: &str| swings.iter().position(|swing| swing.input == name).unwrap();
-        assert!(place("drives") < 4 && place("drive_usd_per_tb") < 4 && place("drive_tb") < 4, "{swings:#?}");
+        for name in ["stack_cpu_s_per_gb", "io_gb_per_s", "cpu_load_max", "drive_usd_per_tb", "drives", "drive_tb"] {
+            assert!(place(name) < 7, "{name}: {}", place(name));
+        }
+        assert_eq!(swings[0].input, "drives that compress.drive_price_factor");
         let io = &swings[place("io_gb_per_s")];
         assert!(io.width(|saving| saving.per_gb_per_s) > 0.1, "{io:?}");
         assert_eq!(swings[place("demand_tb")].width(|saving| saving.per_server), 0.0);
