@@ -39,8 +39,12 @@ pub enum Command {
     Try(Try),
     /// A RAM disk that holds several times its memory, served over NBD
     Memory(Memory),
-    /// Measure codecs on your data
+    /// Measure codecs on your data: ratio, speed, processor time, memory
     Bench(Bench),
+    /// Reckon what compressing storage or a link costs and saves over the years
+    Tco(Tco),
+    /// Make one offline HTML file with pictures of any results
+    Report(Report),
     /// Write generated data: the kinds of the published study
     Gen(Gen),
     /// Make keys: certificates for TLS and a pre-shared key
@@ -270,6 +274,9 @@ pub struct Try {
     /// Threads of each end; 0 means one for each processor
     #[arg(short = 'T', long, default_value_t = 0)]
     pub threads: usize,
+    /// Add the results to this file, as lines of `narrows.result/1`
+    #[arg(long, value_name = "FILE")]
+    pub results: Option<PathBuf>,
     /// Where the report goes
     #[arg(long, value_name = "FILE", default_value = "narrows-try.html")]
     pub report: PathBuf,
@@ -279,18 +286,6 @@ pub struct Try {
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
-}
-
-#[derive(Debug, ClapArgs)]
-pub struct Bench {
-    #[command(subcommand)]
-    pub command: BenchCommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum BenchCommand {
-    /// Pages of memory, 4 KiB each and packed alone: every page codec, zBeWalgo and our profiles
-    Pages(BenchPages),
 }
 
 #[derive(Debug, ClapArgs)]
@@ -331,6 +326,125 @@ pub struct BenchPages {
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Bench {
+    #[command(subcommand)]
+    pub what: Option<BenchWhat>,
+    #[command(flatten)]
+    pub codecs: BenchCodecs,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BenchWhat {
+    /// Codecs on files; what `bench` does where nothing else is named
+    Codecs(BenchCodecs),
+    /// Pages of memory, 4 KiB each and packed alone: every page codec, zBeWalgo and our profiles
+    Pages(BenchPages),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct BenchCodecs {
+    /// Files and directories, as one stream; a bundled sample of real data if none are given
+    pub paths: Vec<PathBuf>,
+    /// Codecs: `zstd:3`, a range of levels `zstd:1..9`, or all; a choice of them if not given
+    #[arg(long, value_name = "CODEC,…", value_delimiter = ',')]
+    pub codec: Vec<String>,
+    /// Lengths of chunks
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "64K,1M")]
+    pub chunk: Vec<Size>,
+    /// Numbers of threads; 1 and one for each processor if not given
+    #[arg(short = 'T', long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub threads: Vec<u64>,
+    /// Bytes before a chunk that it may refer to
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    pub history: Size,
+    /// Seconds that packing is repeated, and unpacking again; the fastest pass counts
+    #[arg(long, default_value = "0.2", value_parser = seconds)]
+    pub seconds: Duration,
+    /// Most bytes to measure on, spread evenly over all
+    #[arg(long, default_value = "16M")]
+    pub size: Size,
+    /// Measure each file for itself
+    #[arg(long)]
+    pub each: bool,
+    #[command(flatten)]
+    pub out: Out,
+    /// Be the process that measures one case of standard input
+    #[arg(long, hide = true, value_name = "JSON")]
+    pub worker: Option<String>,
+}
+
+/// Where results go.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Results")]
+pub struct Out {
+    /// Add the results to this file, as lines of `narrows.result/1`
+    #[arg(long, value_name = "FILE")]
+    pub results: Option<PathBuf>,
+    /// Make a report with pictures
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Print the results as JSON Lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Without inputs it reckons a published example: zstd on storage servers against drives that compress. To change
+any number:  narrows tco --print-inputs > mine.toml;  narrows tco --inputs mine.toml --report tco.html"
+)]
+pub struct Tco {
+    /// What to reckon: storage servers, or a link
+    #[arg(value_enum, default_value_t)]
+    pub what: TcoWhat,
+    /// TOML file with every input, its unit, range and source
+    #[arg(long, value_name = "FILE")]
+    pub inputs: Option<PathBuf>,
+    /// Change one input: `usd_per_kwh=0.3`, `link.ratio=2`; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+    /// Take ratio and processor time from results of `narrows bench`, as a design of its own
+    #[arg(long, value_name = "FILE")]
+    pub results: Option<PathBuf>,
+    /// Which codec of the results; the one with the best ratio among the fastest if not given
+    #[arg(long, value_name = "NAME:LEVEL", requires = "results")]
+    pub codec: Option<String>,
+    /// Length of chunks of those results
+    #[arg(long, value_name = "SIZE", requires = "results")]
+    pub chunk: Option<Size>,
+    /// Print the inputs, to be changed
+    #[arg(long)]
+    pub print_inputs: bool,
+    /// Make a report with pictures
+    #[arg(long, visible_alias = "html", value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to reckon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum TcoWhat {
+    /// Storage servers over their years
+    #[default]
+    Storage,
+    /// A month of transfers over a link
+    Link,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Report {
+    /// Files of results, as --results of other commands writes them
+    #[arg(required = true)]
+    pub results: Vec<PathBuf>,
+    /// Where the report goes
+    #[arg(short, long, value_name = "FILE", default_value = "narrows-report.html")]
+    pub output: PathBuf,
 }
 
 #[derive(Debug, ClapArgs)]

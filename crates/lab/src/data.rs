@@ -138,6 +138,12 @@ impl Data {
         Ok(())
     }
 
+    /// Each file for itself.
+    #[must_use]
+    pub fn each(self) -> Vec<Self> {
+        self.files.into_iter().map(|file| Self { what: file.name.clone(), files: vec![file] }).collect()
+    }
+
     /// Bytes of all files.
     #[must_use]
     pub fn len(&self) -> u64 {

@@ -12,14 +12,24 @@
 //! | [`trial`] | `narrows try`: a race of policies, its document and its pictures |
 //! | [`machine`] | what it was measured on |
 //! | [`pages`] | codecs, chains and profiles on pages of memory |
+//! | [`bench`] | codec × level × chunk × threads on the user's data |
+//! | [`tco`] | what storage or a link costs over the years, with and without compression |
+//! | [`result`] | `narrows.result/1`, the lines that every measurement is written as |
+//! | [`energy`] | joules, where the machine shows them |
+//! | [`album`] | any set of results as one report |
 //! | [`report`] | one offline HTML file with pictures and tables, for any measurement |
 #![forbid(unsafe_code)]
 
+pub mod album;
+pub mod bench;
 pub mod data;
+pub mod energy;
 pub mod machine;
 pub mod pages;
 pub mod race;
 pub mod report;
+pub mod result;
 pub mod sample;
 pub mod synthetic;
+pub mod tco;
 pub mod trial;

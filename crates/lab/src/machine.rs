@@ -1,11 +1,14 @@
 //! The machine sheet: without it a number means nothing.
 
-use std::{fs, thread};
+use std::{
+    fs, thread,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What something was measured on, and with what.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sheet {
     /// Model as the processor calls itself.
     pub cpu: String,
@@ -18,15 +21,15 @@ pub struct Sheet {
     /// The distribution.
     pub system: Option<String>,
     /// `x86_64`.
-    pub arch: &'static str,
+    pub arch: String,
     /// Load average over a minute when the measuring began: above 0 something else was running.
     pub load: Option<f64>,
     /// Version of narrows.
-    pub version: &'static str,
+    pub version: String,
     /// Commit it was built from.
-    pub commit: &'static str,
+    pub commit: String,
     /// `release` or `debug`; a debug build is slower.
-    pub build: &'static str,
+    pub build: String,
 }
 
 impl Sheet {
@@ -49,13 +52,19 @@ impl Sheet {
             memory_bytes: memory.and_then(|text| text.strip_suffix(" kB")?.parse::<u64>().ok()).map(|kib| kib * 1024),
             kernel: [kernel("ostype"), kernel("osrelease")].into_iter().flatten().collect::<Vec<_>>().join(" "),
             system: line("/etc/os-release", "PRETTY_NAME"),
-            arch: std::env::consts::ARCH,
+            arch: std::env::consts::ARCH.into(),
             load: read("/proc/loadavg").and_then(|text| text.split_whitespace().next()?.parse().ok()),
-            version: env!("CARGO_PKG_VERSION"),
-            commit: env!("NARROWS_COMMIT"),
-            build: if cfg!(debug_assertions) { "debug" } else { "release" },
+            version: env!("CARGO_PKG_VERSION").into(),
+            commit: env!("NARROWS_COMMIT").into(),
+            build: if cfg!(debug_assertions) { "debug" } else { "release" }.into(),
         }
     }
+}
+
+/// This moment as RFC 3339 in UTC, to the second.
+#[must_use]
+pub fn now() -> String {
+    utc(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
 
 /// A moment as RFC 3339 in UTC, to the second.

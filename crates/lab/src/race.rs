@@ -25,7 +25,10 @@ use narrows::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::data::Excerpt;
+use crate::{
+    data::Excerpt,
+    result::{Case, Row},
+};
 
 /// The link to be emulated.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -259,6 +262,34 @@ impl Contestant {
     #[must_use]
     pub fn plain(policy: &'static str) -> Self {
         Self { policy, codec: None }
+    }
+}
+
+impl Run {
+    /// As a row of results; `len` bytes were sent.
+    #[must_use]
+    pub fn row(&self, case: Case, len: u64) -> Row {
+        let mut row = Row::new(case, [
+            ("effective_mbit_s", self.effective_mbit_s),
+            ("seconds", self.seconds),
+            ("process_s", self.process_seconds),
+            ("wire_bytes", self.wire_bytes as f64),
+            ("ratio", len as f64 / self.wire_bytes as f64),
+            ("send_cpu_s", self.send_cpu_s),
+            ("recv_cpu_s", self.recv_cpu_s),
+        ]);
+        for (name, bytes) in [("send_rss_bytes", self.send_rss_bytes), ("recv_rss_bytes", self.recv_rss_bytes)] {
+            row.extend([(name, bytes.map_or(f64::NAN, |bytes| bytes as f64))]);
+        }
+        row
+    }
+}
+
+impl Contestant {
+    /// What results call it.
+    #[must_use]
+    pub fn case(&self) -> Case {
+        Case { policy: Some(self.policy.into()), codec: self.codec.clone(), ..Case::default() }
     }
 }
 

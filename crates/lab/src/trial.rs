@@ -5,19 +5,19 @@
 //! One transfer of the adaptive policy before the first round warms the machine up and shows which codecs it takes; it
 //! is not counted. A policy that takes twice the time allowed for raw races in one round only.
 
+mod album;
 mod pictures;
 mod suggest;
 mod timeline;
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use serde::Serialize;
 
-pub use self::{pictures::report, timeline::Span};
+pub use self::{album::sections, pictures::report, timeline::Span};
 use crate::{
     data::{Data, DataError, Excerpt, Piece},
     machine::{self, Sheet},
     race::{Contestant, LinkSpec, RaceError, Racer, Run},
+    result::{self, Case, Origin, Row},
 };
 
 /// What is to be raced.
@@ -189,7 +189,7 @@ pub fn run(
     plan: &Plan,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Document, TrialError> {
-    let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let started = machine::now();
     let machine = Sheet::of_this_machine();
     let mut contestants = plan.contestants.clone();
     if contestants.is_empty() {
@@ -215,7 +215,7 @@ pub fn run(
     }
     Ok(Document {
         schema: "narrows.try/1",
-        started: machine::utc(began),
+        started,
         command: plan.command.clone(),
         machine,
         data: DataSheet { what: data.what.clone(), bytes: data.len(), files: data.files() },
@@ -224,6 +224,39 @@ pub fn run(
         checked: true,
         links,
     })
+}
+
+/// The rounds of a trial as lines of results, a row each.
+#[must_use]
+pub fn results(document: &Document) -> result::Run {
+    let mut run = result::Run::new(Origin {
+        started: document.started.clone(),
+        machine: document.machine.clone(),
+        ..Origin::now("try", &document.command, Vec::new())
+    });
+    for link in &document.links {
+        for policy in &link.policies {
+            let case = || Case {
+                data: Some(document.data.what.clone()),
+                data_bytes: Some(link.sent_bytes),
+                delay_ms: Some(link.delay_ms),
+                link_mbit_s: link.rate_mbit_s,
+                threads: Some(document.threads as u64).filter(|threads| *threads > 0),
+                ..policy.name.parse::<Contestant>().map_or_else(|_| Case::default(), |who| who.case())
+            };
+            for round in &policy.runs {
+                let mut row = round.row(case(), link.sent_bytes);
+                if policy.best {
+                    row.marks.insert("best".into());
+                }
+                run.rows.push(row);
+            }
+            if let Some(fault) = &policy.fault {
+                run.rows.push(Row { fault: Some(fault.clone()), ..Row::new(case(), []) });
+            }
+        }
+    }
+    run
 }
 
 struct Trial<'a> {

@@ -4,10 +4,13 @@ mod bench;
 mod codecs;
 pub mod common;
 mod gen_;
+mod lab;
 mod link_emulator;
 mod memory;
 mod recv;
+mod report;
 mod send;
+mod tco;
 mod try_;
 mod tunnel;
 
@@ -33,6 +36,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Try(args) => try_::run(args, quiet),
         Command::Memory(args) => memory::run(args, quiet),
         Command::Bench(args) => bench::run(args, quiet),
+        Command::Tco(args) => tco::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Gen(args) => gen_::run(&args),
         Command::Keys(keys) => self::keys(&keys),
         Command::Completions(completions) => {

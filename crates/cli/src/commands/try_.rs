@@ -1,7 +1,5 @@
 //! `narrows try`
 
-use std::fs;
-
 use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use narrows::core::units::Size;
@@ -11,7 +9,7 @@ use narrows_lab::{
     trial::{self, Document, LinkResult, Plan, TrialError, digits, rounds},
 };
 
-use super::common;
+use super::{common, lab};
 use crate::{
     args::Try,
     exit::{Damaged, Usage},
@@ -24,18 +22,8 @@ pub fn run(args: Try, quiet: bool) -> anyhow::Result<()> {
             narrows::candidate(&narrows::default_registry(), codec, 0).map_err(|fault| Usage(fault.to_string()))?;
         }
     }
-    // The report is what a user waits a minute for: a place that cannot be written is to be known before.
     let report = if args.no_report { None } else { Some(&args.report) };
-    if let Some(path) = report {
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        if path.is_dir() || dir.is_some_and(|dir| !dir.is_dir()) {
-            return Err(Usage(format!(
-                "the report cannot be written to {}; name another with --report",
-                path.display()
-            ))
-            .into());
-        }
-    }
+    lab::place(report)?;
     let data = if args.paths.is_empty() { Data::sample() } else { Data::paths(&args.paths)? };
     let racer =
         Racer { program: std::env::current_exe().context("cannot find this program itself")?, threads: args.threads };
@@ -58,16 +46,16 @@ pub fn run(args: Try, quiet: bool) -> anyhow::Result<()> {
         TrialError::Data(fault) => fault.into(),
     })?;
     bar.finish_and_clear();
+    if let Some(path) = &args.results {
+        trial::results(&document).append(path)?;
+    }
     if let Some(path) = report {
-        fs::write(path, trial::report(&document).html()).with_context(|| format!("cannot write {}", path.display()))?;
+        lab::write(path, &trial::report(&document), quiet)?;
     }
     if args.json {
         output::print(&serde_json::to_string(&document)?)?;
     } else {
         print(&document)?;
-    }
-    if let Some(path) = report.filter(|_| !quiet) {
-        eprintln!("report: {}", fs::canonicalize(path).unwrap_or_else(|_| path.clone()).display());
     }
     failures(&document)
 }

@@ -1,22 +1,16 @@
-//! `narrows bench`
+//! `narrows bench pages`
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use narrows_lab::pages::{self, Contestant, Document, PagesError, Plan, Set, SetResult, paper};
 
-use super::common;
+use super::super::common;
 use crate::{
-    args::{Bench, BenchCommand, BenchPages},
+    args::BenchPages,
     exit::{Damaged, Usage},
     output,
 };
 
-pub fn run(args: Bench, quiet: bool) -> anyhow::Result<()> {
-    match args.command {
-        BenchCommand::Pages(args) => pages(&args, quiet),
-    }
-}
-
-fn pages(args: &BenchPages, quiet: bool) -> anyhow::Result<()> {
+pub fn run(args: &BenchPages, quiet: bool) -> anyhow::Result<()> {
     let mut contestants = match &args.codecs[..] {
         [] => Contestant::usual(),
         names => names.iter().map(|name| Contestant::named(name)).collect::<Result<_, _>>().map_err(fault)?,

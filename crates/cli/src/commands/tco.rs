@@ -1,0 +1,131 @@
+//! `narrows tco`
+
+use std::{fs, path::Path};
+
+use anyhow::Context;
+use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use narrows_lab::{
+    result::{self, Row},
+    tco::{
+        self, Inputs, link,
+        pictures::{self, less, link_rows, link_sentence, sentence},
+    },
+    trial::digits,
+};
+
+use super::lab;
+use crate::{
+    args::{Tco, TcoWhat},
+    exit::Usage,
+    output,
+};
+
+pub fn run(args: &Tco) -> anyhow::Result<()> {
+    if args.print_inputs {
+        return output::print(Inputs::deck_text().trim_end());
+    }
+    lab::place(args.report.as_ref())?;
+    let inputs = inputs(args)?;
+    if let Some(path) = &args.report {
+        lab::write(path, &pictures::report(&inputs).map_err(|fault| Usage(fault.to_string()))?, args.json)?;
+    }
+    if args.json {
+        let document = pictures::document(&inputs).map_err(|fault| Usage(fault.to_string()))?;
+        return output::print(&document.to_string());
+    }
+    match args.what {
+        TcoWhat::Storage => storage(&inputs),
+        TcoWhat::Link => transfer(&inputs),
+    }
+}
+
+fn inputs(args: &Tco) -> anyhow::Result<Inputs> {
+    let mut inputs = match &args.inputs {
+        Some(path) => {
+            let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            Inputs::parse(&text).map_err(|fault| Usage(format!("{}: {fault}", path.display())))?
+        }
+        None => Inputs::deck(),
+    };
+    if let Some(path) = &args.results {
+        let row = measured(args, path)?;
+        inputs.measured(&row).map_err(|fault| Usage(fault.to_string()))?;
+    }
+    for text in &args.set {
+        let value = text.rsplit_once('=').and_then(|(name, value)| Some((name, value.trim().parse::<f64>().ok()?)));
+        let (name, value) = value.ok_or_else(|| Usage(format!("`{text}`: write --set NAME=VALUE")))?;
+        inputs.set(name.trim(), value).map_err(|fault| Usage(fault.to_string()))?;
+    }
+    Ok(inputs)
+}
+
+/// The row that the flags name, or the best ratio on the front.
+fn measured(args: &Tco, path: &Path) -> anyhow::Result<Row> {
+    let rows = result::read(path)?.into_iter().flat_map(|run| run.rows);
+    let wanted = |row: &Row| match &args.codec {
+        Some(codec) => row.case.codec.as_ref() == Some(codec),
+        None => row.marks.contains("pareto_pack") && row.value("pack_mb_s").is_some_and(|speed| speed >= SPEED_MIN_MB_S),
+    };
+    let rows = rows.filter(|row| {
+        wanted(row)
+            && args.chunk.is_none_or(|chunk| row.case.chunk_bytes == Some(chunk.0))
+            && row.value("ratio_4k").is_some()
+            && row.value("pack_cpu_s_per_gb").is_some()
+    });
+    rows.max_by(|a, b| a.value("ratio_4k").unwrap_or(0.0).total_cmp(&b.value("ratio_4k").unwrap_or(0.0)))
+        .ok_or_else(|| Usage(format!("{} holds no results of `narrows bench` for that", path.display())).into())
+}
+
+fn storage(inputs: &Inputs) -> anyhow::Result<()> {
+    let costs = tco::costs(inputs).map_err(|fault| Usage(fault.to_string()))?;
+    let baseline = &costs[inputs.baseline().unwrap_or(0)];
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(["", "ratio", "TB", "GB/s", "CPU", "W", "USD/server", "USD/TB/month", "USD per GB/s", "servers", "USD in all"]);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for cost in &costs {
+        table.add_row([
+            cost.design.clone(),
+            format!("{:.3}", cost.allocated_ratio),
+            digits(cost.effective_tb),
+            format!("{:.2}", cost.gb_per_s),
+            format!("{:.0} %", cost.cpu_load * 100.0),
+            digits(cost.watts),
+            format!("{:.0}", cost.usd_per_server),
+            format!("{:.2}", cost.usd_per_tb_month),
+            format!("{:.0}", cost.usd_per_gb_per_s),
+            cost.servers.to_string(),
+            format!("{:.0}", cost.usd_for_demand),
+        ]);
+    }
+    output::print(&format!("{}\n{table}\n", inputs.title))?;
+    for (number, cost) in costs.iter().enumerate().filter(|(_, cost)| cost.design != baseline.design) {
+        output::print(&sentence(cost, &cost.saving(baseline), &baseline.design))?;
+        output::print("What moves its saving on a server most:")?;
+        let swings = tco::sensitivity::swings(inputs, number).map_err(|fault| Usage(fault.to_string()))?;
+        for swing in swings.iter().take(6) {
+            output::print(&format!(
+                "  {} from {} to {} {}: {} to {}",
+                swing.input, swing.low, swing.high, swing.unit, less(swing.at_low.per_server), less(swing.at_high.per_server),
+            ))?;
+        }
+    }
+    output::print("Many inputs are assumptions; --report or --print-inputs lists each with its source. No energy was measured.")
+}
+
+fn transfer(inputs: &Inputs) -> anyhow::Result<()> {
+    let month = link::month(inputs).map_err(|fault| Usage(fault.to_string()))?;
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(["a month", "raw", "packed"]);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for (name, raw, packed) in link_rows(&month) {
+        table.add_row([name, &raw, &packed]);
+    }
+    output::print(&format!("{table}\n\n{}", link_sentence(&month)))
+}
+
+/// Slower packing than this holds back a server, whatever its ratio.
+const SPEED_MIN_MB_S: f64 = 100.0;
