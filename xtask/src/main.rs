@@ -11,7 +11,7 @@ const FLOORS: &[&[&str]] = &[
     &["narrows-format"],
     &["narrows-pipeline", "narrows-policy", "narrows-session", "narrows-io"],
     &["narrows"],
-    &["narrows-wire"],
+    &["narrows-wire", "narrows-migrate"],
     &["narrows-lab"],
     &["narrows-cli"],
 ];

@@ -4,6 +4,7 @@ mod codecs;
 pub mod common;
 mod gen_;
 mod link_emulator;
+mod migrate;
 mod recv;
 mod send;
 mod try_;
@@ -26,6 +27,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Send(send) => send::run(send, quiet),
         Command::Recv(recv) => recv::run(recv, quiet),
         Command::Tunnel(tunnel) => tunnel::run(tunnel),
+        Command::Migrate(migrate) => migrate::run(migrate, quiet),
         Command::Codecs(codecs) => codecs::run(&codecs),
         Command::LinkEmulator(emulator) => link_emulator::run(emulator),
         Command::Try(args) => try_::run(args, quiet),
