@@ -174,12 +174,13 @@ impl Source {
         let mut stopped = None;
         let mut cancelled: Option<Instant> = None;
         loop {
+            let progress = Progress::of(&self.monitor.ask("query-migrate", &Value::Null)?);
+            // What came before that answer is no later than it.
             while let Some(event) = self.monitor.event(Duration::ZERO)? {
                 if event.name == "STOP" {
                     stopped.get_or_insert_with(Instant::now);
                 }
             }
-            let progress = Progress::of(&self.monitor.ask("query-migrate", &Value::Null)?);
             show(&progress);
             if progress.is_over() {
                 if progress.status != "completed" {
