@@ -161,7 +161,7 @@ impl Drop for Monitor {
 }
 
 fn drain(qmp: &mut Qmp, send: &mpsc::Sender<Result<Message, QmpError>>) -> Result<(), QmpError> {
-    while let Some(message) = qmp.next()? {
+    while let Some(message) = qmp.message()? {
         // Nobody listens any more: the socket is about to be shut down.
         if send.send(Ok(message)).is_err() {
             return Ok(());

@@ -110,7 +110,7 @@ impl Qmp {
     ///
     /// # Errors
     /// [`QmpError::Protocol`] where a line is none, or too long.
-    pub fn next(&mut self) -> Result<Option<Message>, QmpError> {
+    pub fn message(&mut self) -> Result<Option<Message>, QmpError> {
         loop {
             let Some(end) = self.buf.iter().position(|&byte| byte == b'\n') else {
                 if self.buf.len() > LINE_MAX {
@@ -184,7 +184,7 @@ mod tests {
             let (mut qmp, mut got) = (Qmp::default(), Vec::new());
             for piece in TALK.as_bytes().chunks(step) {
                 qmp.feed(piece);
-                while let Some(message) = qmp.next().unwrap() {
+                while let Some(message) = qmp.message().unwrap() {
                     got.push(message);
                 }
             }
@@ -205,7 +205,7 @@ mod tests {
     fn a_line_without_end_is_refused() {
         let mut qmp = Qmp::default();
         qmp.feed(&vec![b'x'; LINE_MAX + 1]);
-        assert!(matches!(qmp.next(), Err(QmpError::Protocol(_))));
+        assert!(matches!(qmp.message(), Err(QmpError::Protocol(_))));
     }
 
     proptest! {
@@ -214,7 +214,7 @@ mod tests {
             let mut qmp = Qmp::default();
             qmp.feed(&bytes);
             for _ in 0..bytes.len() + 1 {
-                if !matches!(qmp.next(), Ok(Some(_))) {
+                if !matches!(qmp.message(), Ok(Some(_))) {
                     break;
                 }
             }

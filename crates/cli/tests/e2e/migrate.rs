@@ -154,7 +154,11 @@ impl Bench {
     fn printed(&self, name: &str) -> Vec<String> {
         let text = fs::read_to_string(self.path(&format!("{name}.console"))).unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        whole.lines().filter(|line| line.len() == 4 && line.bytes().all(|b| b.is_ascii_lowercase())).map(str::to_owned).collect()
+        whole
+            .lines()
+            .filter(|line| line.len() == 4 && line.bytes().all(|b| b.is_ascii_lowercase()))
+            .map(str::to_owned)
+            .collect()
     }
 
     fn memory(&self, qemu: &mut Qemu) -> Vec<u8> {
@@ -169,7 +173,8 @@ impl Bench {
         assert_eq!(source.status(), "postmigrate");
         assert_eq!(dest.status(), "paused");
         let (ours, theirs) = (self.memory(source), self.memory(dest));
-        let differ: Vec<_> = (0..ours.len()).step_by(4096).filter(|&at| ours[at..at + 4096] != theirs[at..at + 4096]).collect();
+        let differ: Vec<_> =
+            (0..ours.len()).step_by(4096).filter(|&at| ours[at..at + 4096] != theirs[at..at + 4096]).collect();
         assert!(differ.is_empty(), "{} pages differ, the first at {:#x}", differ.len(), differ[0]);
         dest.ask("cont", Value::Null);
         self.check_goes_on();
@@ -192,7 +197,10 @@ struct Qemu {
 impl Qemu {
     #[track_caller]
     fn ask(&mut self, command: &str, arguments: Value) -> Value {
-        self.monitor.ask(command, &arguments).unwrap_or_else(|fault| panic!("{}: {fault}", self.name))
+        self.monitor.ask(command, &arguments).unwrap_or_else(|fault| {
+            thread::sleep(Duration::from_millis(100));
+            panic!("{}, {command}: {fault}; QEMU said: {}", self.name, self.process.said())
+        })
     }
 
     fn status(&mut self) -> String {
@@ -354,8 +362,21 @@ fn run_and_serve_drive_both_qemus() {
     let (to, status) = (Way::served_at(&serve), bench.unix("status").to_string());
     let qmp = bench.unix("s.qmp").to_string();
     let moving = start([
-        "migrate", "run", "--qmp", &qmp, "--to", &to, "--channels", "3", "--downtime-ms", "200", "--json", "--status", &status,
-        "--max-bandwidth", "400mbit",
+        "migrate",
+        "run",
+        "--qmp",
+        &qmp,
+        "--to",
+        &to,
+        "--channels",
+        "3",
+        "--downtime-ms",
+        "200",
+        "--json",
+        "--status",
+        &status,
+        "--max-bandwidth",
+        "400mbit",
     ]);
     let mut seen = Value::Null;
     eventually("it says how far it is", || {
@@ -367,7 +388,10 @@ fn run_and_serve_drive_both_qemus() {
     let report = moving.wait().expect(0).json();
     assert_eq!((report["channels"].as_u64(), report["downtime_limit_ms"].as_u64()), (Some(3), Some(200)), "{report}");
     assert_eq!(report["ram_bytes"].as_u64().unwrap() >> 20, RAM_MIB as u64, "{report}");
-    assert!(report["send"]["qemu_cpu_s"].as_f64().is_some() && report["recv"]["tunnel_cpu_s"].as_f64().unwrap() > 0.0, "{report}");
+    assert!(
+        report["send"]["qemu_cpu_s"].as_f64().is_some() && report["recv"]["tunnel_cpu_s"].as_f64().unwrap() > 0.0,
+        "{report}"
+    );
     assert!(report["down_seen_ms"].as_f64().unwrap() >= report["down_ms"].as_f64().unwrap() / 2.0, "{report}");
     assert_eq!(source.status(), "postmigrate");
     assert_eq!(dest.status(), "running", "it was told to go on when the source had let go");
@@ -378,7 +402,16 @@ fn run_and_serve_drive_both_qemus() {
 fn an_interrupted_run_leaves_the_guest_where_it_was() {
     let Some(bench) = Bench::new() else { return };
     let (mut source, _dest) = bench.pair();
-    let serve = start(["migrate", "serve", "-l", "127.0.0.1:0", "--to", &bench.unix("d.sock").to_string(), "--qmp", &bench.unix("d.qmp").to_string()]);
+    let serve = start([
+        "migrate",
+        "serve",
+        "-l",
+        "127.0.0.1:0",
+        "--to",
+        &bench.unix("d.sock").to_string(),
+        "--qmp",
+        &bench.unix("d.qmp").to_string(),
+    ]);
     let qmp = bench.unix("s.qmp").to_string();
     let moving = start(["migrate", "run", "--qmp", &qmp, "--to", &Way::served_at(&serve), "--max-bandwidth", "40mbit"]);
     eventually("it is under way", || source.migration() == "active");
@@ -420,10 +453,21 @@ enum Fault {
 #[test]
 fn whatever_breaks_the_source_goes_on_and_a_retry_works() {
     let Some(bench) = Bench::new() else { return };
-    let faults =
-        [Fault::KillServe, Fault::KillTunnel, Fault::KillDestination, Fault::Cut, Fault::StallServe, Fault::StallTunnel];
-    let rounds = std::env::var("NARROWS_MIGRATE_FAULTS").ok().and_then(|n| n.parse().ok()).unwrap_or(if full() { 24 } else { 6 });
-    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64);
+    let faults = [
+        Fault::KillServe,
+        Fault::KillTunnel,
+        Fault::KillDestination,
+        Fault::Cut,
+        Fault::StallServe,
+        Fault::StallTunnel,
+    ];
+    let rounds = std::env::var("NARROWS_MIGRATE_FAULTS").ok().and_then(|n| n.parse().ok()).unwrap_or(if full() {
+        24
+    } else {
+        6
+    });
+    let seed =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64);
     println!("seed {seed}");
     let mut random = Random(seed);
     let mut source = bench.start("s", false);
@@ -455,7 +499,9 @@ fn break_once(bench: &Bench, source: &mut Qemu, dest: &mut Qemu, fault: Fault, a
     let through = relay.heard("link from ").split(' ').next().unwrap().to_owned();
     let socket = bench.unix("s.sock").to_string();
     let flags = ["--resume-within", "0.5", "--silence", "1"];
-    let tunnel = Process::start(narrows([&["migrate", "tunnel", "-l", &socket, "--peer", &through], &flags[..]].concat()).stdin(Stdio::null()));
+    let tunnel = Process::start(
+        narrows([&["migrate", "tunnel", "-l", &socket, "--peer", &through], &flags[..]].concat()).stdin(Stdio::null()),
+    );
     tunnel.heard("taking a guest at ");
     let mut way = Way { serve, tunnel };
     source.ask("migrate-set-parameters", json!({ "max-bandwidth": 60 << 20 }));

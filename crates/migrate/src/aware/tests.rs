@@ -87,10 +87,12 @@ impl Guest {
 }
 
 /// The destination's QEMU: its channels wait for one another at each SYNC.
-#[derive(Default)]
 struct Arrived {
-    lanes: Vec<Vec<Vec<(Packet, [u8; HEADER_LEN], Vec<u8>)>>>,
+    /// By lane and round.
+    lanes: Vec<Vec<Vec<Taken>>>,
 }
+
+type Taken = (Packet, [u8; HEADER_LEN], Vec<u8>);
 
 impl Arrived {
     fn new(lanes: usize) -> Self {
