@@ -47,8 +47,8 @@ pub mod kind {
 
 /// Where the pages sent in full begin in a packet's chunk.
 ///
-/// Layout: kind, count of pages in full, count of differences, flags ([`SYNCED`], [`KEEP`]); the full pages; if
-/// [`SYNCED`], the number of lanes; if [`KEEP`], a bitmap of 16 bytes, which of the packet's pages are kept; the header's length
+/// Layout: kind, count of pages in full, count of differences, flags (`SYNCED` 1, `KEEP` 2); the full pages; if
+/// `SYNCED`, the number of lanes; if `KEEP`, a bitmap of 16 bytes, which of the packet's pages are kept; the header's length
 /// and bytes ([`sparse`], against its prediction); per difference the page's place among the packet's pages, its length and
 /// bytes ([`sparse`], against the version kept). Lengths are LEB128.
 pub const PAGES_AT: usize = 4;

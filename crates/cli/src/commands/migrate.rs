@@ -247,7 +247,7 @@ fn run_one(args: &MigrateRun, quiet: bool) -> anyhow::Result<()> {
             let end = migration.endpoint.ended().filter(|end| end.code != Code::DONE);
             migration.fail(fault.code(), &fault.to_string());
             let fault = anyhow::Error::new(fault);
-            return Err(end.map_or(fault, |end| anyhow::Error::new(end)).context("the guest goes on where it was"));
+            return Err(end.map_or(fault, anyhow::Error::new).context("the guest goes on where it was"));
         }
     };
     if args.json { output::print(&serde_json::to_string(&report)?) } else { output::print(&report.table()) }

@@ -7,7 +7,7 @@
 /// Shorter runs of zeros stay among the others: what they would save, the lengths cost.
 const GAP_MIN: usize = 8;
 
-/// Longest that [`write`] makes of `len` bytes: a run of zeros saves at least what its lengths cost, but for the first
+/// Longest that [`write()`] makes of `len` bytes: a run of zeros saves at least what its lengths cost, but for the first
 /// pair's.
 #[must_use]
 pub fn len_max(len: usize) -> usize {
@@ -33,7 +33,7 @@ pub fn write(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Fills `out` from what [`write`] made of as many bytes; `None` where it is no such thing. `out` must be zero before.
+/// Fills `out` from what [`write()`] made of as many bytes; `None` where it is no such thing. `out` must be zero before.
 #[must_use]
 pub fn read(mut bytes: &[u8], out: &mut [u8]) -> Option<()> {
     let mut at = 0_usize;
