@@ -100,6 +100,8 @@ impl Memory {
 pub struct TcpInfo {
     /// Smoothed round trip.
     pub rtt_ns: u64,
+    /// Shortest round trip of the last minutes: what the path takes when no queue stands in it.
+    pub rtt_min_ns: u64,
     /// Segments in flight the sender allows itself, times their length.
     pub window: u64,
     /// Segments sent again since the start.
@@ -148,6 +150,7 @@ impl TcpInfo {
         let app_limited = if cfg!(target_endian = "little") { 0x01 } else { 0x80 };
         Some(Self {
             rtt_ns: u64::from(u32_at(68)) * 1000,
+            rtt_min_ns: u64::from(u32_at(148)) * 1000,
             window: u64::from(u32_at(80)) * u64::from(u32_at(16)),
             retransmits: u32_at(100),
             delivery_bytes_per_s: u64_at(160),

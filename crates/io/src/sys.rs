@@ -41,6 +41,18 @@ fn wait(fd: RawFd, events: libc::c_short, wake: RawFd, timeout_ms: libc::c_int) 
     }
 }
 
+/// Process at the other end of a Unix socket; `None` where the kernel knows none.
+pub(crate) fn peer_pid(socket: &impl AsRawFd) -> Option<u32> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = mem::size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into `peer`, which is that long and outlives the call.
+    let code = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut len)
+    };
+    // Sockets that are not Unix, and peers of other namespaces, have process 0.
+    (code == 0).then_some(peer.pid).and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0)
+}
+
 /// Points descriptor `fd` at `/dev/null`, so that what it held ends while the number stays taken.
 pub(crate) fn replace_with_null(fd: RawFd) -> io::Result<()> {
     let null = OpenOptions::new().write(true).open("/dev/null")?;

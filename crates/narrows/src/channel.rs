@@ -50,11 +50,20 @@ impl ChannelWriter {
         self.inner.engine.buffers.take(self.packer.chunk_len())
     }
 
+    /// A buffer of `len` bytes, for a chunk whose length the data say.
+    ///
+    /// # Panics
+    /// When `len` is more than 32 MiB.
+    #[must_use]
+    pub fn buffer_for(&self, len: usize) -> Buf {
+        self.inner.engine.buffers.take(len)
+    }
+
     /// A buffer with these bytes. For a message much shorter than a chunk: it may wait for its acknowledgement a while,
     /// and should not hold a whole chunk's memory meanwhile.
     #[must_use]
     pub fn buffer_of(&self, bytes: &[u8]) -> Buf {
-        let mut buf = self.inner.engine.buffers.take(bytes.len());
+        let mut buf = self.buffer_for(bytes.len());
         buf.copy_from_slice(bytes);
         buf
     }

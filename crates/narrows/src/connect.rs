@@ -185,6 +185,7 @@ fn build(engine: &Engine, settings: Settings, machine: Session<narrows_pipeline:
         keeper_wake: Condvar::new(),
         began_ns: engine.clock.now_ns(),
         tallies: Tallies::default(),
+        backlog_max: u64::MAX.into(),
         engine: engine.clone(),
         settings,
     })

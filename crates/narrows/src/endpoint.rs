@@ -92,6 +92,8 @@ pub(crate) struct Inner {
     pub(crate) keeper_wake: Condvar,
     pub(crate) began_ns: u64,
     pub(crate) tallies: Tallies,
+    /// Packed bytes that may wait for the links before a channel that has some waiting may add to them.
+    pub(crate) backlog_max: AtomicU64,
 }
 
 /// Counters that threads bump without a lock.
@@ -243,6 +245,19 @@ impl Endpoint {
         }
     }
 
+    /// State of links and workers at this moment.
+    #[must_use]
+    pub fn gauges(&self) -> Gauges {
+        self.inner.gauges()
+    }
+
+    /// Bounds the packed bytes that wait for the links, all channels together: what is taken in is then not much older
+    /// than what leaves. A channel of which nothing waits may always add one chunk. Unbounded at first.
+    pub fn set_backlog_max(&self, bytes: u64) {
+        self.inner.backlog_max.store(bytes, Relaxed);
+        self.inner.changed.notify_all();
+    }
+
     /// The session's end, once it has come.
     #[must_use]
     pub fn ended(&self) -> Option<End> {
@@ -301,7 +316,9 @@ impl Inner {
             // A decision is as good as what was known when it was made, so chunks are decided on when a worker is
             // about to be free, not a queue's length before.
             let soon = state.in_hand(channel) <= self.engine.workers() as u64;
-            let short = state.machine.queued_bytes() <= queue_len_max;
+            let none_waits = held.admitted == held.left;
+            let most = queue_len_max.min(self.backlog_max.load(Relaxed));
+            let short = none_waits || state.machine.queued_bytes() <= most;
             if few && soon && short || self.settings.is_naive() {
                 state.channels.get_mut(&channel).expect("looked up above").admitted += 1;
                 return Ok(());

@@ -18,9 +18,6 @@ use crate::{
 /// How often it looks while data flows: the sender's policy must settle within a second.
 const ROUND: Duration = Duration::from_millis(50);
 const IDLE_ROUND: Duration = Duration::from_millis(250);
-/// Silence after which a peer is asked for a sign of life, and after which its links are given up.
-const ASK_AFTER_NS: u64 = 5_000_000_000;
-const GIVE_UP_AFTER_NS: u64 = 20_000_000_000;
 const REDIAL_MIN: Duration = Duration::from_millis(50);
 const REDIAL_MAX: Duration = Duration::from_secs(2);
 
@@ -84,11 +81,14 @@ impl Keeper {
     fn signs_of_life(&mut self, inner: &Inner) {
         let now_ns = inner.engine.clock.now_ns();
         let silent_ns = now_ns.saturating_sub(inner.tallies.heard_ns.load(Relaxed));
-        if silent_ns > GIVE_UP_AFTER_NS {
-            tracing::info!("the peer has been silent for 20 s; its links are given up");
+        let silence = inner.settings.silence;
+        let give_up_after_ns = silence.as_nanos() as u64;
+        let ask_after_ns = give_up_after_ns / 4;
+        if silent_ns > give_up_after_ns {
+            tracing::info!("the peer has been silent for {silence:?}; its links are given up");
             inner.state.lock().links.values().for_each(|link| link.cut());
             inner.tallies.heard_ns.store(now_ns, Relaxed);
-        } else if silent_ns > ASK_AFTER_NS && now_ns.saturating_sub(self.asked_ns) > ASK_AFTER_NS {
+        } else if silent_ns > ask_after_ns && now_ns.saturating_sub(self.asked_ns) > ask_after_ns {
             self.asked_ns = now_ns;
             inner.state.lock().machine.ping();
             inner.to_send.notify_all();

@@ -39,6 +39,8 @@ pub struct Settings {
     pub connections: usize,
     /// How long a session without a link waits for a new one.
     pub resume_within: Duration,
+    /// Silence of the peer after which its links are given up; it is asked for a sign of life after a quarter of that.
+    pub silence: Duration,
     /// Told of each decision and what became of it.
     pub explain: Option<Explain>,
 }
@@ -54,6 +56,7 @@ impl Default for Settings {
             limits: Limits::default(),
             connections: 1,
             resume_within: Duration::from_secs(10),
+            silence: Duration::from_secs(20),
             explain: None,
         }
     }

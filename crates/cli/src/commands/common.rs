@@ -38,18 +38,27 @@ pub fn engine(packing: &Packing) -> Engine {
 
 /// Settings from flags.
 pub fn settings(engine: &Engine, packing: &Packing, session: &Session) -> anyhow::Result<Settings> {
+    let mut settings = packing_settings(engine, packing)?;
+    settings.connections = session.connections.into();
+    settings.resume_within = session.resume_within;
+    settings.limits.window_len = usize::try_from(session.window.0).unwrap_or(usize::MAX).clamp(64 << 10, 1 << 30);
+    settings.limits.chunk_len_max = settings.limits.chunk_len_max.max(settings.chunk_len.unwrap_or(0));
+    settings.limits.depth = packing.depth.into();
+    if let Plan::Naive(_) = settings.plan {
+        settings.limits.chunk_len_max = limits::CHUNK_LEN_MAX;
+    }
+    Ok(settings)
+}
+
+/// How to pack, from flags.
+pub fn packing_settings(engine: &Engine, packing: &Packing) -> anyhow::Result<Settings> {
     let mut settings = Settings {
         chunk_len: packing.chunk.map(|size| chunk_len(size.0)).transpose()?,
         depth: packing.depth.into(),
         keep_if_smaller: !packing.keep_larger,
         history: !packing.no_history,
-        connections: session.connections.into(),
-        resume_within: session.resume_within,
         ..Settings::default()
     };
-    settings.limits.window_len = usize::try_from(session.window.0).unwrap_or(usize::MAX).clamp(64 << 10, 1 << 30);
-    settings.limits.chunk_len_max = settings.limits.chunk_len_max.max(settings.chunk_len.unwrap_or(0));
-    settings.limits.depth = packing.depth.into();
     // As much again as the chunk itself: more costs more to index than it saves.
     let history_len = if settings.history { settings.chunk_len.unwrap_or(Settings::CHUNK_LEN) } else { 0 };
     let codec = packing.codec.as_deref().map(|name| candidate(&engine.registry, name, history_len)).transpose();
@@ -63,9 +72,6 @@ pub fn settings(engine: &Engine, packing: &Packing, session: &Session) -> anyhow
             return Err(Usage("this policy needs --codec NAME[:LEVEL]; `narrows codecs` lists them".into()).into());
         }
     };
-    if let Plan::Naive(_) = settings.plan {
-        settings.limits.chunk_len_max = limits::CHUNK_LEN_MAX;
-    }
     if let Some(path) = &packing.explain {
         let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         settings.explain = Some(explain(file));

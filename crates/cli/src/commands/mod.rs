@@ -7,6 +7,7 @@ mod gen_;
 mod lab;
 mod link_emulator;
 mod memory;
+mod migrate;
 mod recv;
 mod report;
 mod send;
@@ -31,6 +32,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Send(send) => send::run(send, quiet),
         Command::Recv(recv) => recv::run(recv, quiet),
         Command::Tunnel(tunnel) => tunnel::run(tunnel),
+        Command::Migrate(migrate) => migrate::run(migrate, quiet),
         Command::Codecs(codecs) => codecs::run(&codecs),
         Command::LinkEmulator(emulator) => link_emulator::run(emulator),
         Command::Try(args) => try_::run(args, quiet),

@@ -64,7 +64,9 @@ fn measured(args: &Tco, path: &Path) -> anyhow::Result<Row> {
     let rows = result::read(path)?.into_iter().flat_map(|run| run.rows);
     let wanted = |row: &Row| match &args.codec {
         Some(codec) => row.case.codec.as_ref() == Some(codec),
-        None => row.marks.contains("pareto_pack") && row.value("pack_mb_s").is_some_and(|speed| speed >= SPEED_MIN_MB_S),
+        None => {
+            row.marks.contains("pareto_pack") && row.value("pack_mb_s").is_some_and(|speed| speed >= SPEED_MIN_MB_S)
+        }
     };
     let rows = rows.filter(|row| {
         wanted(row)
@@ -80,7 +82,19 @@ fn storage(inputs: &Inputs) -> anyhow::Result<()> {
     let costs = tco::costs(inputs).map_err(|fault| Usage(fault.to_string()))?;
     let baseline = &costs[inputs.baseline().unwrap_or(0)];
     let mut table = Table::new();
-    table.load_style(NOTHING).set_header(["", "ratio", "TB", "GB/s", "CPU", "W", "USD/server", "USD/TB/month", "USD per GB/s", "servers", "USD in all"]);
+    table.load_style(NOTHING).set_header([
+        "",
+        "ratio",
+        "TB",
+        "GB/s",
+        "CPU",
+        "W",
+        "USD/server",
+        "USD/TB/month",
+        "USD per GB/s",
+        "servers",
+        "USD in all",
+    ]);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -107,11 +121,18 @@ fn storage(inputs: &Inputs) -> anyhow::Result<()> {
         for swing in swings.iter().take(6) {
             output::print(&format!(
                 "  {} from {} to {} {}: {} to {}",
-                swing.input, swing.low, swing.high, swing.unit, less(swing.at_low.per_server), less(swing.at_high.per_server),
+                swing.input,
+                swing.low,
+                swing.high,
+                swing.unit,
+                less(swing.at_low.per_server),
+                less(swing.at_high.per_server),
             ))?;
         }
     }
-    output::print("Many inputs are assumptions; --report or --print-inputs lists each with its source. No energy was measured.")
+    output::print(
+        "Many inputs are assumptions; --report or --print-inputs lists each with its source. No energy was measured.",
+    )
 }
 
 fn transfer(inputs: &Inputs) -> anyhow::Result<()> {

@@ -4,7 +4,8 @@ use tempfile::TempDir;
 
 use crate::process::{run, start};
 
-const COMMANDS: [&str; 8] = ["send", "recv", "tunnel", "memory", "codecs", "link-emulator", "keys", "completions"];
+const COMMANDS: [&str; 9] =
+    ["send", "recv", "tunnel", "migrate", "memory", "codecs", "link-emulator", "keys", "completions"];
 
 #[test]
 fn every_command_has_help_that_names_its_flags() {

@@ -9,6 +9,7 @@ mod faults;
 mod help;
 mod hostile;
 mod memory;
+mod migrate;
 mod process;
 mod ramdisk;
 mod trees;

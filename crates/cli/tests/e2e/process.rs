@@ -169,6 +169,11 @@ impl Process {
         self.heard("listening on ")
     }
 
+    /// What it said on stderr so far.
+    pub fn said(&self) -> String {
+        self.said.text.lock().unwrap().0.clone()
+    }
+
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }

@@ -207,7 +207,7 @@ pub(crate) fn aborted() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the connection was aborted on this side")
 }
 
-/// Asks the kernel about a transport's TCP connection while others read and write it.
+/// Asks the kernel about a transport's socket while others read and write it.
 #[derive(Clone, Default)]
 pub struct Probe(Weak<Socket>);
 
@@ -226,6 +226,19 @@ impl Probe {
     #[must_use]
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         TcpInfo::of(&*self.0.upgrade()?)
+    }
+
+    /// Process at the other end of a Unix socket, as the kernel knew it when the socket was connected; `None` if this is no
+    /// Unix socket, or the process is of another namespace.
+    #[must_use]
+    pub fn peer_pid(&self) -> Option<u32> {
+        sys::peer_pid(&*self.0.upgrade()?)
+    }
+
+    /// Fixes `SO_SNDBUF` while the connection runs, which ends the kernel's own tuning of it; returns whether it is open.
+    #[must_use]
+    pub fn set_send_buffer(&self, bytes: usize) -> bool {
+        self.0.upgrade().is_some_and(|socket| socket.set_send_buffer_size(bytes).is_ok())
     }
 
     /// Changes `TCP_NOTSENT_LOWAT` while the connection runs; returns whether it is an open TCP connection.

@@ -28,7 +28,9 @@ pub(crate) fn from_tcp(socket: Socket, peer: String, tuning: &Tuning) -> io::Res
 /// Wraps a connected Unix socket.
 pub(crate) fn from_unix(socket: Socket, peer: String) -> Transport {
     let socket = Arc::new(socket);
-    from_pair(socket.clone(), socket, peer)
+    let mut transport = from_pair(socket.clone(), socket.clone(), peer);
+    transport.probe = Probe::of(&socket);
+    transport
 }
 
 /// A transport that reads one socket and writes another (or the same).

@@ -38,16 +38,28 @@ pub fn report(inputs: &Inputs) -> Result<Report, Fault> {
     let baseline = baseline(inputs)?;
     let mut sections = vec![costs_section(&costs, baseline)];
     for (number, cost) in costs.iter().enumerate().filter(|(number, _)| *number != baseline) {
-        sections.push(sensitivity_section(cost, cost.saving(&costs[baseline]), &swings(inputs, number)?, &inputs.baseline));
+        sections.push(sensitivity_section(
+            cost,
+            cost.saving(&costs[baseline]),
+            &swings(inputs, number)?,
+            &inputs.baseline,
+        ));
     }
     if let Ok(month) = link::month(inputs) {
         sections.push(link_section(&month));
     }
     sections.push(inputs_section(inputs));
-    let intro = costs.iter().enumerate().filter(|(number, _)| *number != baseline).map(|(_, cost)| {
-        sentence(cost, &cost.saving(&costs[baseline]), &inputs.baseline)
-    });
-    Ok(Report { title: format!("narrows tco: {}", inputs.title), intro: intro.collect(), sections, document: document(inputs)? })
+    let intro = costs
+        .iter()
+        .enumerate()
+        .filter(|(number, _)| *number != baseline)
+        .map(|(_, cost)| sentence(cost, &cost.saving(&costs[baseline]), &inputs.baseline));
+    Ok(Report {
+        title: format!("narrows tco: {}", inputs.title),
+        intro: intro.collect(),
+        sections,
+        document: document(inputs)?,
+    })
 }
 
 fn baseline(inputs: &Inputs) -> Result<usize, Fault> {
@@ -84,7 +96,9 @@ fn costs_section(costs: &[Cost], baseline: usize) -> Section {
     row("processors", &|cost| cost.processor.clone());
     row("ratio after rounding to granules", &|cost| format!("{:.3}", cost.allocated_ratio));
     row("effective TB a server", &|cost| digits(cost.effective_tb));
-    row("GB/s a server", &|cost| format!("{:.2}{}", cost.gb_per_s, if cost.cpu_bound { ", processors bind" } else { "" }));
+    row("GB/s a server", &|cost| {
+        format!("{:.2}{}", cost.gb_per_s, if cost.cpu_bound { ", processors bind" } else { "" })
+    });
     row("processor load", &|cost| format!("{:.0} %", cost.cpu_load * 100.0));
     row("W a server", &|cost| digits(cost.watts));
     row("USD a server over the years", &|cost| format!("{:.0}", cost.usd_per_server));
@@ -220,7 +234,9 @@ fn tornado(swings: &[Swing], base: f64, of: fn(&Saving) -> f64) -> Value {
 }
 
 fn link_section(month: &Transfer) -> Section {
-    let rows = link_rows(month).into_iter().map(|(name, raw, packed)| vec![Cell::marked(name.into(), Mark::Name), raw.into(), packed.into()]);
+    let rows = link_rows(month)
+        .into_iter()
+        .map(|(name, raw, packed)| vec![Cell::marked(name.into(), Mark::Name), raw.into(), packed.into()]);
     let table = Table {
         caption: "A month of transfers".into(),
         columns: vec![("".into(), false), ("raw".into(), true), ("packed".into(), true)],
@@ -264,7 +280,13 @@ fn inputs_section(inputs: &Inputs) -> Section {
             (None, None) => String::new(),
             (low, high) => format!("{} to {}", short(low.unwrap_or(input.value)), short(high.unwrap_or(input.value))),
         };
-        vec![Cell::marked(name, Mark::Name), short(input.value).into(), input.unit.clone().into(), range.into(), input.source.clone().into()]
+        vec![
+            Cell::marked(name, Mark::Name),
+            short(input.value).into(),
+            input.unit.clone().into(),
+            range.into(),
+            input.source.clone().into(),
+        ]
     });
     let columns = [("input", false), ("value", true), ("unit", false), ("range", false), ("source", false)];
     let table = |caption: &str, columns: &[(&str, bool)], rows| Table {
@@ -285,9 +307,16 @@ fn inputs_section(inputs: &Inputs) -> Section {
     Section {
         heading: "Inputs and where they are from".into(),
         blocks: vec![
-            Block::Text("Change any of them: narrows tco --print-inputs > mine.toml, then narrows tco --inputs mine.toml.".into()),
+            Block::Text(
+                "Change any of them: narrows tco --print-inputs > mine.toml, then narrows tco --inputs mine.toml."
+                    .into(),
+            ),
             Block::Table(table("", &columns, rows.collect())),
-            Block::Table(table("A design gets the least dear that leaves the bandwidth to its drives; else the fastest", &heads, processors.collect())),
+            Block::Table(table(
+                "A design gets the least dear that leaves the bandwidth to its drives; else the fastest",
+                &heads,
+                processors.collect(),
+            )),
         ],
     }
 }
@@ -309,7 +338,9 @@ mod tests {
     fn the_page_says_claims_losses_and_sources() {
         let inputs = Inputs::deck();
         let html = report(&inputs).unwrap().html();
-        for said in ["9.1 % less a server", "31.0 % less a GB/s", "more a terabyte", "class=\"loss\"", "fitted: at this price"] {
+        for said in
+            ["9.1 % less a server", "31.0 % less a GB/s", "more a terabyte", "class=\"loss\"", "fitted: at this price"]
+        {
             assert!(html.contains(said), "{said}");
         }
         for (name, _) in inputs.all() {

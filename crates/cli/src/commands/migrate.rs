@@ -1,0 +1,370 @@
+//! `narrows migrate`
+
+use std::{
+    fs::DirBuilder,
+    io,
+    os::unix::fs::DirBuilderExt,
+    path::PathBuf,
+    sync::{Arc, Weak, atomic::AtomicBool, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use narrows::{
+    Acceptor, Code, End, Endpoint, Engine, Settings,
+    core::units::Size,
+    io::{
+        Address, Listener, Tuning,
+        meter::CpuTime,
+        secure::{self, Auth, Side},
+    },
+};
+use narrows_migrate::{
+    MigrateError, SERVICE_CONTROL,
+    control::{self, Cost, Message},
+    destination, far, far_settings, limits,
+    migration::{LinkProbe, Migration, Options},
+    near,
+    report::Report,
+    source::{Ask, Progress, Source},
+    status::{self, Status},
+};
+use parking_lot::Mutex;
+
+use super::{common, recv::accept_loop};
+use crate::{
+    args::{Carrying, Migrate, MigrateRun, MigrateServe, MigrateStatus, MigrateTunnel, Packing, PolicyName, Security},
+    exit::Usage,
+    output,
+};
+
+/// A channel for each of QEMU's sockets (main, up to 32 multifd, urgent pages) and for `run`.
+const LANES_MAX: u16 = 64;
+/// How long lanes may take to close once QEMU says that it is done, and the destination to say what it cost.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+pub fn run(args: Migrate, quiet: bool) -> anyhow::Result<()> {
+    match args {
+        Migrate::Serve(args) => serve(&args),
+        Migrate::Run(args) => run_one(&args, quiet),
+        Migrate::Tunnel(args) => tunnel(&args),
+        Migrate::Status(args) => ask_status(&args),
+    }
+}
+
+/// Whose numbers `--status` shows: the latest migration's.
+type Current = Arc<Mutex<Weak<Migration>>>;
+
+fn serve_status(carrying: &Carrying, security: &Security) -> anyhow::Result<Current> {
+    let current = Current::default();
+    if let Some(at) = &carrying.status {
+        let at = common::address(at)?;
+        secure::require_auth(&at, &Auth::None, security.insecure)?;
+        let shown = current.clone();
+        let source = move || shown.lock().upgrade().map_or_else(Status::default, |migration| migration.status());
+        status::serve(&at, Arc::new(source))?;
+    }
+    Ok(current)
+}
+
+fn settings(engine: &Engine, packing: Option<&Packing>, carrying: &Carrying) -> anyhow::Result<Settings> {
+    let mut settings = match packing {
+        Some(packing) if packing.policy == PolicyName::Naive => {
+            return Err(Usage(
+                "a migration does not end before it is answered; the naive policy cannot carry it".into(),
+            )
+            .into());
+        }
+        Some(packing) => common::packing_settings(engine, packing)?,
+        None => far_settings(Settings::default()),
+    };
+    settings.resume_within = carrying.resume_within;
+    settings.silence = carrying.silence;
+    settings.limits = limits(LANES_MAX);
+    Ok(settings)
+}
+
+fn serve(args: &MigrateServe) -> anyhow::Result<()> {
+    let engine = Engine::new(0);
+    let settings = settings(&engine, None, &args.carrying)?;
+    let target = common::address(&args.to)?;
+    let qmp = args.qmp.as_deref().map(common::address).transpose()?;
+    let listen = common::address(&args.listen)?;
+    let auth = common::auth(&args.security)?;
+    secure::require_auth(&listen, &auth, args.security.insecure)?;
+    auth.check(Side::Server).map_err(|fault| common::failed_auth(&fault))?;
+    let listener = Listener::bind(&listen, &Tuning::default())?;
+    common::on_signal()?;
+    let current = serve_status(&args.carrying, &args.security)?;
+    eprintln!("taking migrations at {} for {target}", listener.local());
+    let acceptor = Arc::new(Acceptor::new(engine, settings));
+    let (found, sessions) = mpsc::channel();
+    thread::Builder::new().name("accept".into()).spawn(move || accept_loop(&listener, &auth, &acceptor, &found))?;
+    for endpoint in sessions {
+        let migration = Migration::new(Arc::new(endpoint), Options::default(), LinkProbe::default());
+        *current.lock() = Arc::downgrade(&migration);
+        let (target, qmp) = (target.clone(), qmp.clone());
+        thread::Builder::new().name("migrate-session".into()).spawn(move || {
+            let (talk, talks) = mpsc::channel();
+            let (asked, driven) = (target.clone(), qmp.clone());
+            let talking = migration.clone();
+            let spawned = thread::Builder::new().name("migrate-talk".into()).spawn(move || {
+                for incoming in talks {
+                    if let Err(fault) = destination::attend(incoming, driven.as_ref(), &asked) {
+                        talking.fail(fault.code(), &fault.to_string());
+                    }
+                }
+            });
+            match spawned {
+                Ok(_) => match far::carry(&migration, &target, Some(&talk)) {
+                    Ok(()) => tracing::info!("{}", migration.status().line()),
+                    Err(fault) => tracing::warn!("{fault}"),
+                },
+                Err(fault) => migration.fail(Code::FAILED, &fault.to_string()),
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// The way to the destination's side.
+struct Way {
+    engine: Engine,
+    settings: Settings,
+    peer: Address,
+    auth: Auth,
+    link: LinkProbe,
+}
+
+impl Way {
+    fn new(peer: &str, packing: &Packing, carrying: &Carrying, security: &Security) -> anyhow::Result<Self> {
+        let engine = common::engine(packing);
+        let settings = settings(&engine, Some(packing), carrying)?;
+        let (peer, auth) = (common::address(peer)?, common::auth(security)?);
+        secure::require_auth(&peer, &auth, security.insecure)?;
+        Ok(Self { engine, settings, peer, auth, link: LinkProbe::default() })
+    }
+
+    fn connect(&self) -> Result<Arc<Endpoint>, End> {
+        let dial = self.link.wrap(common::dial(self.peer.clone(), self.auth.clone()));
+        Endpoint::connect(&self.engine, self.settings.clone(), dial).map(Arc::new)
+    }
+}
+
+fn tunnel(args: &MigrateTunnel) -> anyhow::Result<()> {
+    let way = Way::new(&args.peer, &args.packing, &args.carrying, &args.security)?;
+    let listen = common::address(&args.listen)?;
+    // Whoever reaches this address can send the destination a guest.
+    secure::require_auth(&listen, &Auth::None, args.security.insecure)?;
+    let listener = Listener::bind(&listen, &Tuning::default())?;
+    let current = serve_status(&args.carrying, &args.security)?;
+    common::on_signal()?;
+    let options = Options { downtime_limit: args.downtime_ms, pace: args.pace, aware: !args.carrying.opaque };
+    let local = listener.local().clone();
+    let (events_in, events) = mpsc::channel();
+    near::accept(listener, events_in.clone());
+    let mut first = true;
+    loop {
+        let endpoint = match way.connect() {
+            Ok(endpoint) => endpoint,
+            // The first time, the user is there to mend it; later, the other end may be restarting.
+            Err(end) if first => return Err(end.into()),
+            Err(end) => {
+                tracing::warn!("{end}; trying again");
+                thread::sleep(Duration::from_millis(500));
+                continue;
+            }
+        };
+        if std::mem::replace(&mut first, false) {
+            eprintln!("taking a guest at {local} to {}", way.peer);
+        }
+        let Some(socket) = near::wait_first(&endpoint, &events) else { continue };
+        common::interruptible(&endpoint)?;
+        let migration = Migration::new(endpoint, options, way.link.clone());
+        *current.lock() = Arc::downgrade(&migration);
+        match near::carry(&migration, Some(socket), &events, &events_in) {
+            Ok(()) => {
+                migration.close();
+                tracing::info!("{}", migration.status().line());
+            }
+            Err(fault) => tracing::warn!("{fault}; the guest stays where it is, and the next try is welcome"),
+        }
+    }
+}
+
+fn ask_status(args: &MigrateStatus) -> anyhow::Result<()> {
+    let status = status::ask(&common::address(&args.at)?)?;
+    output::print(&if args.json { serde_json::to_string(&status)? } else { status.line() })
+}
+
+fn run_one(args: &MigrateRun, quiet: bool) -> anyhow::Result<()> {
+    let way = Way::new(&args.to, &args.packing, &args.carrying, &args.security)?;
+    let qmp = common::address(&args.qmp)?;
+    let cancel = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, cancel.clone()).context("cannot catch signals")?;
+    }
+    let current = serve_status(&args.carrying, &args.security)?;
+    // A directory of its own where nobody was named: it is ours alone, and goes with the socket.
+    let (_place, listen) = match &args.listen {
+        Some(listen) => {
+            let listen = common::address(listen)?;
+            secure::require_auth(&listen, &Auth::None, args.security.insecure)?;
+            (None, listen)
+        }
+        None => {
+            let place = Place::make()?;
+            let socket = place.0.join("qemu.sock");
+            (Some(place), Address::Unix(socket))
+        }
+    };
+    let ask = Ask {
+        multifd_channels: args.channels,
+        downtime_limit: args.downtime_ms,
+        max_bandwidth: args.max_bandwidth.map(|rate| rate.0 as u64),
+        capabilities: args.capabilities.clone(),
+    };
+    let mut source = Source::prepare(&qmp, &ask).map_err(MigrateError::from)?;
+    let listener = Listener::bind(&listen, &Tuning::default())?;
+    let (local, stop) = (listener.local().clone(), listener.stopper());
+    let options =
+        Options { downtime_limit: source.downtime_limit, pace: !source.takes_rate(), aware: !args.carrying.opaque };
+    let cpu_before = CpuTime::of_process();
+    let migration = Migration::new(way.connect()?, options, way.link.clone());
+    *current.lock() = Arc::downgrade(&migration);
+    let result = converse(args, &migration, &mut source, listener, &local, &cancel, quiet);
+    stop.stop();
+    let report = match result {
+        Ok((mut report, recv)) => {
+            migration.close();
+            report.send.tunnel_cpu_s = CpuTime::of_process().since(cpu_before).total_ns() as f64 / 1e9;
+            report.recv = recv;
+            report
+        }
+        Err(fault) => {
+            // Why the session ended says more than what QEMU made of it.
+            let end = migration.endpoint.ended().filter(|end| end.code != Code::DONE);
+            migration.fail(fault.code(), &fault.to_string());
+            let fault = anyhow::Error::new(fault);
+            return Err(end.map_or(fault, anyhow::Error::new).context("the guest goes on where it was"));
+        }
+    };
+    if args.json { output::print(&serde_json::to_string(&report)?) } else { output::print(&report.table()) }
+}
+
+/// Prepares the destination, migrates, and settles who runs the guest.
+fn converse(
+    args: &MigrateRun,
+    migration: &Arc<Migration>,
+    source: &mut Source,
+    listener: Listener,
+    local: &Address,
+    cancel: &AtomicBool,
+    quiet: bool,
+) -> Result<(Report, Option<Cost>), MigrateError> {
+    let gone = || End { code: Code::FAILED, text: "the destination's side ended the talk".into() };
+    let (mut say, mut hear) = migration.endpoint.open(SERVICE_CONTROL)?;
+    let prepare = Message::Prepare { multifd_channels: args.channels, capabilities: args.capabilities.clone() };
+    control::say(&mut say, &prepare)?;
+    match control::hear(&mut hear)?.ok_or_else(gone)? {
+        Message::Ready { .. } => {}
+        Message::Failed { text } => return Err(End { code: Code::FAILED, text }.into()),
+        _ => return Err(End { code: Code::PROTOCOL, text: "the destination's side is not ready".into() }.into()),
+    }
+    let (heard_in, heard) = mpsc::channel();
+    let listening = thread::Builder::new().name("migrate-talk".into()).spawn(move || {
+        while let Ok(Some(message)) = control::hear(&mut hear) {
+            if heard_in.send((Instant::now(), message)).is_err() {
+                return;
+            }
+        }
+    });
+    let socket_fault = |fault: io::Error| MigrateError::Socket { what: "cannot start a thread", fault };
+    listening.map_err(socket_fault)?;
+
+    let (events_in, events) = mpsc::channel();
+    near::accept(listener, events_in.clone());
+    let (over_in, over) = mpsc::channel();
+    let (carried, tell) = (migration.clone(), events_in.clone());
+    let carrying = thread::Builder::new().name("migrate-carry".into()).spawn(move || {
+        let _ = over_in.send(near::carry(&carried, None, &events, &tell));
+    });
+    carrying.map_err(socket_fault)?;
+
+    let bar = output::progress(quiet);
+    let finished = source.migrate(migration, local, cancel, &mut |progress| show(&bar, progress, migration));
+    bar.finish_and_clear();
+    let finished = finished.inspect_err(|fault| {
+        let _ = control::say(&mut say, &Message::Failed { text: fault.to_string() });
+        let _ = events_in.send(near::Event::Stop);
+    })?;
+    // The source has closed its sockets; what they carried is with the destination when the lanes are over.
+    let _ = over.recv_timeout(LAST_WORDS);
+    control::say(&mut say, &Message::Done { resume: source.running })?;
+    let mut report = Report::new(
+        source.version(),
+        args.channels,
+        source.downtime_limit.as_millis() as u64,
+        &finished.progress,
+        &migration.status(),
+        own_cost(finished.qemu_cpu_s),
+    );
+    let mut recv = None;
+    let until = Instant::now() + LAST_WORDS;
+    while let Ok((at, message)) = heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        match message {
+            Message::Running => {
+                let seen = finished.stopped.map(|stopped| at.saturating_duration_since(stopped).as_secs_f64() * 1e3);
+                report.down_seen_ms = report.down_seen_ms.or(seen);
+            }
+            Message::Summary(cost) => {
+                recv = Some(cost);
+                break;
+            }
+            Message::Failed { text } => {
+                tracing::warn!("the destination's side says: {text}");
+                break;
+            }
+            _ => {}
+        }
+    }
+    let _ = say.finish();
+    Ok((report, recv))
+}
+
+/// This side's cost; the tunnel's part is filled in at the very end.
+fn own_cost(qemu_cpu_s: Option<f64>) -> Cost {
+    let tunnel_rss_bytes = narrows::io::meter::Memory::of_process().ok().map(|memory| memory.peak);
+    Cost { qemu_cpu_s, tunnel_cpu_s: 0.0, tunnel_rss_bytes }
+}
+
+fn show(bar: &indicatif::ProgressBar, progress: &Progress, migration: &Migration) {
+    bar.set_position(progress.transferred);
+    let status = migration.status();
+    bar.set_message(format!(
+        "{}: {} left, round {}, {} on the wire, {} pages left out",
+        progress.status,
+        Size(progress.ram_remaining),
+        progress.rounds,
+        Size(status.sent_wire_bytes),
+        status.pages_left_out,
+    ));
+}
+
+/// A directory that nobody else enters, gone when dropped.
+struct Place(PathBuf);
+
+impl Place {
+    fn make() -> anyhow::Result<Self> {
+        let path = std::env::temp_dir().join(format!("narrows-migrate-{}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

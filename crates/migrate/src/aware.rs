@@ -1,0 +1,89 @@
+//! What is known of QEMU's multifd stream, and what that saves.
+//!
+//! A multifd channel is a first packet of 64 bytes and then packets of a header (1344 bytes: which pages) and up to 128 pages of
+//! 4 KiB. A guest that goes on running while it moves sends pages again and again, and many of them unchanged or nearly
+//! so. So the sender keeps a keyed hash of every page it sent ([`known`]), leaves out what the destination has already, and
+//! sends pages that changed a little as difference against the version sent before, of which both sides keep the same
+//! bounded [`store`]. Headers are predicted from the one before and cost a few bytes. What remains is packed as any chunk.
+//!
+//! When that is right. QEMU parts its stream into rounds: a packet with the SYNC flag on every channel, which the
+//! destination's channels wait for one another at. Within a round a page travels once. So what the destination holds of a page
+//! when round `r` begins is what was sent of it last in the rounds before, provided that (1) all lanes have passed
+//! SYNC `r` here, else an older packet may still come; (2) every page travels in these packets, zero pages too, which
+//! QEMU 9.0 and later do and earlier ones do not: the first packet that names a zero page proves it; (3) no lane carries
+//! packets that were not understood. Where one of these does not hold, pages are sent in full, which is always right.
+//!
+//! The store is mirrored without a word: each lane notes, per round, the pages it sent to be kept; when all lanes have
+//! passed a SYNC, the rounds before it are merged in the order of round, lane, packet, page, by both sides alike. A
+//! packet that relies on that says of how many lanes, and the receiver waits until as many have come that far.
+//!
+//! Pure but for waiting: no I/O, no clock read; [`Encoder::pack`] and [`Decoder::is_ready`] wait for other lanes' threads, up to
+//! a bound. All bytes a [`Decoder`] sees are untrusted.
+
+mod decoder;
+mod encoder;
+pub mod known;
+mod packet;
+pub mod sparse;
+pub mod store;
+#[cfg(test)]
+mod tests;
+
+pub use decoder::{Decoder, Receiver, Unpacked};
+pub use encoder::{Counts, Encoder, Sender};
+pub use packet::{HEADER_LEN, INIT_LEN, PAGE_LEN, PAGES_MAX, Packet, Surprise, is_multifd};
+
+use narrows::core::DecodeError;
+
+/// First byte of every chunk of a lane.
+pub mod kind {
+    /// Bytes as they are.
+    pub const PLAIN: u8 = 0;
+    /// A multifd channel's first packet, as it is.
+    pub const INIT: u8 = 1;
+    /// A multifd packet; see [`super::PAGES_AT`].
+    pub const PACKET: u8 = 2;
+}
+
+/// Where the pages sent in full begin in a packet's chunk.
+///
+/// Layout: kind, count of pages in full, count of differences, flags (`SYNCED` 1, `KEEP` 2); the full pages; if
+/// `SYNCED`, the number of lanes; if `KEEP`, a bitmap of 16 bytes, which of the packet's pages are kept; the header's length
+/// and bytes ([`sparse`], against its prediction); per difference the page's place among the packet's pages, its length and
+/// bytes ([`sparse`], against the version kept). Lengths are LEB128.
+pub const PAGES_AT: usize = 4;
+
+/// The packet relies on all lanes having passed this lane's last SYNC.
+const SYNCED: u8 = 1;
+/// Pages of the packet are kept.
+const KEEP: u8 = 2;
+
+/// A page is identified by the number its memory block was given here, and its offset there.
+type Key = (u16, u64);
+
+/// One page.
+type Page = [u8; PAGE_LEN];
+
+/// Names of memory blocks, numbered as they come.
+#[derive(Debug, Default)]
+struct Blocks(Vec<[u8; packet::BLOCK_LEN]>);
+
+impl Blocks {
+    /// Guests have some dozens.
+    const MAX: usize = 1024;
+
+    /// The block's number; `None` where there are more than anybody has.
+    fn number(&mut self, name: &[u8; packet::BLOCK_LEN]) -> Option<u16> {
+        let at = self.0.iter().position(|held| held == name).or_else(|| {
+            (self.0.len() < Self::MAX).then(|| {
+                self.0.push(*name);
+                self.0.len() - 1
+            })
+        })?;
+        Some(at as u16)
+    }
+}
+
+fn corrupt(offset: usize, what: &'static str) -> DecodeError {
+    DecodeError::corrupt(offset, what)
+}

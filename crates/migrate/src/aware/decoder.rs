@@ -1,0 +1,205 @@
+//! The receiving side: one [`Receiver`] a migration, one [`Decoder`] a lane.
+
+use std::{io::IoSlice, sync::Arc, time::Duration};
+
+use narrows::core::DecodeError;
+use parking_lot::{Condvar, Mutex};
+
+use super::{
+    Blocks, HEADER_LEN, KEEP, PAGE_LEN, PAGES_AT, PAGES_MAX, Packet, Page, SYNCED, corrupt, packet, sparse,
+    store::Lanes,
+};
+
+/// What the lanes of a migration share at the receiver.
+#[derive(Debug, Default)]
+pub struct Receiver {
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    blocks: Blocks,
+    lanes: Lanes,
+}
+
+impl Receiver {
+    /// A decoder for the lane whose first packet this is.
+    ///
+    /// # Errors
+    /// [`DecodeError::Corrupt`] where it is none, or its lane is there already.
+    pub fn lane(self: &Arc<Self>, init: &[u8]) -> Result<Decoder, DecodeError> {
+        let lane = packet::channel_of(init).ok_or_else(|| corrupt(1, "not the first packet of a multifd channel"))?;
+        if !self.state.lock().lanes.join(lane) {
+            return Err(corrupt(25, "a multifd channel that is there already"));
+        }
+        self.moved.notify_all();
+        Ok(Decoder { receiver: self.clone(), lane, round: 0, before: [0; HEADER_LEN], pages: Vec::new() })
+    }
+}
+
+/// One lane's packets.
+#[derive(Debug)]
+pub struct Decoder {
+    receiver: Arc<Receiver>,
+    lane: u8,
+    round: u32,
+    before: [u8; HEADER_LEN],
+    /// Pages put together, where some came as difference.
+    pages: Vec<u8>,
+}
+
+/// A packet as QEMU reads it.
+#[derive(Debug)]
+pub struct Unpacked<'a> {
+    /// Its header.
+    pub header: &'a [u8; HEADER_LEN],
+    /// Its pages.
+    pub pages: &'a [u8],
+}
+
+impl Unpacked<'_> {
+    /// Both, to be written.
+    #[must_use]
+    pub fn slices(&mut self) -> [IoSlice<'_>; 2] {
+        [IoSlice::new(self.header), IoSlice::new(self.pages)]
+    }
+}
+
+/// A chunk's parts, before what they mean was looked at.
+struct Parts<'a> {
+    full: &'a [u8],
+    differences: usize,
+    lanes: Option<u8>,
+    keeps: u128,
+    header: &'a [u8],
+    rest: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    fn of(chunk: &'a [u8]) -> Result<Self, DecodeError> {
+        let cut = || corrupt(chunk.len(), "a packet's chunk is cut short");
+        let &[_, full, differences, flags] = chunk.first_chunk::<PAGES_AT>().ok_or_else(cut)?;
+        if flags & !(SYNCED | KEEP) != 0 || flags & SYNCED == 0 && (flags & KEEP != 0 || differences != 0) {
+            return Err(corrupt(3, "flags that cannot be"));
+        }
+        let (full, mut rest) = chunk[PAGES_AT..].split_at_checked(usize::from(full) * PAGE_LEN).ok_or_else(cut)?;
+        let mut lanes = None;
+        if flags & SYNCED != 0 {
+            let (&count, after) = rest.split_first().ok_or_else(cut)?;
+            (lanes, rest) = (Some(count), after);
+        }
+        let mut keeps = 0;
+        if flags & KEEP != 0 {
+            let (bitmap, after) = rest.split_first_chunk::<{ PAGES_MAX / 8 }>().ok_or_else(cut)?;
+            (keeps, rest) = (u128::from_le_bytes(*bitmap), after);
+        }
+        let len = sparse::read_len(&mut rest).ok_or_else(cut)?;
+        let (header, rest) = rest.split_at_checked(len).ok_or_else(cut)?;
+        Ok(Self { full, differences: differences.into(), lanes, keeps, header, rest })
+    }
+}
+
+impl Decoder {
+    /// Whether the lanes that a chunk relies on have come as far as it needs; waits up to `wait` for them. A chunk that is none is
+    /// ready: [`Decoder::unpack`] says what is wrong with it.
+    #[must_use]
+    pub fn is_ready(&self, chunk: &[u8], wait: Duration) -> bool {
+        let Ok(Parts { lanes: Some(lanes), .. }) = Parts::of(chunk) else { return true };
+        let mut state = self.receiver.state.lock();
+        let lag = |state: &mut State| state.lanes.len() < usize::from(lanes) || !state.lanes.all_at(self.round);
+        if lag(&mut state) {
+            self.receiver.moved.wait_while_for(&mut state, lag, wait);
+        }
+        !lag(&mut state)
+    }
+
+    /// Takes a chunk apart, kind included.
+    ///
+    /// # Errors
+    /// [`DecodeError::Corrupt`] where it is no packet, or not one that can come here.
+    pub fn unpack<'a>(&'a mut self, chunk: &'a [u8]) -> Result<Unpacked<'a>, DecodeError> {
+        let parts = Parts::of(chunk)?;
+        let at = chunk.len() - parts.rest.len();
+        let header =
+            packet::read_header(parts.header, &self.before).ok_or_else(|| corrupt(at, "a header that is none"))?;
+        let packet = Packet::parse(&header).map_err(|surprise| corrupt(at, surprise.0))?;
+        if packet.normal != parts.full.len() / PAGE_LEN + parts.differences {
+            return Err(corrupt(at, "not as many pages as the header says"));
+        }
+        if packet.normal < PAGES_MAX && parts.keeps >> packet.normal != 0 {
+            return Err(corrupt(at, "more pages to keep than there are"));
+        }
+        match parts.lanes {
+            Some(lanes) => self.rely(&parts, &header, &packet, lanes, at)?,
+            None if parts.rest.is_empty() => {}
+            None => return Err(corrupt(at, "more than a packet")),
+        }
+        self.before = header;
+        if packet.sync {
+            self.round = self.receiver.state.lock().lanes.passed(self.lane);
+            self.receiver.moved.notify_all();
+        }
+        let pages = if parts.differences > 0 { &self.pages } else { parts.full };
+        Ok(Unpacked { header: &self.before, pages })
+    }
+
+    /// A packet that relies on what all lanes sent before: merges that, puts differences together, keeps what is to be kept.
+    fn rely(
+        &mut self,
+        parts: &Parts<'_>,
+        header: &[u8; HEADER_LEN],
+        packet: &Packet,
+        lanes: u8,
+        at: usize,
+    ) -> Result<(), DecodeError> {
+        let mut state = self.receiver.state.lock();
+        if state.lanes.len() != usize::from(lanes) || !state.lanes.all_at(self.round) {
+            return Err(corrupt(at, "relies on other lanes than there are"));
+        }
+        state.lanes.merge_to(self.round);
+        let block = state.blocks.number(packet::block(header)).ok_or_else(|| corrupt(at, "too many memory blocks"))?;
+        let offsets: Vec<u64> = packet.offsets(header).take(packet.normal).collect();
+        let mut rest = parts.rest;
+        let mut pages = parts.full;
+        if parts.differences > 0 {
+            let fault = || corrupt(at, "a difference that is none");
+            self.pages.clear();
+            let mut full = parts.full.chunks_exact(PAGE_LEN);
+            for _ in 0..parts.differences {
+                let (&place, after) = rest.split_first().ok_or_else(fault)?;
+                rest = after;
+                let len = sparse::read_len(&mut rest).ok_or_else(fault)?;
+                let (packed, after) = rest.split_at_checked(len).ok_or_else(fault)?;
+                rest = after;
+                let place = usize::from(place);
+                if place >= packet.normal || place * PAGE_LEN < self.pages.len() {
+                    return Err(fault());
+                }
+                while self.pages.len() < place * PAGE_LEN {
+                    self.pages.extend_from_slice(full.next().ok_or_else(fault)?);
+                }
+                let kept = state.lanes.store.find((block, offsets[place]));
+                let kept = kept.ok_or_else(|| corrupt(at, "a difference against a page that is not kept"))?;
+                let from = self.pages.len();
+                self.pages.resize(from + PAGE_LEN, 0);
+                sparse::read(packed, &mut self.pages[from..]).ok_or_else(fault)?;
+                self.pages[from..].iter_mut().zip(kept.iter()).for_each(|(byte, kept)| *byte ^= kept);
+            }
+            full.for_each(|page| self.pages.extend_from_slice(page));
+            pages = &self.pages;
+        }
+        if !rest.is_empty() {
+            return Err(corrupt(at, "more than a packet"));
+        }
+        for (place, page) in pages.chunks_exact(PAGE_LEN).enumerate() {
+            if parts.keeps >> place & 1 == 1 {
+                let page: &Page = page.try_into().expect("a page");
+                if !state.lanes.want(self.lane, (block, offsets[place]), Arc::new(*page)) {
+                    return Err(corrupt(at, "more pages to keep than may be"));
+                }
+            }
+        }
+        Ok(())
+    }
+}

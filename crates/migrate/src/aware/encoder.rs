@@ -1,0 +1,285 @@
+//! The sending side: one [`Sender`] a migration, one [`Encoder`] a lane.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::{
+    Blocks, HEADER_LEN, KEEP, PAGE_LEN, PAGES_AT, PAGES_MAX, Packet, Page, SYNCED,
+    known::{Hash, Hasher, Known, Seen},
+    packet, sparse,
+    store::Lanes,
+};
+
+/// A difference longer than this is not worth unpacking: the codec packs the page itself as well.
+const DIFFERENCE_MAX: usize = PAGE_LEN / 2;
+/// Bytes of a packet's chunk beside its pages, at most: differences are shorter than the pages they stand for.
+const TAIL_MAX: usize = 1 + PAGES_MAX / 8 + 5 + HEADER_LEN + 12;
+/// How long a lane waits for the others to come to the round it is in. What they lack is in their sockets already, so it is a
+/// matter of their threads' turns; without it the round's first packets would go in full.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// What the lanes of a migration share at the sender.
+#[derive(Debug)]
+pub struct Sender {
+    hasher: Hasher,
+    zero: Hash,
+    patience: Duration,
+    state: Mutex<State>,
+    moved: Condvar,
+    pages: AtomicU64,
+    left_out: AtomicU64,
+    differences: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    blocks: Blocks,
+    known: Known,
+    lanes: Lanes,
+    /// Zero pages travel in packets: one was seen.
+    zeros_here: bool,
+    /// Something was not understood; from now on everything goes in full.
+    surprised: bool,
+    /// As many lanes take part, once one relied on it.
+    lanes_fixed: Option<u8>,
+}
+
+/// Pages so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// In packets.
+    pub pages: u64,
+    /// Left out, as the destination has them.
+    pub left_out: u64,
+    /// Sent as difference.
+    pub differences: u64,
+}
+
+impl Default for Sender {
+    fn default() -> Self {
+        Self::with_patience(PATIENCE)
+    }
+}
+
+impl Sender {
+    pub(super) fn with_patience(patience: Duration) -> Self {
+        let hasher = Hasher::default();
+        Self {
+            zero: hasher.hash(&[0; PAGE_LEN]),
+            hasher,
+            patience,
+            state: Mutex::default(),
+            moved: Condvar::new(),
+            pages: AtomicU64::new(0),
+            left_out: AtomicU64::new(0),
+            differences: AtomicU64::new(0),
+        }
+    }
+
+    /// An encoder for the lane whose first packet this is; `None` where it must travel as plain bytes.
+    #[must_use]
+    pub fn lane(self: &Arc<Self>, init: &[u8]) -> Option<Encoder> {
+        let mut state = self.state.lock();
+        let lane = packet::channel_of(init).filter(|lane| state.lanes_fixed.is_none() && state.lanes.join(*lane));
+        if lane.is_none() {
+            // What it carries is not known from now on.
+            state.surprised = true;
+        }
+        Some(Encoder { sender: self.clone(), lane: lane?, round: 0, before: [0; HEADER_LEN], tail: Vec::new() })
+    }
+
+    /// Pages so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts {
+            pages: self.pages.load(Relaxed),
+            left_out: self.left_out.load(Relaxed),
+            differences: self.differences.load(Relaxed),
+        }
+    }
+}
+
+/// One lane's packets.
+#[derive(Debug)]
+pub struct Encoder {
+    sender: Arc<Sender>,
+    lane: u8,
+    /// SYNCs passed.
+    round: u32,
+    /// The header before, as the receiver has it.
+    before: [u8; HEADER_LEN],
+    tail: Vec<u8>,
+}
+
+/// How one page travels.
+enum Way {
+    Full,
+    LeftOut,
+    /// Against what is kept, if anything is; kept itself either way.
+    Again(Option<Arc<Page>>),
+}
+
+impl Encoder {
+    /// Length of the buffer that [`Encoder::pack`] needs.
+    #[must_use]
+    pub fn room(&self, packet: &Packet) -> usize {
+        PAGES_AT + packet.payload_len() + TAIL_MAX
+    }
+
+    /// The lane goes on with something else than packets.
+    pub fn surprised(&self) {
+        self.sender.state.lock().surprised = true;
+    }
+
+    /// Makes a packet's chunk in place: `chunk` holds the packet's pages at [`PAGES_AT`] and is [`Encoder::room`] long. Returns
+    /// the chunk's length.
+    ///
+    /// # Panics
+    /// When `chunk` is shorter than [`Encoder::room`].
+    pub fn pack(&mut self, header: &[u8; HEADER_LEN], packet: &Packet, chunk: &mut [u8]) -> usize {
+        let (ways, synced) = self.ways(header, packet, &chunk[PAGES_AT..]);
+        self.tail.clear();
+        let mut differences = 0_usize;
+        let mut kept = Vec::new();
+        let (mut place, mut full) = (0_usize, 0_usize);
+        let mut diffs = Vec::new();
+        for (index, way) in ways.iter().enumerate() {
+            let at = PAGES_AT + index * PAGE_LEN;
+            match way {
+                Way::LeftOut => continue,
+                Way::Again(before) => {
+                    let page: &Page = chunk[at..at + PAGE_LEN].try_into().expect("a page");
+                    kept.push((index, place, Arc::new(*page)));
+                    if before.as_ref().is_some_and(|before| difference(page, before, place, &mut diffs)) {
+                        differences += 1;
+                        place += 1;
+                        continue;
+                    }
+                }
+                Way::Full => {}
+            }
+            let to = PAGES_AT + full * PAGE_LEN;
+            if to != at {
+                chunk.copy_within(at..at + PAGE_LEN, to);
+            }
+            full += 1;
+            place += 1;
+        }
+        let left_out = packet.normal - place;
+        let keeps = self.keep(header, packet, kept);
+        let flags = if synced.is_some() { SYNCED } else { 0 } | if keeps != 0 { KEEP } else { 0 };
+        self.tail.extend(synced);
+        if keeps != 0 {
+            self.tail.extend_from_slice(&keeps.to_le_bytes());
+        }
+        let sent = if left_out == 0 {
+            *header
+        } else {
+            packet::without(header, packet, |index| matches!(ways[index], Way::LeftOut))
+        };
+        let mut predicted = Vec::new();
+        packet::write_header(&sent, &self.before, &mut predicted);
+        sparse::write_len(predicted.len(), &mut self.tail);
+        self.tail.extend_from_slice(&predicted);
+        self.tail.extend_from_slice(&diffs);
+        self.before = sent;
+        chunk[..PAGES_AT].copy_from_slice(&[super::kind::PACKET, full as u8, differences as u8, flags]);
+        let tail_at = PAGES_AT + full * PAGE_LEN;
+        let end = tail_at + self.tail.len();
+        chunk[tail_at..end].copy_from_slice(&self.tail);
+        self.sender.pages.fetch_add(packet.normal as u64, Relaxed);
+        self.sender.left_out.fetch_add(left_out as u64, Relaxed);
+        self.sender.differences.fetch_add(differences as u64, Relaxed);
+        if packet.sync {
+            self.round = self.sender.state.lock().lanes.passed(self.lane);
+            self.sender.moved.notify_all();
+        }
+        end
+    }
+
+    /// Decides on each page that follows the header; with the number of lanes where the packet relies on them.
+    fn ways(&mut self, header: &[u8; HEADER_LEN], packet: &Packet, pages: &[u8]) -> (Vec<Way>, Option<u8>) {
+        let sender = self.sender.clone();
+        let hashes: Vec<Hash> =
+            pages.chunks_exact(PAGE_LEN).take(packet.normal).map(|page| sender.hasher.hash(page)).collect();
+        let mut ways = Vec::with_capacity(packet.normal);
+        let mut state = sender.state.lock();
+        state.zeros_here |= packet.zero > 0;
+        let synced = if packet.normal > 0 { self.synced(&mut state) } else { None };
+        let Some(block) = state.blocks.number(packet::block(header)) else {
+            state.surprised = true;
+            ways.resize_with(packet.normal, || Way::Full);
+            return (ways, None);
+        };
+        if synced.is_some() {
+            state.lanes.merge_to(self.round);
+        }
+        for (index, offset) in packet.offsets(header).enumerate() {
+            let hash = hashes.get(index).copied().unwrap_or(sender.zero);
+            let seen = state.known.note((block, offset), hash, self.round);
+            if index < packet.normal {
+                ways.push(match seen {
+                    Seen::Same if synced.is_some() => Way::LeftOut,
+                    Seen::Other if synced.is_some() => Way::Again(state.lanes.store.find((block, offset)).cloned()),
+                    _ => Way::Full,
+                });
+            }
+        }
+        (ways, synced)
+    }
+
+    /// Whether what is known of pages is what the destination holds now; waits a moment for it to become so.
+    fn synced(&self, state: &mut MutexGuard<'_, State>) -> Option<u8> {
+        if self.round == 0 || state.surprised || !state.zeros_here {
+            return None;
+        }
+        if !state.lanes.all_at(self.round) {
+            let round = self.round;
+            self.sender.moved.wait_while_for(state, |state| !state.lanes.all_at(round), self.sender.patience);
+        }
+        if !state.lanes.all_at(self.round) || state.surprised {
+            return None;
+        }
+        let lanes = u8::try_from(state.lanes.len()).ok()?;
+        Some(*state.lanes_fixed.get_or_insert(lanes))
+    }
+
+    /// Wants pages kept; returns which were, by their places.
+    fn keep(&self, header: &[u8; HEADER_LEN], packet: &Packet, pages: Vec<(usize, usize, Arc<Page>)>) -> u128 {
+        if pages.is_empty() {
+            return 0;
+        }
+        let offsets: Vec<u64> = packet.offsets(header).collect();
+        let mut state = self.sender.state.lock();
+        let Some(block) = state.blocks.number(packet::block(header)) else { return 0 };
+        let mut keeps = 0;
+        for (index, place, page) in pages {
+            if state.lanes.want(self.lane, (block, offsets[index]), page) {
+                keeps |= 1_u128 << place;
+            }
+        }
+        keeps
+    }
+}
+
+/// Appends a page's difference against `before`; `false`, and nothing appended, where it is not worth it.
+fn difference(page: &Page, before: &Page, place: usize, out: &mut Vec<u8>) -> bool {
+    let mut rest = *page;
+    rest.iter_mut().zip(before).for_each(|(byte, before)| *byte ^= before);
+    let mut packed = Vec::with_capacity(sparse::len_max(PAGE_LEN));
+    sparse::write(&rest, &mut packed);
+    if packed.len() > DIFFERENCE_MAX {
+        return false;
+    }
+    out.push(place as u8);
+    sparse::write_len(packed.len(), out);
+    out.extend_from_slice(&packed);
+    true
+}

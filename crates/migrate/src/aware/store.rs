@@ -1,0 +1,121 @@
+//! The versions of pages that both sides keep, and how they stay the same on both.
+//!
+//! Invariants: sender and receiver merge the same pages in the same order, so they hold the same ones; a page is found only
+//! in what was merged, never in what waits to be. Memory of one side: [`PAGES_KEPT`] merged, and as many waiting.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::Arc,
+};
+
+use super::{Key, Page};
+
+/// Pages kept: 64 MiB.
+pub const PAGES_KEPT: usize = 16 << 10;
+
+/// Pages in the order in which they were last kept.
+#[derive(Debug, Default)]
+pub struct Store {
+    pages: HashMap<Key, (u64, Arc<Page>)>,
+    order: VecDeque<(u64, Key)>,
+    next: u64,
+}
+
+impl Store {
+    /// The version kept.
+    #[must_use]
+    pub fn find(&self, key: Key) -> Option<&Arc<Page>> {
+        self.pages.get(&key).map(|(_, page)| page)
+    }
+
+    /// Keeps a version, and lets go of the page that was kept longest ago where there are too many.
+    pub fn keep(&mut self, key: Key, page: Arc<Page>) {
+        self.next += 1;
+        self.pages.insert(key, (self.next, page));
+        self.order.push_back((self.next, key));
+        while self.pages.len() > PAGES_KEPT || self.order.len() > 2 * PAGES_KEPT {
+            let Some((turn, key)) = self.order.pop_front() else { return };
+            // Kept again since, it stands further back too.
+            if self.pages.get(&key).is_some_and(|(last, _)| *last == turn) {
+                self.pages.remove(&key);
+            }
+        }
+    }
+}
+
+/// Lanes, how far each has come, and what each wants kept.
+#[derive(Debug, Default)]
+pub struct Lanes {
+    lanes: BTreeMap<u8, Lane>,
+    waiting: usize,
+    /// Rounds before this one are merged.
+    merged: u32,
+    /// What is merged.
+    pub store: Store,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    round: u32,
+    keeps: Vec<(Key, Arc<Page>)>,
+}
+
+impl Lanes {
+    /// Adds a lane; `false` where it is there already.
+    pub fn join(&mut self, lane: u8) -> bool {
+        let fresh = !self.lanes.contains_key(&lane);
+        self.lanes.entry(lane).or_default();
+        fresh
+    }
+
+    /// How many lanes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lanes.is_empty()
+    }
+
+    /// Whether every lane has come as far as `round`.
+    #[must_use]
+    pub fn all_at(&self, round: u32) -> bool {
+        self.lanes.values().all(|lane| lane.round >= round)
+    }
+
+    /// A lane has passed a SYNC. Returns the round it is in now.
+    pub fn passed(&mut self, lane: u8) -> u32 {
+        let held = self.lanes.entry(lane).or_default();
+        held.round = held.round.saturating_add(1);
+        held.round
+    }
+
+    /// A lane wants a page kept. `false` where as many wait as may, and it is not kept.
+    pub fn want(&mut self, lane: u8, key: Key, page: Arc<Page>) -> bool {
+        if self.waiting >= PAGES_KEPT {
+            return false;
+        }
+        self.lanes.entry(lane).or_default().keeps.push((key, page));
+        self.waiting += 1;
+        true
+    }
+
+    /// Merges what was wanted before `round`, once. All lanes must have come that far, and none may have wanted anything
+    /// in `round` before this is called for it; so all that waits is of one round.
+    pub fn merge_to(&mut self, round: u32) {
+        debug_assert!(self.all_at(round), "a lane that lags may still want a page kept");
+        if self.merged >= round {
+            return;
+        }
+        self.merged = round;
+        self.waiting = 0;
+        for lane in self.lanes.values_mut() {
+            for (key, page) in lane.keeps.drain(..) {
+                self.store.keep(key, page);
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The buffer law: how much a tunnel may hold so that QEMU's picture of the link stays true.
+//!
+//! Why: QEMU takes what its socket accepts for what the link carries, and stops the guest when the rest would fit into the
+//! downtime it was allowed. Every byte a tunnel accepts early is a byte it must still send while the guest stands still;
+//! with 32 MiB for each channel a limit of 300 ms became 3-5 s (measured on a 200 Mbit/s link). So what is accepted and not
+//! yet on the wire is bounded by [`SHARE`] of the downtime limit times the measured rate of the link.
+//!
+//! Pure: samples come in, bounds go out. `watch` feeds it and applies what it says. Bytes and nanoseconds throughout.
+
+use std::{collections::VecDeque, time::Duration};
+
+use narrows::core::Gauges;
+
+/// Part of the downtime limit that may be spent on draining what the tunnel holds.
+pub const SHARE: f64 = 0.1;
+
+/// Bound before the link's rate is known, and at least: one multifd packet.
+pub const BACKLOG_MIN: u64 = 512 << 10;
+
+/// Span over which the link's rate is taken.
+const SPAN_NS: u64 = 1_000_000_000;
+/// A span counts when the writer was held up by the link for this part of it: else it shows what there was to send.
+const BUSY_MIN: f64 = 0.5;
+/// Intake may be at most this multiple of the link's rate where QEMU does not take a rate from us. Above 3, a run of
+/// nearly empty pages makes it believe in a link ten times too fast.
+const PACE_MAX: f64 = 3.0;
+
+/// One look at a session.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// When, since the session began.
+    pub now_ns: u64,
+    /// Bytes written to the links so far.
+    pub sent_wire: u64,
+    /// Time spent writing to the links so far.
+    pub sending_ns: u64,
+    /// Raw bytes of the chunks that went out so far.
+    pub sent_raw: u64,
+}
+
+impl Sample {
+    /// From an endpoint's own numbers.
+    #[must_use]
+    pub fn new(gauges: &Gauges, sent_raw: u64) -> Self {
+        Self { now_ns: gauges.now_ns, sent_wire: gauges.sent_bytes, sending_ns: gauges.sending_ns, sent_raw }
+    }
+}
+
+/// What follows from the samples.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bounds {
+    /// What the link carries, bytes a second; 0 before it was busy for the first time. This is the number to give QEMU
+    /// as `avail-switchover-bandwidth`.
+    pub goodput: u64,
+    /// Packed bytes that may wait for the link.
+    pub backlog_max: u64,
+    /// Raw bytes a second to take in where QEMU estimates for itself; `None` before the link's rate is known.
+    pub intake: Option<u64>,
+}
+
+/// Watches one session.
+#[derive(Debug)]
+pub struct Law {
+    downtime_limit: Duration,
+    samples: VecDeque<Sample>,
+    goodput: f64,
+}
+
+impl Law {
+    /// For a guest that may stand still for `downtime_limit`.
+    #[must_use]
+    pub fn new(downtime_limit: Duration) -> Self {
+        Self { downtime_limit, samples: VecDeque::new(), goodput: 0.0 }
+    }
+
+    /// Takes a sample; samples come in order of time, some ten a second.
+    pub fn see(&mut self, sample: Sample) -> Bounds {
+        self.samples.push_back(sample);
+        while self.samples.len() > 2 && sample.now_ns - self.samples[1].now_ns >= SPAN_NS {
+            self.samples.pop_front();
+        }
+        let first = self.samples[0];
+        let (span_ns, busy_ns) = (sample.now_ns - first.now_ns, sample.sending_ns - first.sending_ns);
+        let (wire, raw) = ((sample.sent_wire - first.sent_wire) as f64, (sample.sent_raw - first.sent_raw) as f64);
+        if span_ns >= SPAN_NS / 4 && busy_ns as f64 >= BUSY_MIN * span_ns as f64 {
+            // A writer that was held up all the time saw the link itself; where it waited for us, the rate is that of the
+            // time in which it wrote, which the socket's buffer may flatter. The lower bound is what surely passed.
+            let passed = wire / span_ns as f64 * 1e9;
+            let seen = wire / busy_ns as f64 * 1e9;
+            let rate = if busy_ns as f64 >= 0.9 * span_ns as f64 { seen } else { passed.max(seen * 0.9) };
+            self.goodput = if self.goodput == 0.0 { rate } else { self.goodput + 0.25 * (rate - self.goodput) };
+        }
+        let drain = SHARE * self.downtime_limit.as_secs_f64() * self.goodput;
+        let ratio = if wire > 0.0 { (raw / wire).clamp(1.0, PACE_MAX) } else { 1.0 };
+        Bounds {
+            goodput: self.goodput as u64,
+            backlog_max: (drain as u64).max(BACKLOG_MIN),
+            intake: (self.goodput > 0.0).then_some((ratio * self.goodput) as u64),
+        }
+    }
+}
+
+/// Spaces intake out evenly: all channels together take in no more than a rate, with a small burst allowed.
+#[derive(Debug, Default)]
+pub struct Pacer {
+    /// When the next byte may be taken in.
+    next_ns: u64,
+}
+
+impl Pacer {
+    /// Intake may run ahead of its rate by this much; QEMU looks at windows of 100 ms.
+    const BURST_NS: u64 = 10_000_000;
+
+    /// Notes `len` bytes taken in at `now_ns`, and says how long to wait before more are.
+    pub fn took(&mut self, len: usize, rate: u64, now_ns: u64) -> Duration {
+        let cost_ns = (len as u64).saturating_mul(1_000_000_000) / rate.max(1);
+        self.next_ns = self.next_ns.max(now_ns) + cost_ns;
+        Duration::from_nanos(self.next_ns.saturating_sub(now_ns + Self::BURST_NS))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_millis(300);
+    const STEP_NS: u64 = 100_000_000;
+
+    /// Feeds `steps` of a tenth of a second in which the link carried `wire` bytes, of `raw`, and was busy for `busy_ns`.
+    fn feed(law: &mut Law, from: &mut Sample, steps: u32, wire: u64, raw: u64, busy_ns: u64) -> Bounds {
+        let mut bounds = law.see(*from);
+        for _ in 0..steps {
+            from.now_ns += STEP_NS;
+            from.sent_wire += wire;
+            from.sent_raw += raw;
+            from.sending_ns += busy_ns;
+            bounds = law.see(*from);
+        }
+        bounds
+    }
+
+    #[test]
+    fn a_busy_link_gives_its_rate_and_a_tenth_of_the_downtime_in_bytes() {
+        let (mut law, mut at) = (Law::new(LIMIT), Sample::default());
+        let bounds = feed(&mut law, &mut at, 30, 2_500_000, 7_500_000, STEP_NS);
+        assert!(bounds.goodput.abs_diff(25_000_000) < 100_000, "{bounds:?}");
+        assert!(bounds.backlog_max.abs_diff(750_000) < 5_000, "{bounds:?}");
+        let intake = bounds.intake.unwrap();
+        assert!(intake.abs_diff(75_000_000) < 300_000, "{bounds:?}: three times, as the bytes shrink to a third");
+    }
+
+    #[test]
+    fn an_idle_link_says_nothing_of_its_rate() {
+        let (mut law, mut at) = (Law::new(LIMIT), Sample::default());
+        let bounds = feed(&mut law, &mut at, 30, 1000, 3000, 10_000);
+        assert_eq!((bounds.goodput, bounds.backlog_max, bounds.intake), (0, BACKLOG_MIN, None));
+        let busy = feed(&mut law, &mut at, 30, 12_500_000, 12_500_000, STEP_NS);
+        let idle = feed(&mut law, &mut at, 30, 1000, 3000, 10_000);
+        assert!(idle.goodput > busy.goodput / 4 * 3, "what was learnt is kept: {busy:?} {idle:?}");
+    }
+
+    #[test]
+    fn nearly_empty_pages_do_not_open_the_intake() {
+        let (mut law, mut at) = (Law::new(LIMIT), Sample::default());
+        let bounds = feed(&mut law, &mut at, 30, 2_500_000, 500_000_000, STEP_NS);
+        assert!(bounds.intake.unwrap() <= 3 * bounds.goodput);
+    }
+
+    #[test]
+    fn a_rate_that_changes_is_followed_within_two_seconds() {
+        let (mut law, mut at) = (Law::new(LIMIT), Sample::default());
+        feed(&mut law, &mut at, 30, 12_500_000, 30_000_000, STEP_NS);
+        let bounds = feed(&mut law, &mut at, 20, 1_250_000, 3_000_000, STEP_NS);
+        assert!(bounds.goodput < 16_000_000, "{bounds:?}");
+    }
+
+    #[test]
+    fn the_pacer_keeps_a_rate_over_any_span() {
+        let (mut pacer, mut now_ns, mut taken) = (Pacer::default(), 0, 0_u64);
+        for turn in 0..1000 {
+            let len = 1 + turn * 7919 % 200_000;
+            taken += len as u64;
+            now_ns += pacer.took(len, 70_000_000, now_ns).as_nanos() as u64 + 10_000;
+        }
+        let rate = taken as f64 / now_ns as f64 * 1e9;
+        assert!((60e6..75e6).contains(&rate), "{rate}");
+    }
+}

@@ -1,0 +1,109 @@
+//! Live migration of virtual machines over a narrows session, between two unmodified QEMUs.
+//!
+//! ```text
+//! source QEMU ==sockets==> near ==one session, packed==> far ==sockets==> destination QEMU
+//!      ^ QMP: `source`                 control channel                     QMP: `destination` ^
+//! ```
+//!
+//! One migration is one session: a lane (a channel of the session) for each socket QEMU opens, opened and connected in
+//! the order of their coming, and where `run` and `serve` drive QEMU, a channel on which they talk. Whatever fails ends the
+//! session, and with it every socket on both sides at once: the source then goes on running its guest, the
+//! destination never gets one that is not whole.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`near`], [`far`] | the two ends: accept and open, accept and connect |
+//! | [`migration`] | one session's lanes, its buffer law, its end |
+//! | [`lane`] | one socket joined to its channel |
+//! | [`law`] | how much may be held: pure |
+//! | [`aware`] | what is known of QEMU's multifd packets: headers apart, pages sent before left out. Pure |
+//! | [`qmp`], [`monitor`] | QEMU's control protocol, and a connection that speaks it |
+//! | [`source`], [`destination`] | what `run` and `serve` ask of their QEMU |
+//! | [`control`] | what `run` and `serve` say to each other |
+//! | [`status`], [`report`] | what people and scripts read during and after |
+#![forbid(unsafe_code)]
+
+pub mod aware;
+pub mod control;
+pub mod cpu;
+pub mod destination;
+pub mod far;
+pub mod lane;
+pub mod law;
+pub mod migration;
+pub mod monitor;
+pub mod near;
+pub mod qmp;
+pub mod report;
+pub mod source;
+pub mod status;
+
+use narrows::{Code, End, Plan, Settings, core::Limits};
+
+use crate::qmp::QmpError;
+
+/// Service name of a channel that carries one of QEMU's sockets.
+pub const SERVICE_LANE: &str = "migrate";
+/// Service name of the channel between `run` and `serve`.
+pub const SERVICE_CONTROL: &str = "migrate-control";
+
+/// Why a migration failed. The text says what to do next; the code is the command's exit code.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MigrateError {
+    /// The session ended, by the peer or the network.
+    #[error(transparent)]
+    End(#[from] End),
+    /// QEMU's control socket broke or refused.
+    #[error(transparent)]
+    Qmp(#[from] QmpError),
+    /// QEMU gave the migration up; its guest goes on where it was.
+    #[error("QEMU says that the migration {state}{}", .reason.as_ref().map_or_else(String::new, |why| format!(": {why}")))]
+    Qemu {
+        /// QEMU's word: `failed`, `cancelled`.
+        state: String,
+        /// Its reason, where it gives one.
+        reason: Option<String>,
+    },
+    /// A socket here cannot be had.
+    #[error("{what}: {fault}")]
+    Socket {
+        /// What was tried.
+        what: &'static str,
+        /// The system's word.
+        fault: std::io::Error,
+    },
+}
+
+impl MigrateError {
+    /// The code the peer is told and the command exits with.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::End(end) => end.code,
+            Self::Qmp(_) | Self::Socket { .. } => Code::FAILED,
+            Self::Qemu { state, .. } if state == "cancelled" => Code::CANCELLED,
+            Self::Qemu { .. } => Code::FAILED,
+        }
+    }
+}
+
+/// What a session that carries a migration may hold, on `base`.
+///
+/// Windows of eight packets a lane: a lane whose packets do not shrink must not wait for a round trip after each.
+#[must_use]
+pub fn limits(lanes_max: u16) -> Limits {
+    Limits {
+        chunk_len_max: 1 << 20,
+        history_len_max: 256 << 10,
+        window_len: 4 << 20,
+        channels_max: lanes_max,
+        ..Limits::default()
+    }
+}
+
+/// The settings of the destination's side: what it sends is the return path, a few bytes that must not wait to be packed.
+#[must_use]
+pub fn far_settings(settings: Settings) -> Settings {
+    Settings { plan: Plan::None, ..settings }
+}

@@ -1,0 +1,216 @@
+//! The source's QEMU, driven from its set-up to its end.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use narrows::io::Address;
+use serde_json::{Value, json};
+
+use crate::{
+    MigrateError,
+    cpu::QemuCpu,
+    destination::{capable, cpu_of, uri},
+    migration::Migration,
+    monitor::Monitor,
+    qmp::QmpError,
+};
+
+/// Between two looks at the migration.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// QEMU is told a new rate of the link at most as often as this, and only if it changed by a twentieth.
+const TELL_EVERY: Duration = Duration::from_millis(500);
+/// QEMU's own default is 128 MiB/s; the link shall be the limit.
+const BANDWIDTH_MAX: u64 = 1 << 40;
+/// How long a migration that was cancelled may take to say so.
+const CANCEL_WITHIN: Duration = Duration::from_secs(30);
+
+/// What is asked of the source.
+#[derive(Debug, Clone, Default)]
+pub struct Ask {
+    /// Multifd channels; 0 for none.
+    pub multifd_channels: u8,
+    /// How long the guest may stand still; QEMU's setting if not given.
+    pub downtime_limit: Option<Duration>,
+    /// Most bytes a second that QEMU may send; no limit if not given.
+    pub max_bandwidth: Option<u64>,
+    /// Capabilities to switch on besides.
+    pub capabilities: Vec<String>,
+}
+
+/// A migration as QEMU sees it. Times in milliseconds, lengths in bytes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Progress {
+    /// QEMU's word: `setup`, `active`, `completed`, …
+    pub status: String,
+    /// QEMU's reason, where it failed.
+    pub reason: Option<String>,
+    /// Since the start.
+    pub total_ms: u64,
+    /// How long the guest stood still; 0 before it did.
+    pub down_ms: u64,
+    /// The guest's memory.
+    pub ram_total: u64,
+    /// Not yet sent.
+    pub ram_remaining: u64,
+    /// Sent, as QEMU counts: uncompressed.
+    pub transferred: u64,
+    /// Pages sent, those of zeros included.
+    pub pages: u64,
+    /// Times that QEMU went through all of memory.
+    pub rounds: u64,
+}
+
+impl Progress {
+    fn of(answer: &Value) -> Self {
+        let ram = &answer["ram"];
+        let number = |value: &Value| value.as_u64().unwrap_or(0);
+        Self {
+            status: answer["status"].as_str().unwrap_or("none").to_owned(),
+            reason: answer["error-desc"].as_str().map(str::to_owned),
+            total_ms: number(&answer["total-time"]),
+            down_ms: number(&answer["downtime"]),
+            ram_total: number(&ram["total"]),
+            ram_remaining: number(&ram["remaining"]),
+            transferred: number(&ram["transferred"]),
+            pages: number(&ram["normal"]) + number(&ram["duplicate"]),
+            rounds: number(&ram["dirty-sync-count"]),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.status.as_str(), "completed" | "failed" | "cancelled")
+    }
+}
+
+/// How a migration ended well.
+#[derive(Debug, Clone)]
+pub struct Finished {
+    /// QEMU's last word.
+    pub progress: Progress,
+    /// When the guest stopped here, as far as seen.
+    pub stopped: Option<Instant>,
+    /// Processor time of QEMU but for the guest's, in seconds.
+    pub qemu_cpu_s: Option<f64>,
+}
+
+/// A QEMU whose guest shall move.
+#[derive(Debug)]
+pub struct Source {
+    monitor: Monitor,
+    cpu: QemuCpu,
+    takes_rate: bool,
+    told_rate: u64,
+    told_at: Instant,
+    /// The guest was running.
+    pub running: bool,
+    /// How long the guest may stand still, as QEMU has it.
+    pub downtime_limit: Duration,
+}
+
+impl Source {
+    /// Sets capabilities and parameters.
+    ///
+    /// # Errors
+    /// [`QmpError`], in QEMU's words where it refuses.
+    pub fn prepare(qmp: &Address, ask: &Ask) -> Result<Self, QmpError> {
+        let mut monitor = Monitor::connect(qmp)?;
+        let cpu = cpu_of(&mut monitor)?;
+        let running = monitor.ask("query-status", &Value::Null)?["running"] == true;
+        capable(&mut monitor, ask.multifd_channels, &ask.capabilities)?;
+        let mut wanted = json!({ "max-bandwidth": ask.max_bandwidth.unwrap_or(BANDWIDTH_MAX) });
+        if ask.multifd_channels > 0 {
+            wanted["multifd-channels"] = ask.multifd_channels.into();
+            // What QEMU packed, nobody can pack better.
+            wanted["multifd-compression"] = "none".into();
+        }
+        if let Some(limit) = ask.downtime_limit {
+            wanted["downtime-limit"] = (limit.as_millis() as u64).into();
+        }
+        let held = monitor.ask("query-migrate-parameters", &Value::Null)?;
+        let takes_rate = held.get("avail-switchover-bandwidth").is_some();
+        if takes_rate {
+            wanted["avail-switchover-bandwidth"] = 0.into();
+        }
+        monitor.ask("migrate-set-parameters", &wanted)?;
+        let limit_ms = wanted["downtime-limit"].as_u64().or_else(|| held["downtime-limit"].as_u64()).unwrap_or(300);
+        Ok(Self {
+            monitor,
+            cpu,
+            takes_rate,
+            told_rate: 0,
+            told_at: Instant::now(),
+            running,
+            downtime_limit: Duration::from_millis(limit_ms),
+        })
+    }
+
+    /// QEMU's version: major, minor, micro.
+    #[must_use]
+    pub fn version(&self) -> [u64; 3] {
+        self.monitor.version
+    }
+
+    /// Whether QEMU takes the link's rate from us (`avail-switchover-bandwidth`, QEMU 8.2); else intake must be paced.
+    #[must_use]
+    pub fn takes_rate(&self) -> bool {
+        self.takes_rate
+    }
+
+    /// Migrates through the socket at `through`, and shows how far it is ten times a second. `cancel` asks QEMU to give up.
+    ///
+    /// # Errors
+    /// [`MigrateError::Qemu`] where QEMU gave up; its guest goes on here.
+    pub fn migrate(
+        &mut self,
+        migration: &Migration,
+        through: &Address,
+        cancel: &AtomicBool,
+        show: &mut dyn FnMut(&Progress),
+    ) -> Result<Finished, MigrateError> {
+        let cpu_before_ns = self.cpu.used_ns();
+        self.monitor.ask("migrate", &json!({ "uri": uri(through) }))?;
+        let mut stopped = None;
+        let mut cancelled: Option<Instant> = None;
+        loop {
+            let progress = Progress::of(&self.monitor.ask("query-migrate", &Value::Null)?);
+            // What came before that answer is no later than it.
+            while let Some(event) = self.monitor.event(Duration::ZERO)? {
+                if event.name == "STOP" {
+                    stopped.get_or_insert_with(Instant::now);
+                }
+            }
+            show(&progress);
+            if progress.is_over() {
+                if progress.status != "completed" {
+                    return Err(MigrateError::Qemu { state: progress.status, reason: progress.reason });
+                }
+                let used_ns = self.cpu.used_ns().zip(cpu_before_ns).map(|(now, before)| now.saturating_sub(before));
+                return Ok(Finished { progress, stopped, qemu_cpu_s: used_ns.map(|ns| ns as f64 / 1e9) });
+            }
+            if cancel.load(Relaxed) && cancelled.is_none() {
+                self.monitor.ask("migrate_cancel", &Value::Null)?;
+                cancelled = Some(Instant::now());
+            }
+            if cancelled.is_some_and(|since| since.elapsed() > CANCEL_WITHIN) {
+                return Err(MigrateError::Qemu { state: "cancelled".into(), reason: Some("it does not end".into()) });
+            }
+            self.tell_rate(migration.goodput())?;
+            if let Some(event) = self.monitor.event(LOOK_EVERY)?
+                && event.name == "STOP"
+            {
+                stopped.get_or_insert_with(Instant::now);
+            }
+        }
+    }
+
+    fn tell_rate(&mut self, rate: u64) -> Result<(), QmpError> {
+        let changed = rate.abs_diff(self.told_rate) > self.told_rate / 20;
+        if self.takes_rate && changed && self.told_at.elapsed() >= TELL_EVERY {
+            self.monitor.ask("migrate-set-parameters", &json!({ "avail-switchover-bandwidth": rate }))?;
+            (self.told_rate, self.told_at) = (rate, Instant::now());
+        }
+        Ok(())
+    }
+}

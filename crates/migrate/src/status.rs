@@ -1,0 +1,134 @@
+//! What a migration is doing, for `narrows migrate status`: one JSON document to whoever connects to a socket.
+
+use narrows::{
+    Stats,
+    core::{
+        Gauges,
+        units::{Rate, Size},
+    },
+    io::{Address, Listener, Transport, Tuning, transport},
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    io::{Read, Write},
+    sync::Arc,
+};
+
+use crate::{MigrateError, aware::Counts, lane, law::Bounds};
+
+/// Longest document, in bytes.
+const LEN_MAX: u64 = 64 << 10;
+
+/// `narrows.migrate-status/1`. Lengths in bytes, rates in bytes a second.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Name and version of this document.
+    pub schema: String,
+    /// Sockets carried now.
+    pub lanes: u64,
+    /// Sockets carried since the session began; 0 before QEMU comes.
+    pub lanes_ever: u64,
+    /// Since the session began.
+    pub seconds: f64,
+    /// Taken from QEMU, as it travels after [`crate::aware`].
+    pub sent_raw_bytes: u64,
+    /// Written to the link.
+    pub sent_wire_bytes: u64,
+    /// Given to QEMU.
+    pub received_raw_bytes: u64,
+    /// Read from the link.
+    pub received_wire_bytes: u64,
+    /// What the link carries; 0 while that is unknown. The number for `avail-switchover-bandwidth`.
+    pub goodput: u64,
+    /// Packed and waiting for the link now, and the most that may.
+    pub backlog_bytes: u64,
+    /// See `backlog_bytes`.
+    pub backlog_max_bytes: u64,
+    /// Pages that came in multifd packets.
+    pub pages: u64,
+    /// Of these, those the destination had already.
+    pub pages_left_out: u64,
+    /// Of these, those sent as difference.
+    pub pages_as_difference: u64,
+}
+
+impl Status {
+    pub(crate) fn new(
+        stats: &Stats,
+        gauges: &Gauges,
+        bounds: &Bounds,
+        counts: &Counts,
+        lanes: u64,
+        lanes_ever: u64,
+    ) -> Self {
+        Self {
+            schema: "narrows.migrate-status/1".into(),
+            lanes,
+            lanes_ever,
+            seconds: stats.elapsed_ns as f64 / 1e9,
+            sent_raw_bytes: stats.sent_raw,
+            sent_wire_bytes: stats.sent_wire,
+            received_raw_bytes: stats.received_raw,
+            received_wire_bytes: stats.received_wire,
+            goodput: bounds.goodput,
+            backlog_bytes: gauges.queued_bytes,
+            backlog_max_bytes: bounds.backlog_max,
+            pages: counts.pages,
+            pages_left_out: counts.left_out,
+            pages_as_difference: counts.differences,
+        }
+    }
+
+    /// One line for people.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let raw = self.sent_raw_bytes.max(self.received_raw_bytes);
+        let wire = self.sent_wire_bytes.max(self.received_wire_bytes);
+        format!(
+            "{} of {} sockets open, {:.1} s: {} in {} on the wire; link {}; {} waiting of at most {}; pages {} ({} left out, {} as difference)",
+            self.lanes,
+            self.lanes_ever,
+            self.seconds,
+            Size(raw),
+            Size(wire),
+            if self.goodput == 0 { "not known yet".into() } else { Rate(self.goodput as f64).to_string() },
+            Size(self.backlog_bytes),
+            Size(self.backlog_max_bytes),
+            self.pages,
+            self.pages_left_out,
+            self.pages_as_difference,
+        )
+    }
+}
+
+/// Where the numbers come from, each time somebody asks.
+pub type Source = Arc<dyn Fn() -> Status + Send + Sync>;
+
+/// Answers at `address` for as long as the process lives.
+///
+/// # Errors
+/// The address cannot be listened on.
+pub fn serve(address: &Address, source: Source) -> Result<(), narrows::io::listener::ListenError> {
+    let listener = Listener::bind(address, &Tuning::default())?;
+    lane::spawn("migrate-status", move || {
+        while let Ok(Some(Transport { mut writer, .. })) = listener.accept() {
+            // Who breaks off does not want to know.
+            let text = serde_json::to_string(&source()).unwrap_or_default();
+            let _ = writer.write_all(text.as_bytes()).and_then(|()| writer.finish());
+        }
+    });
+    Ok(())
+}
+
+/// Asks at `address`.
+///
+/// # Errors
+/// Nobody answers there, or it is not a narrows that migrates.
+pub fn ask(address: &Address) -> Result<Status, MigrateError> {
+    let fault = |what| move |fault: std::io::Error| MigrateError::Socket { what, fault };
+    let Transport { reader, .. } = transport::connect(address, &Tuning::default())
+        .map_err(|source| fault("cannot ask for the status")(std::io::Error::other(source)))?;
+    let mut text = Vec::new();
+    reader.take(LEN_MAX).read_to_end(&mut text).map_err(fault("cannot read the status"))?;
+    serde_json::from_slice(&text).map_err(|source| fault("no status is served there")(source.into()))
+}
