@@ -76,6 +76,7 @@ fn same_filled(page: &Page) -> Option<[u8; 8]> {
 pub(crate) struct Pool {
     profile: Profile,
     chains: Chains,
+    #[expect(clippy::vec_box, reason = "lending moves a pointer, not a kit of several KiB")]
     free: Mutex<Vec<Box<Kit>>>,
 }
 
