@@ -30,8 +30,14 @@ pub fn report(runs: &[Run]) -> Report {
     if faults > 0 {
         intro.push(format!("{faults} cases failed; they are listed where they belong."));
     }
-    let document = runs.iter().map(|run| json!({ "run": run.id, "origin": run.origin, "rows": run.rows })).collect::<Vec<_>>();
-    Report { title: "narrows: results".into(), intro, sections, document: json!({ "schema": SCHEMA, "runs": document }) }
+    let document =
+        runs.iter().map(|run| json!({ "run": run.id, "origin": run.origin, "rows": run.rows })).collect::<Vec<_>>();
+    Report {
+        title: "narrows: results".into(),
+        intro,
+        sections,
+        document: json!({ "schema": SCHEMA, "runs": document }),
+    }
 }
 
 /// Every value of every row, for a tool this version does not know how to draw.
@@ -55,7 +61,8 @@ fn plain(run: &Run) -> Section {
 /// Machines and commands.
 #[must_use]
 pub fn origins(runs: &[Run]) -> Section {
-    let columns = ["run", "begun", "command", "processor", "memory", "system", "load before", "narrows", "seeds", "energy"];
+    let columns =
+        ["run", "begun", "command", "processor", "memory", "system", "load before", "narrows", "seeds", "energy"];
     let rows = runs.iter().map(|run| {
         let (origin, sheet) = (&run.origin, &run.origin.machine);
         let unknown = || "unknown".to_string();

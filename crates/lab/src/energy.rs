@@ -47,7 +47,8 @@ impl Meter {
         // `intel-rapl:0` is a package (AMD's too), `intel-rapl:0:0` a part of it, which would count twice.
         let package = |name: &str| name.starts_with("intel-rapl:") && name.matches(':').count() == 1;
         let names = entries.flatten().map(|entry| entry.path());
-        let paths: Vec<_> = names.filter(|path| path.file_name().is_some_and(|name| package(&name.to_string_lossy()))).collect();
+        let paths: Vec<_> =
+            names.filter(|path| path.file_name().is_some_and(|name| package(&name.to_string_lossy()))).collect();
         if paths.is_empty() {
             return Err(Absent::NoCounters);
         }

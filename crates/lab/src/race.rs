@@ -269,15 +269,18 @@ impl Run {
     /// As a row of results; `len` bytes were sent.
     #[must_use]
     pub fn row(&self, case: Case, len: u64) -> Row {
-        let mut row = Row::new(case, [
-            ("effective_mbit_s", self.effective_mbit_s),
-            ("seconds", self.seconds),
-            ("process_s", self.process_seconds),
-            ("wire_bytes", self.wire_bytes as f64),
-            ("ratio", len as f64 / self.wire_bytes as f64),
-            ("send_cpu_s", self.send_cpu_s),
-            ("recv_cpu_s", self.recv_cpu_s),
-        ]);
+        let mut row = Row::new(
+            case,
+            [
+                ("effective_mbit_s", self.effective_mbit_s),
+                ("seconds", self.seconds),
+                ("process_s", self.process_seconds),
+                ("wire_bytes", self.wire_bytes as f64),
+                ("ratio", len as f64 / self.wire_bytes as f64),
+                ("send_cpu_s", self.send_cpu_s),
+                ("recv_cpu_s", self.recv_cpu_s),
+            ],
+        );
         for (name, bytes) in [("send_rss_bytes", self.send_rss_bytes), ("recv_rss_bytes", self.recv_rss_bytes)] {
             row.extend([(name, bytes.map_or(f64::NAN, |bytes| bytes as f64))]);
         }

@@ -370,7 +370,11 @@ mod tests {
             assert_eq!(read(&path).unwrap()[0].rows.len(), whole, "cut at {cut}");
             run.append(&path).unwrap();
             let runs = read(&path).unwrap();
-            assert_eq!((runs[0].rows.len(), runs[1].rows.len()), (whole + usize::from(lines.as_bytes()[cut] == b'\n'), 3), "cut at {cut}");
+            assert_eq!(
+                (runs[0].rows.len(), runs[1].rows.len()),
+                (whole + usize::from(lines.as_bytes()[cut] == b'\n'), 3),
+                "cut at {cut}"
+            );
         }
     }
 

@@ -98,7 +98,8 @@ fn cost(inputs: &Inputs, design: &Design) -> Result<Cost, Fault> {
     let hours = of("years") * HOURS_PER_YEAR;
     let usd_per_w = hours / 1e3 * of("pue") * of("usd_per_kwh");
     // The least dear that leaves the bandwidth to the drives; if none does, the fastest.
-    let load_of = |processor: &Processor| of("io_gb_per_s").min(cpu_gb_per_s(processor)) * cpu_s_per_gb / processor.threads;
+    let load_of =
+        |processor: &Processor| of("io_gb_per_s").min(cpu_gb_per_s(processor)) * cpu_s_per_gb / processor.threads;
     let usd_of = |processor: &Processor| processor.usd() + processor.watts() * load_of(processor) * usd_per_w;
     let enough = inputs.processors.iter().filter(|processor| cpu_gb_per_s(processor) >= of("io_gb_per_s"));
     let processor = enough
@@ -189,7 +190,10 @@ mod tests {
         let costs = costs(&inputs).unwrap();
         let (host, drive) = (&costs[0], &costs[1]);
         assert!((host.gb_per_s - 6.3).abs() < 0.05 && host.cpu_bound && host.processor.contains("6338"), "{host:?}");
-        assert!((drive.gb_per_s - 8.3).abs() < 0.05 && !drive.cpu_bound && drive.processor.contains("5318N"), "{drive:?}");
+        assert!(
+            (drive.gb_per_s - 8.3).abs() < 0.05 && !drive.cpu_bound && drive.processor.contains("5318N"),
+            "{drive:?}"
+        );
         assert!((drive.cpu_load - 0.887).abs() < 0.01);
         let saving = drive.saving(host);
         assert!((saving.per_server - 0.09).abs() < 0.01, "{saving:?}");

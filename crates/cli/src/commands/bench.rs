@@ -54,7 +54,11 @@ fn codecs(args: &BenchCodecs, quiet: bool) -> anyhow::Result<()> {
     if !lab::deliver(&args.out, &run, quiet)? {
         print(&run)?;
     }
-    let faults: Vec<_> = run.rows.iter().filter_map(|row| Some(format!("{}: {}", row.case.codec.as_deref()?, row.fault.as_ref()?))).collect();
+    let faults: Vec<_> = run
+        .rows
+        .iter()
+        .filter_map(|row| Some(format!("{}: {}", row.case.codec.as_deref()?, row.fault.as_ref()?)))
+        .collect();
     if faults.is_empty() { Ok(()) } else { Err(anyhow::anyhow!("some cases failed: {}", faults.join("; "))) }
 }
 
@@ -93,7 +97,18 @@ fn print(run: &Run) -> anyhow::Result<()> {
         let bytes = Size(first.case.data_bytes.unwrap_or(0));
         let mut table = Table::new();
         table.load_style(NOTHING);
-        table.set_header(["codec", "chunk", "ratio", "of 4 KiB", "pack MB/s", "unpack MB/s", "CPU s/GB", "unpack", "MiB", ""]);
+        table.set_header([
+            "codec",
+            "chunk",
+            "ratio",
+            "of 4 KiB",
+            "pack MB/s",
+            "unpack MB/s",
+            "CPU s/GB",
+            "unpack",
+            "MiB",
+            "",
+        ]);
         for column in table.column_iter_mut().skip(1).take(8) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -103,7 +118,9 @@ fn print(run: &Run) -> anyhow::Result<()> {
         output::print(&format!("{data}, {bytes}, {threads} thread{}", if threads == 1 { "" } else { "s" }))?;
         output::print(&format!("{table}\n"))?;
     }
-    output::print("* on the front of ratio and packing speed, + of ratio and unpacking speed. All came back as they were.")
+    output::print(
+        "* on the front of ratio and packing speed, + of ratio and unpacking speed. All came back as they were.",
+    )
 }
 
 fn cells(row: &Row) -> Vec<String> {
@@ -120,6 +137,10 @@ fn cells(row: &Row) -> Vec<String> {
         number("pack_cpu_s_per_gb", digits),
         number("unpack_cpu_s_per_gb", digits),
         number("memory_bytes", |bytes| digits(bytes / f64::from(1 << 20))),
-        if row.fault.is_some() { "failed".into() } else { format!("{}{}", mark("pareto_pack", "*"), mark("pareto_unpack", "+")) },
+        if row.fault.is_some() {
+            "failed".into()
+        } else {
+            format!("{}{}", mark("pareto_pack", "*"), mark("pareto_unpack", "+"))
+        },
     ]
 }

@@ -13,7 +13,9 @@ pub fn place<P: AsRef<Path>>(report: Option<P>) -> anyhow::Result<()> {
     let Some(path) = report.as_ref().map(AsRef::as_ref) else { return Ok(()) };
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     if path.is_dir() || dir.is_some_and(|dir| !dir.is_dir()) {
-        return Err(Usage(format!("the report cannot be written to {}; name another with --report", path.display())).into());
+        return Err(
+            Usage(format!("the report cannot be written to {}; name another with --report", path.display())).into()
+        );
     }
     Ok(())
 }

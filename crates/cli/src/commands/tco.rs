@@ -64,7 +64,9 @@ fn measured(args: &Tco, path: &Path) -> anyhow::Result<Row> {
     let rows = result::read(path)?.into_iter().flat_map(|run| run.rows);
     let wanted = |row: &Row| match &args.codec {
         Some(codec) => row.case.codec.as_ref() == Some(codec),
-        None => row.marks.contains("pareto_pack") && row.value("pack_mb_s").is_some_and(|speed| speed >= SPEED_MIN_MB_S),
+        None => {
+            row.marks.contains("pareto_pack") && row.value("pack_mb_s").is_some_and(|speed| speed >= SPEED_MIN_MB_S)
+        }
     };
     let rows = rows.filter(|row| {
         wanted(row)
@@ -80,7 +82,19 @@ fn storage(inputs: &Inputs) -> anyhow::Result<()> {
     let costs = tco::costs(inputs).map_err(|fault| Usage(fault.to_string()))?;
     let baseline = &costs[inputs.baseline().unwrap_or(0)];
     let mut table = Table::new();
-    table.load_style(NOTHING).set_header(["", "ratio", "TB", "GB/s", "CPU", "W", "USD/server", "USD/TB/month", "USD per GB/s", "servers", "USD in all"]);
+    table.load_style(NOTHING).set_header([
+        "",
+        "ratio",
+        "TB",
+        "GB/s",
+        "CPU",
+        "W",
+        "USD/server",
+        "USD/TB/month",
+        "USD per GB/s",
+        "servers",
+        "USD in all",
+    ]);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -102,16 +116,26 @@ fn storage(inputs: &Inputs) -> anyhow::Result<()> {
     output::print(&format!("{}\n{table}\n", inputs.title))?;
     for (number, cost) in costs.iter().enumerate().filter(|(_, cost)| cost.design != baseline.design) {
         output::print(&sentence(cost, &cost.saving(baseline), &baseline.design))?;
-        output::print("What moves its saving on a server most:")?;
         let swings = tco::sensitivity::swings(inputs, number).map_err(|fault| Usage(fault.to_string()))?;
-        for swing in swings.iter().take(6) {
+        let moving = swings.iter().filter(|swing| swing.width(|saving| saving.per_server) > 1e-3).take(6);
+        for (place, swing) in moving.enumerate() {
+            if place == 0 {
+                output::print("What moves its saving on a server most:")?;
+            }
             output::print(&format!(
                 "  {} from {} to {} {}: {} to {}",
-                swing.input, swing.low, swing.high, swing.unit, less(swing.at_low.per_server), less(swing.at_high.per_server),
+                swing.input,
+                swing.low,
+                swing.high,
+                swing.unit,
+                less(swing.at_low.per_server),
+                less(swing.at_high.per_server),
             ))?;
         }
     }
-    output::print("Many inputs are assumptions; --report or --print-inputs lists each with its source. No energy was measured.")
+    output::print(
+        "Many inputs are assumptions; --report or --print-inputs lists each with its source. No energy was measured.",
+    )
 }
 
 fn transfer(inputs: &Inputs) -> anyhow::Result<()> {

@@ -4,7 +4,8 @@ use tempfile::TempDir;
 
 use crate::process::{run, start};
 
-const COMMANDS: [&str; 7] = ["send", "recv", "tunnel", "codecs", "link-emulator", "keys", "completions"];
+const COMMANDS: [&str; 10] =
+    ["send", "recv", "tunnel", "codecs", "link-emulator", "bench", "tco", "report", "keys", "completions"];
 
 #[test]
 fn every_command_has_help_that_names_its_flags() {

@@ -25,7 +25,9 @@ pub fn sections(run: &Run) -> Vec<Section> {
         let mut blocks = vec![
             picture(
                 "Ratio against packing speed. Further right and up is better; the line joins those that nobody beats in both.",
-                "pack_mb_s", "packing, MB/s", "pareto_pack",
+                "pack_mb_s",
+                "packing, MB/s",
+                "pareto_pack",
             ),
             picture("Ratio against unpacking speed, likewise.", "unpack_mb_s", "unpacking, MB/s", "pareto_unpack"),
             Block::Table(table(&rows)),
@@ -52,7 +54,7 @@ fn scatter(rows: &[&Row], speed: &str, title: &str, mark: &str) -> Value {
         })
         .collect();
     let x = json!({ "field": "speed", "type": "quantitative", "title": title, "scale": { "type": "log", "nice": false, "padding": 30 } });
-    let y = json!({ "field": "ratio", "type": "quantitative", "title": "ratio", "scale": { "type": "log", "zero": false, "padding": 18 } });
+    let y = json!({ "field": "ratio", "type": "quantitative", "title": "ratio", "scale": { "type": "log", "nice": false, "padding": 18 } });
     json!({
         "width": 700, "height": 330, "data": { "values": values },
         "layer": [
@@ -77,7 +79,16 @@ fn family(codec: &str) -> &str {
 
 fn table(rows: &[&Row]) -> Table {
     let columns = [
-        "codec", "chunk", "ratio", "rounded to 4 KiB", "pack MB/s", "unpack MB/s", "pack CPU s/GB", "unpack CPU s/GB", "memory, MiB", "front",
+        "codec",
+        "chunk",
+        "ratio",
+        "rounded to 4 KiB",
+        "pack MB/s",
+        "unpack MB/s",
+        "pack CPU s/GB",
+        "unpack CPU s/GB",
+        "memory, MiB",
+        "front",
     ];
     let rows = rows.iter().map(|row| {
         let number = |name: &str, of: fn(f64) -> String| row.value(name).map_or_else(|| "–".into(), of);
@@ -104,7 +115,8 @@ fn table(rows: &[&Row]) -> Table {
         ]
     });
     Table {
-        caption: "Ratio is raw over packed; a chunk that does not shrink counts as it is. Shaded: nothing gained.".into(),
+        caption: "Ratio is raw over packed; a chunk that does not shrink counts as it is. Shaded: nothing gained."
+            .into(),
         columns: columns.iter().enumerate().map(|(at, name)| ((*name).to_string(), (1..9).contains(&at))).collect(),
         rows: rows.collect(),
     }
@@ -119,7 +131,13 @@ mod tests {
 
     #[test]
     fn families_are_what_packs_in_the_end() {
-        for (codec, of) in [("zstd:-5", "zstd"), ("shuffle4-zstd:1", "zstd"), ("lz4", "lz4"), ("shuffle4-lz4", "lz4"), ("lz4-hc:9", "lz4-hc")] {
+        for (codec, of) in [
+            ("zstd:-5", "zstd"),
+            ("shuffle4-zstd:1", "zstd"),
+            ("lz4", "lz4"),
+            ("shuffle4-lz4", "lz4"),
+            ("lz4-hc:9", "lz4-hc"),
+        ] {
             assert_eq!(family(codec), of);
         }
     }

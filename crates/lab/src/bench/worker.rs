@@ -226,7 +226,8 @@ impl Bench<'_> {
             let (history, raw) = self.chunk(number);
             let packed = self.slots[number].lock().expect(POISON);
             let out = &mut scratch.out[..raw.len()];
-            if !packed.is_empty() && (self.codec.unpack(&packed, history, out, &mut scratch.ws).is_err() || out != raw) {
+            if !packed.is_empty() && (self.codec.unpack(&packed, history, out, &mut scratch.ws).is_err() || out != raw)
+            {
                 return Err(WorkerError::Differs { codec: codec.into(), chunk: number });
             }
         }
@@ -264,16 +265,19 @@ impl Measured {
     #[must_use]
     pub fn row(&self, case: Case) -> Row {
         let (raw, gb) = (self.raw_bytes as f64, self.raw_bytes as f64 / 1e9);
-        let mut row = Row::new(case, [
-            ("ratio", raw / self.packed_bytes as f64),
-            ("ratio_512", raw / self.packed_bytes_512 as f64),
-            ("ratio_4k", raw / self.packed_bytes_4k as f64),
-            ("share_packed", self.shrank),
-            ("pack_mb_s", raw / 1e6 / self.pack_s),
-            ("unpack_mb_s", raw / 1e6 / self.unpack_s),
-            ("pack_cpu_s_per_gb", self.pack_cpu_s / gb),
-            ("unpack_cpu_s_per_gb", self.unpack_cpu_s / gb),
-        ]);
+        let mut row = Row::new(
+            case,
+            [
+                ("ratio", raw / self.packed_bytes as f64),
+                ("ratio_512", raw / self.packed_bytes_512 as f64),
+                ("ratio_4k", raw / self.packed_bytes_4k as f64),
+                ("share_packed", self.shrank),
+                ("pack_mb_s", raw / 1e6 / self.pack_s),
+                ("unpack_mb_s", raw / 1e6 / self.unpack_s),
+                ("pack_cpu_s_per_gb", self.pack_cpu_s / gb),
+                ("unpack_cpu_s_per_gb", self.unpack_cpu_s / gb),
+            ],
+        );
         if let Some(bytes) = self.memory_bytes {
             row.extend([("memory_bytes", bytes as f64)]);
         }
@@ -302,7 +306,7 @@ mod tests {
         let three = run(&job("zstd:1", 16 << 10, 3, 0), data).unwrap();
         assert_eq!((one.packed_bytes, one.raw_bytes), (three.packed_bytes, 1_500_001));
         assert!(one.packed_bytes < one.packed_bytes_512 && one.packed_bytes_512 < one.packed_bytes_4k);
-        assert!(one.packed_bytes_4k % 4096 == 0 && one.shrank == 1.0 && one.pack_s > 0.0);
+        assert!(one.packed_bytes_4k.is_multiple_of(4096) && one.shrank == 1.0 && one.pack_s > 0.0);
         let longer = run(&job("zstd:1", 256 << 10, 2, 0), data).unwrap();
         let history = run(&job("zstd:1", 16 << 10, 2, 64 << 10), data).unwrap();
         assert!(longer.packed_bytes < one.packed_bytes && history.packed_bytes < one.packed_bytes);
@@ -320,7 +324,9 @@ mod tests {
 
     #[test]
     fn jobs_out_of_bounds_are_told() {
-        for (job, data) in [(job("lz4", 4096, 0, 0), b"x".as_slice()), (job("lz4", 0, 1, 0), b"x"), (job("lz4", 1, 1, 0), b"")] {
+        for (job, data) in
+            [(job("lz4", 4096, 0, 0), b"x".as_slice()), (job("lz4", 0, 1, 0), b"x"), (job("lz4", 1, 1, 0), b"")]
+        {
             assert!(matches!(run(&job, data), Err(WorkerError::Job(_))));
         }
         assert!(matches!(run(&job("zsdt", 1, 1, 0), b"x".as_slice()), Err(WorkerError::Codec(_))));

@@ -216,7 +216,11 @@ impl Inputs {
         let codec = row.case.codec.as_deref().unwrap_or("a codec");
         let of = |name: &str| row.value(name).ok_or_else(|| Fault::Missing(format!("{codec}: {name}")));
         let chunk = row.case.chunk_bytes.unwrap_or(0);
-        let source = format!("measured by narrows bench on {}: {codec}, chunks of {}", row.case.data.as_deref().unwrap_or("data"), Size(chunk));
+        let source = format!(
+            "measured by narrows bench on {}: {codec}, chunks of {}",
+            row.case.data.as_deref().unwrap_or("data"),
+            Size(chunk)
+        );
         let input = |value: f64, unit: &str, source: &str| Input {
             value,
             unit: unit.into(),
@@ -232,10 +236,18 @@ impl Inputs {
             unit_bytes: 1e15,
             granule_bytes: 1.0,
             ratio: input(of("ratio_4k")?, ratio, &format!("{source}, each rounded up to 4 KiB")),
-            pack_cpu_s_per_gb: input(copies * of("pack_cpu_s_per_gb")?, per_gb, &format!("{source}, times {copies} copies")),
+            pack_cpu_s_per_gb: input(
+                copies * of("pack_cpu_s_per_gb")?,
+                per_gb,
+                &format!("{source}, times {copies} copies"),
+            ),
             drive_price_factor: input(1.0, "price of a plain drive", "plain drives"),
         });
-        for (name, value) in [("ratio", "ratio"), ("pack_cpu_s_per_gb", "pack_cpu_s_per_gb"), ("unpack_cpu_s_per_gb", "unpack_cpu_s_per_gb")] {
+        for (name, value) in [
+            ("ratio", "ratio"),
+            ("pack_cpu_s_per_gb", "pack_cpu_s_per_gb"),
+            ("unpack_cpu_s_per_gb", "unpack_cpu_s_per_gb"),
+        ] {
             if let Some(held) = self.link.get_mut(name) {
                 *held = input(of(value)?, &held.unit, &source);
             }
@@ -296,7 +308,7 @@ fn may_be_zero(name: &str) -> bool {
 fn number(name: &str, value: f64) -> Result<(), Fault> {
     let fault = |why| Err(Fault::Number { name: name.into(), value, why });
     match value {
-        v if !v.is_finite() || v < 0.0 || v > 1e15 => fault("it must be a number from 0 to 10^15"),
+        v if !(0.0..=1e15).contains(&v) => fault("it must be a number from 0 to 10^15"),
         0.0 if !may_be_zero(name) => fault("it must be above 0"),
         v if SHARES.contains(&name) && v > 1.0 => fault("it is a share, at most 1"),
         _ => Ok(()),
@@ -375,7 +387,11 @@ mod tests {
             ("years = { value = 5", "years = { value = 0", "years"),
             ("years = { value = 5", "years = { value = nan", "years"),
             ("years = { value = 5", "yeras = { value = 5", "years"),
-            ("years = { value = 5", "colour = { value = 1, unit = \"\", source = \"\" }\nyears = { value = 5", "colour"),
+            (
+                "years = { value = 5",
+                "colour = { value = 1, unit = \"\", source = \"\" }\nyears = { value = 5",
+                "colour",
+            ),
             ("utilisation = { value = 0.8", "utilisation = { value = 80", "share"),
             ("threads = 128", "threads = 0", "6338.threads"),
             ("granule_bytes = 512", "granule_bytes = -1", "granule"),
@@ -395,14 +411,20 @@ mod tests {
     #[test]
     fn measured_rows_become_a_design_and_the_links_numbers() {
         let case = crate::result::Case { codec: Some("zstd:1".into()), chunk_bytes: Some(65536), ..Default::default() };
-        let row = Row::new(case, [("ratio", 2.5), ("ratio_4k", 2.2), ("pack_cpu_s_per_gb", 4.0), ("unpack_cpu_s_per_gb", 1.0)]);
+        let row = Row::new(
+            case,
+            [("ratio", 2.5), ("ratio_4k", 2.2), ("pack_cpu_s_per_gb", 4.0), ("unpack_cpu_s_per_gb", 1.0)],
+        );
         let mut deck = Inputs::deck();
         deck.measured(&row).unwrap();
         let costs = crate::tco::costs(&deck).unwrap();
         assert!((costs[2].allocated_ratio - 2.2).abs() < 1e-6 && costs[2].design == "measured zstd:1");
         assert!((costs[2].gb_per_s - 128.0 * 0.93 / (10.25 + 8.0)).abs() < 1e-6, "{:?}", costs[2]);
         assert_eq!((deck.link["ratio"].value, deck.link["pack_cpu_s_per_gb"].value), (2.5, 4.0));
-        assert_eq!(Inputs::deck().measured(&Row::new(Default::default(), [])), Err(Fault::Missing("a codec: ratio_4k".into())));
+        assert_eq!(
+            Inputs::deck().measured(&Row::new(Default::default(), [])),
+            Err(Fault::Missing("a codec: ratio_4k".into()))
+        );
     }
 
     #[test]

@@ -37,7 +37,9 @@ pub struct Transfer {
 /// # Errors
 /// [`Fault::Missing`] where the file has no `[link]`.
 pub fn month(inputs: &Inputs) -> Result<Transfer, Fault> {
-    let of = |name: &str| inputs.link.get(name).map(|input| input.value).ok_or_else(|| Fault::Missing(format!("link.{name}")));
+    let of = |name: &str| {
+        inputs.link.get(name).map(|input| input.value).ok_or_else(|| Fault::Missing(format!("link.{name}")))
+    };
     let (gb, ratio) = (of("tb_per_month")? * 1e3, of("ratio")?.max(1.0));
     let gb_per_s = of("rate_mbit_s")? / 8e3;
     let (pack, unpack) = (of("pack_cpu_s_per_gb")?, of("unpack_cpu_s_per_gb")?);

@@ -12,6 +12,9 @@ use crate::{
     trial::digits,
 };
 
+/// One of the kinds of saving.
+type Of = fn(&Saving) -> f64;
+
 /// The document behind a report and of `--json`, `narrows.tco/1`.
 ///
 /// # Errors
@@ -38,16 +41,28 @@ pub fn report(inputs: &Inputs) -> Result<Report, Fault> {
     let baseline = baseline(inputs)?;
     let mut sections = vec![costs_section(&costs, baseline)];
     for (number, cost) in costs.iter().enumerate().filter(|(number, _)| *number != baseline) {
-        sections.push(sensitivity_section(cost, cost.saving(&costs[baseline]), &swings(inputs, number)?, &inputs.baseline));
+        sections.push(sensitivity_section(
+            cost,
+            cost.saving(&costs[baseline]),
+            &swings(inputs, number)?,
+            &inputs.baseline,
+        ));
     }
     if let Ok(month) = link::month(inputs) {
         sections.push(link_section(&month));
     }
     sections.push(inputs_section(inputs));
-    let intro = costs.iter().enumerate().filter(|(number, _)| *number != baseline).map(|(_, cost)| {
-        sentence(cost, &cost.saving(&costs[baseline]), &inputs.baseline)
-    });
-    Ok(Report { title: format!("narrows tco: {}", inputs.title), intro: intro.collect(), sections, document: document(inputs)? })
+    let intro = costs
+        .iter()
+        .enumerate()
+        .filter(|(number, _)| *number != baseline)
+        .map(|(_, cost)| sentence(cost, &cost.saving(&costs[baseline]), &inputs.baseline));
+    Ok(Report {
+        title: format!("narrows tco: {}", inputs.title),
+        intro: intro.collect(),
+        sections,
+        document: document(inputs)?,
+    })
 }
 
 fn baseline(inputs: &Inputs) -> Result<usize, Fault> {
@@ -84,7 +99,9 @@ fn costs_section(costs: &[Cost], baseline: usize) -> Section {
     row("processors", &|cost| cost.processor.clone());
     row("ratio after rounding to granules", &|cost| format!("{:.3}", cost.allocated_ratio));
     row("effective TB a server", &|cost| digits(cost.effective_tb));
-    row("GB/s a server", &|cost| format!("{:.2}{}", cost.gb_per_s, if cost.cpu_bound { ", processors bind" } else { "" }));
+    row("GB/s a server", &|cost| {
+        format!("{:.2}{}", cost.gb_per_s, if cost.cpu_bound { ", processors bind" } else { "" })
+    });
     row("processor load", &|cost| format!("{:.0} %", cost.cpu_load * 100.0));
     row("W a server", &|cost| digits(cost.watts));
     row("USD a server over the years", &|cost| format!("{:.0}", cost.usd_per_server));
@@ -92,7 +109,7 @@ fn costs_section(costs: &[Cost], baseline: usize) -> Section {
     row("USD a GB/s", &|cost| format!("{:.0}", cost.usd_per_gb_per_s));
     row("servers for the demand", &|cost| cost.servers.to_string());
     row("USD for the demand", &|cost| format!("{:.0}", cost.usd_for_demand));
-    let kinds: [(&str, fn(&Saving) -> f64); 4] = [
+    let kinds: [(&str, Of); 4] = [
         ("a server", |saving| saving.per_server),
         ("a TB", |saving| saving.per_tb),
         ("a GB/s", |saving| saving.per_gb_per_s),
@@ -104,6 +121,7 @@ fn costs_section(costs: &[Cost], baseline: usize) -> Section {
             match saving {
                 _ if number == baseline => "".to_string().into(),
                 saving if saving < 0.0 => Cell::marked(less(saving), Mark::Loss),
+                0.0 => less(saving).into(),
                 saving => Cell::marked(less(saving), Mark::Best),
             }
         });
@@ -122,8 +140,10 @@ fn parts(costs: &[Cost]) -> Picture {
     let values: Vec<_> = costs
         .iter()
         .flat_map(|cost| {
-            let of = move |(part, usd): &(&str, f64)| json!({ "design": cost.design, "part": part, "usd": usd });
-            cost.capex.iter().chain(&cost.opex).map(of)
+            let of = move |(place, (part, usd)): (usize, &(&str, f64))| {
+                json!({ "design": cost.design, "part": part, "place": place, "usd": usd })
+            };
+            cost.capex.iter().chain(&cost.opex).enumerate().map(of)
         })
         .collect();
     let order: Vec<&str> = costs.iter().map(|cost| cost.design.as_str()).collect();
@@ -136,14 +156,14 @@ fn parts(costs: &[Cost]) -> Picture {
             "color": { "field": "part", "type": "nominal", "title": null, "sort": names,
                 "legend": { "orient": "bottom", "columns": 5, "symbolType": "square" },
                 "scale": { "domain": names, "range": PALETTE } },
-            "order": { "field": "part", "sort": names },
+            "order": { "field": "place", "type": "quantitative" },
         },
     });
     Picture { caption: "Cost of one server by part.".into(), spec }
 }
 
 fn sensitivity_section(cost: &Cost, saving: Saving, swings: &[Swing], baseline: &str) -> Section {
-    let kinds: [(&str, fn(&Saving) -> f64); 2] =
+    let kinds: [(&str, Of); 2] =
         [("a server", |saving| saving.per_server), ("a GB/s of bandwidth", |saving| saving.per_gb_per_s)];
     let mut blocks = Vec::new();
     for (name, of) in kinds {
@@ -183,7 +203,7 @@ fn sensitivity_section(cost: &Cost, saving: Saving, swings: &[Swing], baseline: 
 }
 
 /// Bars from the saving at the low end to that at the high end, the widest on top.
-fn tornado(swings: &[Swing], base: f64, of: fn(&Saving) -> f64) -> Value {
+fn tornado(swings: &[Swing], base: f64, of: Of) -> Value {
     let mut widest: Vec<&Swing> = swings.iter().collect();
     widest.sort_by(|a, b| b.width(of).total_cmp(&a.width(of)));
     let widest = &widest[..widest.len().min(TORNADO_MAX)];
@@ -220,7 +240,9 @@ fn tornado(swings: &[Swing], base: f64, of: fn(&Saving) -> f64) -> Value {
 }
 
 fn link_section(month: &Transfer) -> Section {
-    let rows = link_rows(month).into_iter().map(|(name, raw, packed)| vec![Cell::marked(name.into(), Mark::Name), raw.into(), packed.into()]);
+    let rows = link_rows(month)
+        .into_iter()
+        .map(|(name, raw, packed)| vec![Cell::marked(name.into(), Mark::Name), raw.into(), packed.into()]);
     let table = Table {
         caption: "A month of transfers".into(),
         columns: vec![("".into(), false), ("raw".into(), true), ("packed".into(), true)],
@@ -264,7 +286,13 @@ fn inputs_section(inputs: &Inputs) -> Section {
             (None, None) => String::new(),
             (low, high) => format!("{} to {}", short(low.unwrap_or(input.value)), short(high.unwrap_or(input.value))),
         };
-        vec![Cell::marked(name, Mark::Name), short(input.value).into(), input.unit.clone().into(), range.into(), input.source.clone().into()]
+        vec![
+            Cell::marked(name, Mark::Name),
+            short(input.value).into(),
+            input.unit.clone().into(),
+            range.into(),
+            input.source.clone().into(),
+        ]
     });
     let columns = [("input", false), ("value", true), ("unit", false), ("range", false), ("source", false)];
     let table = |caption: &str, columns: &[(&str, bool)], rows| Table {
@@ -285,9 +313,16 @@ fn inputs_section(inputs: &Inputs) -> Section {
     Section {
         heading: "Inputs and where they are from".into(),
         blocks: vec![
-            Block::Text("Change any of them: narrows tco --print-inputs > mine.toml, then narrows tco --inputs mine.toml.".into()),
+            Block::Text(
+                "Change any of them: narrows tco --print-inputs > mine.toml, then narrows tco --inputs mine.toml."
+                    .into(),
+            ),
             Block::Table(table("", &columns, rows.collect())),
-            Block::Table(table("A design gets the least dear that leaves the bandwidth to its drives; else the fastest", &heads, processors.collect())),
+            Block::Table(table(
+                "A design gets the least dear that leaves the bandwidth to its drives; else the fastest",
+                &heads,
+                processors.collect(),
+            )),
         ],
     }
 }
@@ -309,7 +344,9 @@ mod tests {
     fn the_page_says_claims_losses_and_sources() {
         let inputs = Inputs::deck();
         let html = report(&inputs).unwrap().html();
-        for said in ["9.1 % less a server", "31.0 % less a GB/s", "more a terabyte", "class=\"loss\"", "fitted: at this price"] {
+        for said in
+            ["9.1 % less a server", "31.0 % less a GB/s", "more a terabyte", "class=\"loss\"", "fitted: at this price"]
+        {
             assert!(html.contains(said), "{said}");
         }
         for (name, _) in inputs.all() {

@@ -34,7 +34,8 @@ fn section(data: &str, rows: &[&Row]) -> Section {
     let raw = of("none", "effective_mbit_s");
     let best = names.iter().filter_map(|name| of(name, "effective_mbit_s")).fold(0.0, f64::max);
     let link = rows.first().and_then(|row| row.case.link_mbit_s);
-    let heading = link.map_or_else(|| "no limit".to_string(), |rate| narrows::core::units::Rate::from_mbit(rate).to_string());
+    let heading =
+        link.map_or_else(|| "no limit".to_string(), |rate| narrows::core::units::Rate::from_mbit(rate).to_string());
     let cells = names.iter().map(|name| {
         let number = |value: &str, of_number: fn(f64) -> String| of(name, value).map_or_else(|| "–".into(), of_number);
         let rate = of(name, "effective_mbit_s").unwrap_or(0.0);
@@ -85,7 +86,9 @@ fn section(data: &str, rows: &[&Row]) -> Section {
         Block::Picture(Picture { caption: "Effective rate: medians; the link's own rate dashed.".into(), spec }),
         Block::Table(table),
     ];
-    blocks.extend(rows.iter().filter_map(|row| Some(Block::Note(format!("{} failed: {}", name(row), row.fault.as_ref()?)))));
+    blocks.extend(
+        rows.iter().filter_map(|row| Some(Block::Note(format!("{} failed: {}", name(row), row.fault.as_ref()?)))),
+    );
     Section { heading: format!("{heading}: {data}"), blocks }
 }
 
