@@ -93,7 +93,7 @@ fn named(registry: &Registry, name: &str) -> String {
 }
 
 /// What is measured where the user names no codecs: what the adaptive policy chooses from, and the published study's.
-pub const CODECS_DEFAULT: [&str; 17] = [
+pub const CODECS_DEFAULT: [&str; 16] = [
     "lz4",
     "snappy",
     "gipfeli",
@@ -106,8 +106,7 @@ pub const CODECS_DEFAULT: [&str; 17] = [
     "zstd:6",
     "zstd:9",
     "zstd:15",
-    "deflate:1",
-    "deflate:6",
+    "deflate",
     "shuffle4-lz4",
     "shuffle4-zstd:1",
     "delta4-zstd:1",

@@ -116,9 +116,12 @@ fn storage(inputs: &Inputs) -> anyhow::Result<()> {
     output::print(&format!("{}\n{table}\n", inputs.title))?;
     for (number, cost) in costs.iter().enumerate().filter(|(_, cost)| cost.design != baseline.design) {
         output::print(&sentence(cost, &cost.saving(baseline), &baseline.design))?;
-        output::print("What moves its saving on a server most:")?;
         let swings = tco::sensitivity::swings(inputs, number).map_err(|fault| Usage(fault.to_string()))?;
-        for swing in swings.iter().take(6) {
+        let moving = swings.iter().filter(|swing| swing.width(|saving| saving.per_server) > 1e-3).take(6);
+        for (place, swing) in moving.enumerate() {
+            if place == 0 {
+                output::print("What moves its saving on a server most:")?;
+            }
             output::print(&format!(
                 "  {} from {} to {} {}: {} to {}",
                 swing.input,

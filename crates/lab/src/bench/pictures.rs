@@ -54,7 +54,7 @@ fn scatter(rows: &[&Row], speed: &str, title: &str, mark: &str) -> Value {
         })
         .collect();
     let x = json!({ "field": "speed", "type": "quantitative", "title": title, "scale": { "type": "log", "nice": false, "padding": 30 } });
-    let y = json!({ "field": "ratio", "type": "quantitative", "title": "ratio", "scale": { "type": "log", "zero": false, "padding": 18 } });
+    let y = json!({ "field": "ratio", "type": "quantitative", "title": "ratio", "scale": { "type": "log", "nice": false, "padding": 18 } });
     json!({
         "width": 700, "height": 330, "data": { "values": values },
         "layer": [

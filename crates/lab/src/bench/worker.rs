@@ -306,7 +306,7 @@ mod tests {
         let three = run(&job("zstd:1", 16 << 10, 3, 0), data).unwrap();
         assert_eq!((one.packed_bytes, one.raw_bytes), (three.packed_bytes, 1_500_001));
         assert!(one.packed_bytes < one.packed_bytes_512 && one.packed_bytes_512 < one.packed_bytes_4k);
-        assert!(one.packed_bytes_4k % 4096 == 0 && one.shrank == 1.0 && one.pack_s > 0.0);
+        assert!(one.packed_bytes_4k.is_multiple_of(4096) && one.shrank == 1.0 && one.pack_s > 0.0);
         let longer = run(&job("zstd:1", 256 << 10, 2, 0), data).unwrap();
         let history = run(&job("zstd:1", 16 << 10, 2, 64 << 10), data).unwrap();
         assert!(longer.packed_bytes < one.packed_bytes && history.packed_bytes < one.packed_bytes);

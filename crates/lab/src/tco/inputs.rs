@@ -308,7 +308,7 @@ fn may_be_zero(name: &str) -> bool {
 fn number(name: &str, value: f64) -> Result<(), Fault> {
     let fault = |why| Err(Fault::Number { name: name.into(), value, why });
     match value {
-        v if !v.is_finite() || v < 0.0 || v > 1e15 => fault("it must be a number from 0 to 10^15"),
+        v if !(0.0..=1e15).contains(&v) => fault("it must be a number from 0 to 10^15"),
         0.0 if !may_be_zero(name) => fault("it must be above 0"),
         v if SHARES.contains(&name) && v > 1.0 => fault("it is a share, at most 1"),
         _ => Ok(()),

@@ -12,6 +12,9 @@ use crate::{
     trial::digits,
 };
 
+/// One of the kinds of saving.
+type Of = fn(&Saving) -> f64;
+
 /// The document behind a report and of `--json`, `narrows.tco/1`.
 ///
 /// # Errors
@@ -106,7 +109,7 @@ fn costs_section(costs: &[Cost], baseline: usize) -> Section {
     row("USD a GB/s", &|cost| format!("{:.0}", cost.usd_per_gb_per_s));
     row("servers for the demand", &|cost| cost.servers.to_string());
     row("USD for the demand", &|cost| format!("{:.0}", cost.usd_for_demand));
-    let kinds: [(&str, fn(&Saving) -> f64); 4] = [
+    let kinds: [(&str, Of); 4] = [
         ("a server", |saving| saving.per_server),
         ("a TB", |saving| saving.per_tb),
         ("a GB/s", |saving| saving.per_gb_per_s),
@@ -118,6 +121,7 @@ fn costs_section(costs: &[Cost], baseline: usize) -> Section {
             match saving {
                 _ if number == baseline => "".to_string().into(),
                 saving if saving < 0.0 => Cell::marked(less(saving), Mark::Loss),
+                0.0 => less(saving).into(),
                 saving => Cell::marked(less(saving), Mark::Best),
             }
         });
@@ -136,8 +140,10 @@ fn parts(costs: &[Cost]) -> Picture {
     let values: Vec<_> = costs
         .iter()
         .flat_map(|cost| {
-            let of = move |(part, usd): &(&str, f64)| json!({ "design": cost.design, "part": part, "usd": usd });
-            cost.capex.iter().chain(&cost.opex).map(of)
+            let of = move |(place, (part, usd)): (usize, &(&str, f64))| {
+                json!({ "design": cost.design, "part": part, "place": place, "usd": usd })
+            };
+            cost.capex.iter().chain(&cost.opex).enumerate().map(of)
         })
         .collect();
     let order: Vec<&str> = costs.iter().map(|cost| cost.design.as_str()).collect();
@@ -150,14 +156,14 @@ fn parts(costs: &[Cost]) -> Picture {
             "color": { "field": "part", "type": "nominal", "title": null, "sort": names,
                 "legend": { "orient": "bottom", "columns": 5, "symbolType": "square" },
                 "scale": { "domain": names, "range": PALETTE } },
-            "order": { "field": "part", "sort": names },
+            "order": { "field": "place", "type": "quantitative" },
         },
     });
     Picture { caption: "Cost of one server by part.".into(), spec }
 }
 
 fn sensitivity_section(cost: &Cost, saving: Saving, swings: &[Swing], baseline: &str) -> Section {
-    let kinds: [(&str, fn(&Saving) -> f64); 2] =
+    let kinds: [(&str, Of); 2] =
         [("a server", |saving| saving.per_server), ("a GB/s of bandwidth", |saving| saving.per_gb_per_s)];
     let mut blocks = Vec::new();
     for (name, of) in kinds {
@@ -197,7 +203,7 @@ fn sensitivity_section(cost: &Cost, saving: Saving, swings: &[Swing], baseline: 
 }
 
 /// Bars from the saving at the low end to that at the high end, the widest on top.
-fn tornado(swings: &[Swing], base: f64, of: fn(&Saving) -> f64) -> Value {
+fn tornado(swings: &[Swing], base: f64, of: Of) -> Value {
     let mut widest: Vec<&Swing> = swings.iter().collect();
     widest.sort_by(|a, b| b.width(of).total_cmp(&a.width(of)));
     let widest = &widest[..widest.len().min(TORNADO_MAX)];
