@@ -140,6 +140,10 @@ impl Contest<'_> {
 /// Chains that `Ratio` always tries, whatever a page looks like: no tree may cost it the best of these.
 static ALWAYS: LazyLock<[u8; 3]> = LazyLock::new(|| ["zstd", "deflate", "lzts"].map(steps::builtin));
 
+/// Where the first is the best, so is the second, which is too slow to be tried always.
+static DEFLATE: LazyLock<u8> = LazyLock::new(|| steps::builtin("deflate"));
+static DEFLATES: LazyLock<u8> = LazyLock::new(|| steps::builtin("deflates"));
+
 /// Every so many pages a page is looked at though the last one's chain might do.
 const PROBE: u32 = 64;
 
@@ -258,6 +262,9 @@ impl Packer {
         if *profile == Profile::Ratio {
             contest.builtin(by_width.chain);
             ALWAYS.iter().for_each(|&number| contest.builtin(number));
+            if contest.best.is_some_and(|best| best.chain.builtin() == Some(*DEFLATE)) {
+                contest.builtin(*DEFLATES);
+            }
         } else if by_width.len <= contest.most() {
             contest.builtin(by_width.chain);
         }

@@ -6,6 +6,10 @@
 /// Whether this processor runs the second form.
 #[inline(always)]
 pub(crate) fn is_available() -> bool {
+    #[cfg(test)]
+    if PORTABLE.get() {
+        return false;
+    }
     #[cfg(target_arch = "x86_64")]
     {
         std::arch::is_x86_feature_detected!("avx2")
@@ -15,6 +19,20 @@ pub(crate) fn is_available() -> bool {
     }
     #[cfg(not(target_arch = "x86_64"))]
     false
+}
+
+#[cfg(test)]
+thread_local! {
+    static PORTABLE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// What `run` gives on a processor that has nothing special.
+#[cfg(test)]
+pub(crate) fn portable<T>(run: impl FnOnce() -> T) -> T {
+    PORTABLE.set(true);
+    let result = run();
+    PORTABLE.set(false);
+    result
 }
 
 /// `twin! { fn name<W: Word>(args) -> T = portable; }`: a function that runs `portable`, which is `#[inline(always)]`,

@@ -1,11 +1,16 @@
 //! Every chain on every kind of page, and hostile bytes.
 
-use narrows_testkit::data::{KINDS, Random, make};
+use std::thread;
+
+use narrows_core::Workspace;
+use narrows_testkit::data::{KINDS, Kind, Random, make};
 use proptest::prelude::*;
 
 use crate::{
-    Chain, Chains, Limit, PAGE, Packer, Profile,
+    Chain, Chains, Limit, PAGE, Packer, Profile, UnpackError,
     chain::{self, Scratch},
+    simd,
+    step::{BETWEEN_MAX, Side, SideReader},
     steps,
 };
 
@@ -71,7 +76,179 @@ fn a_page_unpacks_after_its_chain_was_removed() {
     assert_ne!(packer.pack(page, &mut packed), Some(len));
 }
 
+// Goal: what is packed with vector instructions is what is packed without, and either unpacks the other's. Method: every
+// built-in chain on pages of every kind, twice.
+#[test]
+fn vectors_write_what_scalars_write() {
+    let scratch = &mut Scratch::default();
+    for page in pages() {
+        for chain in Chain::builtins() {
+            let (mut one, mut other) = ([0; 2 * PAGE], [0; 2 * PAGE]);
+            let len = chain.pack(&page, &mut one, scratch);
+            assert_eq!(len, simd::portable(|| chain.pack(&page, &mut other, scratch)), "{chain}");
+            let len = len.unwrap_or(0);
+            assert!(one[..len] == other[..len], "{chain}");
+            let (mut back, mut back_portable) = ([0; PAGE], [1; PAGE]);
+            if len > 0 {
+                chain::unpack(&one[..len], &mut back, scratch).expect("it was packed");
+                simd::portable(|| chain::unpack(&one[..len], &mut back_portable, scratch)).expect("it was packed");
+                assert!(back == page && back_portable == page, "{chain}");
+            }
+        }
+        let look = crate::select::look(&page);
+        assert_eq!(look, simd::portable(|| crate::select::look(&page)));
+        assert_eq!(crate::select::is_noise(&page), simd::portable(|| crate::select::is_noise(&page)));
+    }
+}
+
+// Goal: a limit holds from the moment it is set, whoever packs. Method: one thread moves it, two pack, and between two
+// looks at it that agree no page may be longer.
+#[test]
+fn the_limit_may_change_while_others_pack() {
+    let limit = Limit::default();
+    let pages = pages();
+    thread::scope(|scope| {
+        let packing = [Profile::Fast, Profile::Balanced].map(|profile| {
+            let (limit, pages) = (limit.clone(), &pages);
+            scope.spawn(move || {
+                let mut packer = Packer::with(profile, limit.clone(), Chains::default());
+                let mut packed = [0; PAGE];
+                for page in pages.iter().cycle().take(3000) {
+                    let before = limit.bytes();
+                    let Some(len) = packer.pack(page, &mut packed) else { continue };
+                    assert!(len <= before.max(limit.bytes()), "{len} bytes");
+                    let mut back = [0; PAGE];
+                    packer.unpack(&packed[..len], &mut back).expect("it was packed");
+                    assert!(back == *page);
+                }
+            })
+        });
+        let mut random = Random(5);
+        while packing.iter().any(|thread| !thread.is_finished()) {
+            limit.set(if random.below(2) == 0 { 3264 } else { 600 });
+        }
+    });
+    limit.set(600);
+    let mut packer = Packer::with(Profile::Ratio, limit, Chains::default());
+    let mut packed = [0; PAGE];
+    assert!(pages.iter().all(|page| packer.pack(page, &mut packed).is_none_or(|len| len <= 600)));
+}
+
+#[test]
+fn noise_is_refused_and_nothing_else_is() {
+    for page in make(Kind::Random, 64 * PAGE, 11).as_chunks::<PAGE>().0 {
+        assert!(crate::select::is_noise(page));
+    }
+    let scratch = &mut Scratch::default();
+    let lz4 = Chain::parse("lz4").expect("known step");
+    for page in pages().iter().filter(|page| crate::select::is_noise(page)) {
+        assert!(lz4.pack(page, &mut [0; 3264], scratch).is_none());
+    }
+}
+
+/// A page made of stretches of different nature: noise, runs, counters, text, copies of what came before.
+fn patchwork(random: &mut Random) -> [u8; PAGE] {
+    let mut page = [0; PAGE];
+    let mut at = 0;
+    while at < PAGE {
+        let most = 1 << (1 + random.below(12));
+        let end = PAGE.min(at + 1 + random.below(most));
+        let kind = random.below(KINDS.len() + 2);
+        let stretch = &mut page[at..end];
+        if kind < KINDS.len() {
+            stretch.copy_from_slice(&make(KINDS[kind], stretch.len(), random.next_u64()));
+        } else if kind == KINDS.len() {
+            stretch.fill(random.below(256) as u8);
+        } else if at > 0 {
+            let from = random.below(at);
+            (at..end).for_each(|n| page[n] = page[from + (n - at) % (at - from)]);
+        }
+        at = end;
+    }
+    page
+}
+
+/// A chain of any steps.
+fn any_chain(random: &mut Random) -> Chain {
+    let names: Vec<&str> = steps::all().map(|step| step.name()).collect();
+    let list: Vec<&str> = (0..=random.below(7)).map(|_| names[random.below(names.len())]).collect();
+    Chain::parse(&list.join("-")).expect("known steps, at most 7")
+}
+
+fn random_round_trips(count: usize, seed: u64) {
+    let scratch = &mut Scratch::default();
+    let random = &mut Random(seed);
+    let mut page = [0; PAGE];
+    for n in 0..count {
+        if n % 8 == 0 {
+            page = patchwork(random);
+        } else {
+            page[random.below(PAGE)] = random.below(256) as u8;
+        }
+        let chain = match random.below(2) {
+            0 => Chain::builtins()[random.below(Chain::builtins().len())],
+            _ => any_chain(random),
+        };
+        round_trip(&chain, &page, scratch);
+    }
+}
+
+#[test]
+fn random_pages_come_back_from_random_chains() {
+    random_round_trips(2000, 1);
+}
+
+// Goal: the same ten million times, in two threads. For a release build, with --ignored; NARROWS_ROUND_TRIPS and NARROWS_SEED
+// set another number of them and other pages.
+#[test]
+#[ignore = "takes many minutes"]
+fn ten_million_random_pages_come_back() {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let count = number("NARROWS_ROUND_TRIPS").unwrap_or(10_000_000) as usize;
+    let seed = number("NARROWS_SEED").unwrap_or(2);
+    thread::scope(|scope| {
+        for seed in [2 * seed, 2 * seed + 1] {
+            scope.spawn(move || random_round_trips(count.div_ceil(2), seed));
+        }
+    });
+}
+
 proptest! {
+    #[test]
+    fn every_step_gives_any_bytes_back(seed in any::<u64>(), len in 1..=BETWEEN_MAX) {
+        let mut random = Random(seed);
+        let raw: Vec<u8> = std::iter::repeat_with(|| patchwork(&mut random)).take(2).flatten().take(len).collect();
+        let (mut packed, mut back) = (vec![0; BETWEEN_MAX], vec![0xa5; len]);
+        let ws = &mut Workspace::default();
+        for step in steps::all() {
+            let mut side = Side::default();
+            let Some(packed_len) = step.pack(&raw, &mut packed, &mut side, ws) else { continue };
+            prop_assert!(!step.keeps_length() || packed_len == len, "{}", step.name());
+            prop_assert!(step.has_side() || side.bytes().is_empty(), "{}", step.name());
+            let mut reader = SideReader(side.bytes());
+            step.unpack(&packed[..packed_len], &mut reader, &mut back, ws).expect(step.name());
+            prop_assert!(reader.0.is_empty() && back == raw, "{}", step.name());
+        }
+    }
+
+    #[test]
+    fn every_step_takes_hostile_bytes(
+        packed in proptest::collection::vec(any::<u8>(), 0..1500),
+        side in proptest::collection::vec(any::<u8>(), 0..200),
+        len in 0..=BETWEEN_MAX
+    ) {
+        let ws = &mut Workspace::default();
+        for step in steps::all() {
+            let unpack = |fill: u8, ws: &mut Workspace| -> Result<Vec<u8>, UnpackError> {
+                let mut out = vec![fill; len];
+                step.unpack(&packed, &mut SideReader(&side), &mut out, ws)?;
+                Ok(out)
+            };
+            // Written whole, or refused.
+            prop_assert!(unpack(0, ws) == unpack(0xff, ws), "{}", step.name());
+        }
+    }
+
     #[test]
     fn hostile_bytes_are_refused_or_make_some_page(
         packed in proptest::collection::vec(any::<u8>(), 0..600), head in 0u8..=255

@@ -1,4 +1,5 @@
-//! `lz4`, `zstd`, `deflate`: block formats of others, as steps; and `lzt` and `lzts`, our own for pages.
+//! `lz4`, `zstd`, `deflate`: block formats of others, as steps; and `lzt`, our own for pages. `deflates` and `lzts` make the same
+//! formats with a longer search.
 //!
 //! LZ4 blocks and DEFLATE streams are as their specifications say. zstd frames go without magic number, content size and
 //! checksum (`ZSTD_f_zstd1_magicless`), which saves 5 bytes of every page.
@@ -21,6 +22,7 @@ use crate::{
 pub(super) const STEPS: &[&dyn Step] = &[
     &LZ4,
     &DEFLATE_STEP,
+    &DEFLATE_STRONG,
     &ZstdBlock,
     &Lzt { id: StepId(48), name: "lzt", search: lzt::pack },
     &Lzt { id: StepId(49), name: "lzts", search: lzt::pack_strong },
@@ -81,6 +83,10 @@ const LZ4: Block<Lz4> = Block { id: StepId(16), name: "lz4", codec: Lz4, level: 
 /// At level 8, where libdeflate is hardly slower on a page than at 6.
 const DEFLATE_STEP: Block<narrows_codecs::deflate::Deflate> =
     Block { id: StepId(18), name: "deflate", codec: DEFLATE, level: Level(8) };
+
+/// At level 10, which finds what is shortest for its own estimate of code lengths, and takes four times as long.
+const DEFLATE_STRONG: Block<narrows_codecs::deflate::Deflate> =
+    Block { id: StepId(50), name: "deflates", codec: DEFLATE, level: Level(10) };
 
 impl<C: Codec> Step for Block<C> {
     fn id(&self) -> StepId {

@@ -10,7 +10,7 @@
 //! | [`planes`] | `t` `bt` | planes of bytes, planes of bits |
 //! | [`bitpack`] | `pk` | blocks of 16 words, each as wide as its widest |
 //! | [`classes`] | `ce` `ex` | Huffman-coded lengths or exponents, and raw bits |
-//! | [`block`] | `lz4` `zstd` `deflate` `lzt` `lzts` | what looks for repeats |
+//! | [`block`] | `lz4` `zstd` `deflate` `deflates` `lzt` `lzts` | what looks for repeats |
 //!
 //! Most come for words of 1, 2, 4 and 8 bytes, and the width is the last letter of their name.
 
@@ -164,4 +164,5 @@ pub(crate) const BUILTINS: &[&str] = &[
     "t8-lzt",
     "t4-lzt",
     "t2-lzt",
+    "deflates",
 ];
