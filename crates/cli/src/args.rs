@@ -595,7 +595,7 @@ pub struct Memory {
 #[derive(Debug, Subcommand)]
 pub enum MemoryCommand {
     /// Serve a RAM disk of packed pages until interrupted; its content ends with it
-    Serve(MemoryServe),
+    Serve(Box<MemoryServe>),
     /// Show what a RAM disk holds, costs and does
     Stat(MemoryStat),
 }

@@ -11,7 +11,7 @@ use crate::args::{Memory, MemoryCommand};
 
 pub fn run(args: Memory, quiet: bool) -> anyhow::Result<()> {
     match args.command {
-        MemoryCommand::Serve(args) => serve::run(args, quiet),
+        MemoryCommand::Serve(args) => serve::run(*args, quiet),
         MemoryCommand::Stat(args) => stat::run(&args),
     }
 }
