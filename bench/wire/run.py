@@ -42,8 +42,9 @@ LINKS = {
     0: (None, 1500),
 }
 
-# Files of the corpus by kind. A kind is its files one after the other, repeated up to the size of a run; the period is
-# longer than any window in use, so repeating helps nobody.
+# Files of the corpus by kind. A kind is its files one after the other, repeated up to the size of a run where the period is
+# longer than any window in use, so that repeating helps nobody; else a run is one period.
+PERIOD_MIN = 8 << 20
 KINDS = {
     "text": ["silesia.dickens", "standin.webster.gcide", "silesia.reymont", "text.wikitext2_test"],
     "float": ["isabel.velmag_t02_f32", "ocean.levitus_temp", "wind.navy_u", "climate.a1b_tair", "isabel.velmag_t46_f32"],
@@ -179,6 +180,12 @@ def run(setting, path):
 
 def measure_cell(mbit, kind, args, cache, out):
     size = int(LINKS[mbit][1] * args.scale * 1e6)
+    period = sum((args.corpus / name).stat().st_size for name in KINDS.get(kind, []))
+    if 0 < period < PERIOD_MIN:
+        size = min(size, period)
+        if mbit > 100 or mbit == 0:
+            print(f"{mbit or 'none':>5} {kind:<12} skipped: {period / 1e6:.1f} MB of it are too short to say anything here", flush=True)
+            return
     path = make_data(kind, size, args.corpus, cache)
     shape(mbit)
     settings = ["adaptive", "none", *PEERS, *FIXED, *PAPER]
