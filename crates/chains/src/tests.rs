@@ -60,6 +60,18 @@ fn names_and_numbers_are_each_of_one_step() {
     }
 }
 
+// Goal: a second implementation can be written from the specification. Method: every number and name is in it.
+#[test]
+fn the_specification_has_every_chain_and_step() {
+    let text = include_str!("../../../docs/specs/chain.md");
+    for (number, chain) in Chain::builtins().iter().enumerate() {
+        assert!(text.contains(&format!("| {number} `{chain}` |")), "{number} {chain}");
+    }
+    for step in steps::all() {
+        assert!(text.contains(&format!("`{}`", step.name())), "{}", step.name());
+    }
+}
+
 #[test]
 fn a_page_unpacks_after_its_chain_was_removed() {
     let chains = Chains::default();
