@@ -1,4 +1,4 @@
-//! `narrows try` and `narrows gen` as the README has them, on sizes that take seconds; and the report in a real browser.
+//! `narrows try`, `gen` and `bench` as the README has them, on sizes that take seconds; and the report in a real browser.
 
 mod browser;
 
@@ -38,6 +38,10 @@ fn wrong_usage_is_2_and_says_what_there_is() {
         (&["try", "--link", "fast"], "100mbit"),
         (&["try", "--race", "zsdt:3"], "narrows codecs"),
         (&["try", "--report", "/nowhere/at/all.html"], "--report"),
+        (&["bench", "pages"], "FILES"),
+        (&["bench", "pages", "noise:1", "--codec", "chain:dk8-nothing"], "nothing"),
+        (&["bench", "pages", "noise:1", "--backing", "0"], "speed"),
+        (&["bench", "pages", "--paper", "mars=x"], "isabel-tc"),
     ] {
         let out = narrows(words, Path::new("."));
         let text = String::from_utf8_lossy(&out.stderr);
@@ -49,6 +53,26 @@ fn wrong_usage_is_2_and_says_what_there_is() {
 fn a_file_that_is_not_there_is_1() {
     let out = narrows(&["try", "not-here", "--no-report"], Path::new("."));
     assert_eq!(out.status.code(), Some(1), "{out:?}");
+}
+
+#[test]
+fn pages_are_measured_and_summed() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("zeros-and-text"), [vec![0; 8192], b"pages ".repeat(2000)].concat()).unwrap();
+    let words = ["bench", "pages", "zeros-and-text", "hpcg:8:2", "--repeat", "1", "--pages", "16", "--json"];
+    let out = narrows(&words, dir.path());
+    let document: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{out:?}"));
+    assert_eq!(document["schema"], "narrows.pages/1");
+    let sets = document["sets"].as_array().unwrap();
+    assert_eq!((sets.len(), &sets[0]["pages"], &sets[0]["same_filled"]), (3, &Value::from(2), &Value::from(2)));
+    for set in sets {
+        for result in set["results"].as_array().unwrap() {
+            let number = |field: &str| result[field].as_f64().unwrap();
+            assert!(number("ratio") > 1.0 && number("pack_mb_s") > 0.0 && number("effective_mb_s") > 0.0, "{result}");
+        }
+    }
+    let names: Vec<_> = sets[2]["results"].as_array().unwrap().iter().map(|result| result["name"].as_str()).collect();
+    assert!(["842", "zbewalgo", "ratio"].iter().all(|name| names.contains(&Some(name))), "{names:?}");
 }
 
 #[test]
