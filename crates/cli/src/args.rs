@@ -39,6 +39,8 @@ pub enum Command {
     Try(Try),
     /// Measure codecs on your data: ratio, speed, processor time, memory
     Bench(Bench),
+    /// Say what to send your data with over a link, from seconds of calibration; and try whether that holds
+    Advise(Advise),
     /// Reckon what compressing storage or a link costs and saves over the years
     Tco(Tco),
     /// Make one offline HTML file with pictures of any results
@@ -331,6 +333,53 @@ pub struct BenchCodecs {
     /// Be the process that measures one case of standard input
     #[arg(long, hide = true, value_name = "JSON")]
     pub worker: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Advise {
+    /// Files and directories to send, as one stream; a bundled sample of real data if none are given
+    pub paths: Vec<PathBuf>,
+    /// What the link carries, `100mbit`, or none for no limit
+    #[arg(long, value_name = "RATE")]
+    pub link: LinkSpec,
+    /// Milliseconds there and back
+    #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
+    pub rtt: Duration,
+    /// Processors of each end; those of this machine if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub cpu: Option<u16>,
+    /// What counts
+    #[arg(long, value_enum, default_value_t)]
+    pub goal: GoalName,
+    /// Codecs to weigh besides raw and adaptive; a choice of them if not given
+    #[arg(long, value_name = "CODEC,…", value_delimiter = ',')]
+    pub codec: Vec<String>,
+    /// Run the choice over an emulated link, both ends on this machine, and say how far off the prediction was
+    #[arg(long)]
+    pub verify: bool,
+    /// Run every setting, and say how far the choice is from the best
+    #[arg(long, conflicts_with = "verify")]
+    pub sweep: bool,
+    /// Times that each is run
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub repeat: u16,
+    /// Seconds that sending raw takes in a verification: a slow link gets an excerpt of the data
+    #[arg(long, default_value = "2", value_parser = seconds)]
+    pub seconds: Duration,
+    #[command(flatten)]
+    pub out: Out,
+}
+
+/// What counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum GoalName {
+    /// The shortest transfer
+    #[default]
+    Time,
+    /// Little processor time, nearly as fast
+    Cpu,
+    /// Egress and processors, at the prices of `narrows tco link`
+    Cost,
 }
 
 /// Where results go.

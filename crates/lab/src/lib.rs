@@ -12,6 +12,7 @@
 //! | [`trial`] | `narrows try`: a race of policies, its document and its pictures |
 //! | [`machine`] | what it was measured on |
 //! | [`bench`] | codec × level × chunk × threads on the user's data |
+//! | [`advise`] | what to send with, predicted from a calibration and then tried |
 //! | [`tco`] | what storage or a link costs over the years, with and without compression |
 //! | [`result`] | `narrows.result/1`, the lines that every measurement is written as |
 //! | [`energy`] | joules, where the machine shows them |
@@ -19,6 +20,7 @@
 //! | [`report`] | one offline HTML file with pictures and tables, for any measurement |
 #![forbid(unsafe_code)]
 
+pub mod advise;
 pub mod album;
 pub mod bench;
 pub mod data;

@@ -1,5 +1,6 @@
 //! One module a command.
 
+mod advise;
 mod bench;
 mod codecs;
 pub mod common;
@@ -34,6 +35,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::LinkEmulator(emulator) => link_emulator::run(emulator),
         Command::Try(args) => try_::run(args, quiet),
         Command::Bench(args) => bench::run(args, quiet),
+        Command::Advise(args) => advise::run(&args, quiet),
         Command::Tco(args) => tco::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Gen(args) => gen_::run(&args),
