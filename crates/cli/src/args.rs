@@ -41,6 +41,8 @@ pub enum Command {
     Bench(Bench),
     /// Say what to send your data with over a link, from seconds of calibration; and try whether that holds
     Advise(Advise),
+    /// Measure the published study again: threads × chunks × lengths × codecs × data × links
+    Study(Study),
     /// Reckon what compressing storage or a link costs and saves over the years
     Tco(Tco),
     /// Make one offline HTML file with pictures of any results
@@ -336,6 +338,35 @@ pub struct BenchCodecs {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "The whole study takes an hour or two. To share it among machines:  narrows study --shard 0/4 --results part0.jsonl  and so
+on; then  narrows report part*.jsonl. A study that was cut goes on where its --results file ends."
+)]
+pub struct Study {
+    /// Three minutes' worth: two codecs, ends and middles of the axes
+    #[arg(long)]
+    pub quick: bool,
+    /// Real data beside the generated kinds, as `traced`: buffers of a training for instance (bench/study/capture.py)
+    #[arg(long, value_name = "FILE")]
+    pub traced: Vec<PathBuf>,
+    /// Only this part of the cells: 0/4 is the first of four
+    #[arg(long, value_name = "I/N", default_value = "0/1", value_parser = shard)]
+    pub shard: (usize, usize),
+    /// Begin no case after this many minutes
+    #[arg(long, value_name = "N")]
+    pub minutes: Option<f64>,
+    /// Seed of generated data
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
+    /// Where rows go as they are measured; what it holds already is not measured again
+    #[arg(long, value_name = "FILE", default_value = "narrows-study.jsonl")]
+    pub results: PathBuf,
+    /// Where the report goes
+    #[arg(long, value_name = "FILE", default_value = "narrows-study.html")]
+    pub report: PathBuf,
+}
+
+#[derive(Debug, ClapArgs)]
 pub struct Advise {
     /// Files and directories to send, as one stream; a bundled sample of real data if none are given
     pub paths: Vec<PathBuf>,
@@ -485,6 +516,11 @@ pub struct Completions {
 pub struct Man {
     /// Directory for the pages
     pub dir: PathBuf,
+}
+
+fn shard(text: &str) -> Result<(usize, usize), String> {
+    let parts = text.split_once('/').and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
+    parts.filter(|(part, parts)| part < parts).ok_or_else(|| "write it like 0/4, 1/4, 2/4, 3/4".into())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

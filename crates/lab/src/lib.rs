@@ -13,6 +13,7 @@
 //! | [`machine`] | what it was measured on |
 //! | [`bench`] | codec × level × chunk × threads on the user's data |
 //! | [`advise`] | what to send with, predicted from a calibration and then tried |
+//! | [`study`] | the published study, measured again |
 //! | [`tco`] | what storage or a link costs over the years, with and without compression |
 //! | [`result`] | `narrows.result/1`, the lines that every measurement is written as |
 //! | [`energy`] | joules, where the machine shows them |
@@ -30,6 +31,7 @@ pub mod race;
 pub mod report;
 pub mod result;
 pub mod sample;
+pub mod study;
 pub mod synthetic;
 pub mod tco;
 pub mod trial;

@@ -35,7 +35,7 @@ pub fn run(args: &Advise, quiet: bool) -> anyhow::Result<()> {
     let trying = args.verify || args.sweep;
     let link = LinkSpec { delay: args.rtt / 2, ..args.link };
     let len = if trying { advise::len(&data, &link, args.seconds, LEN_MAX.0) } else { data.len() };
-    let racer = Racer { program: program.clone(), threads: args.cpu.unwrap_or(0).into() };
+    let racer = Racer { program: program.clone(), threads: args.cpu.unwrap_or(0).into(), packing: Vec::new() };
     let prices = Inputs::deck().link_prices();
     let question = Question {
         link,

@@ -10,6 +10,7 @@ mod link_emulator;
 mod recv;
 mod report;
 mod send;
+mod study;
 mod tco;
 mod try_;
 mod tunnel;
@@ -36,6 +37,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Try(args) => try_::run(args, quiet),
         Command::Bench(args) => bench::run(args, quiet),
         Command::Advise(args) => advise::run(&args, quiet),
+        Command::Study(args) => study::run(&args, quiet),
         Command::Tco(args) => tco::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Gen(args) => gen_::run(&args),
