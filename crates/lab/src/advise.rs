@@ -114,17 +114,19 @@ pub fn ask(
     let overhead = calibrate::overhead(racer)?;
     told("how long a session takes to begin");
     let start_s = calibrate::start(racer, &question.link)?;
+    let packed_start_s = calibrate::packed_start(racer, &question.link, &overhead, start_s)?;
     let link_bytes_per_s = question.link.rate.map_or(f64::INFINITY, |rate| rate.0);
     let processors = question.processors as f64;
     let threads = if racer.threads == 0 { processors } else { racer.threads as f64 };
     let place = Place { link_bytes_per_s, start_s, threads, processors, shared: question.shared };
-    let weigh = |setting: &str, cost: Cost| {
-        let prediction = predict(question.len as f64, &cost, &overhead, &place);
+    let weigh = |setting: &str, cost: Cost, place: &Place| {
+        let prediction = predict(question.len as f64, &cost, &overhead, place);
         let usd = usd(&prediction, question.prices);
         Setting { name: setting.into(), cost: Some(cost), prediction, usd }
     };
     let raw = Cost { size: 1.0, pack_s: 0.0, unpack_s: 0.0, serial_unpack: false, chunk_bytes: RAW_CHUNK_BYTES };
-    let mut options = vec![weigh("none", raw)];
+    let mut options = vec![weigh("none", raw, &place)];
+    let mut had = Vec::new();
     let mut rows = Vec::new();
     let sample = data.excerpt(SAMPLE_LEN)?;
     let mut codecs = question.codecs.clone();
@@ -145,7 +147,13 @@ pub fn ask(
             Err(CalibrationError::Codec { .. }) if question.codecs.is_empty() => continue,
             measured => measured?,
         };
-        let option = weigh(codec, cost);
+        // A shared machine has less to give than it has processors; what packing got of them is what transfers will get.
+        if threads as f64 >= processors {
+            had.extend(row.value("processors").map(|had| had.clamp(1.0, processors)));
+        }
+        let processors = if had.is_empty() { processors } else { median(had.clone()) };
+        let place = Place { processors, start_s: packed_start_s, ..place };
+        let option = weigh(codec, cost, &place);
         let best = options.iter().map(|option| option.prediction.seconds).fold(f64::INFINITY, f64::min);
         too_slow |= codec.starts_with("zstd:") && option.prediction.seconds > 2.0 * best;
         options.push(option);
@@ -168,7 +176,10 @@ fn choose(mut options: Vec<Setting>, goal: Goal, prices: (f64, f64), overhead: O
         options.push(Setting { name: "adaptive".into(), cost: None, prediction, usd });
     }
     let enough = |option: &Setting| option.prediction.seconds <= best_s / CPU_SPEED_SHARE;
+    let near = |option: &Setting| option.prediction.seconds <= best_s / TIME_SHARE;
     let key = |option: &Setting| match goal {
+        // Who takes little of the processors is least hurt by whoever else wants them.
+        Goal::Time if near(option) => option.prediction.cpu_s * 1e-9,
         Goal::Time => option.prediction.seconds,
         Goal::Cpu if enough(option) => option.prediction.cpu_s,
         // Behind all that are fast enough, by time.
@@ -180,7 +191,8 @@ fn choose(mut options: Vec<Setting>, goal: Goal, prices: (f64, f64), overhead: O
     let times = raw_s / first.prediction.seconds;
     let why = match goal {
         Goal::Time => format!(
-            "it is expected to be the fastest, {times:.2} times raw; {} is its slowest stage",
+            "it is expected to be the fastest, or within 3 % of that with less processor time; {times:.2} times raw; {} is its \
+             slowest stage",
             first.prediction.slowest
         ),
         Goal::Cpu => format!(
@@ -281,6 +293,8 @@ pub fn len(data: &Data, link: &LinkSpec, raw: Duration, len_max: u64) -> u64 {
 
 /// What adaptive reached of the best fixed setting, the geometric mean of `docs/results/wire.md`.
 pub const ADAPTIVE_SHARE: f64 = 0.953;
+/// How near the fastest another setting is as good: no prediction is better than that.
+const TIME_SHARE: f64 = 0.97;
 /// How much slower than the fastest a frugal setting may be.
 const CPU_SPEED_SHARE: f64 = 0.9;
 /// As much as a codec of middling speed packs in the time it is given.
@@ -307,10 +321,11 @@ mod tests {
                 option("none", 10.0, 0.1, 1.0),
                 option("zstd:1", 4.2, 1.0, 0.4),
                 option("zstd:3", 4.0, 2.0, 0.35),
+                option("zstd:6", 3.95, 9.0, 0.34),
                 option("zstd:19", 9.0, 30.0, 0.3),
             ];
             let advice = choose(options, goal, (1.0, 0.0), free, Vec::new());
-            assert!(advice.reason.starts_with(&advice.options[0].name) && advice.options.len() == 5);
+            assert!(advice.reason.starts_with(&advice.options[0].name) && advice.options.len() == 6);
             advice.options[0].name.clone()
         };
         assert_eq!(

@@ -4,8 +4,20 @@ use tempfile::TempDir;
 
 use crate::process::{run, start};
 
-const COMMANDS: [&str; 10] =
-    ["send", "recv", "tunnel", "codecs", "link-emulator", "bench", "tco", "report", "keys", "completions"];
+const COMMANDS: [&str; 12] = [
+    "send",
+    "recv",
+    "tunnel",
+    "codecs",
+    "link-emulator",
+    "bench",
+    "advise",
+    "study",
+    "tco",
+    "report",
+    "keys",
+    "completions",
+];
 
 #[test]
 fn every_command_has_help_that_names_its_flags() {

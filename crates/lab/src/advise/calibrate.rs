@@ -11,13 +11,14 @@ use narrows::{
     io::meter::CpuTime,
 };
 
-use super::model::{Cost, Overhead};
+use super::model::{Cost, Overhead, Place, predict};
 use crate::{
     bench::{Bencher, worker::Job},
     data::{Data, DataError, Excerpt},
     race::{Contestant, LinkSpec, RaceError, Racer, Run},
     result::{Case, Row},
     synthetic::Kind,
+    trial::median,
 };
 
 /// Why nothing could be learnt.
@@ -119,10 +120,35 @@ pub fn start(racer: &Racer, link: &LinkSpec) -> Result<f64, CalibrationError> {
     Ok(least)
 }
 
+/// Seconds that a transfer that packs takes besides what [`predict`] says of it: threads, contexts and buffers that are
+/// touched for the first time. At least `start_s`, that of a raw one.
+///
+/// # Errors
+/// [`CalibrationError`].
+pub fn packed_start(
+    racer: &Racer,
+    link: &LinkSpec,
+    overhead: &Overhead,
+    start_s: f64,
+) -> Result<f64, CalibrationError> {
+    let excerpt = Data::synthetic(Kind::Sparse, PACKED_START_LEN.0, 1).excerpt(PACKED_START_LEN.0)?;
+    let link = LinkSpec { rate: Some(Rate(UNLIMITED)), ..*link };
+    let who: Contestant = "zstd:1".parse().expect("it is well formed");
+    let mut seconds = Vec::new();
+    for _ in 0..START_RUNS {
+        seconds.push(racer.run(&link, &who, &excerpt, None)?.seconds);
+    }
+    let free = Cost { size: 0.5, pack_s: 0.0, unpack_s: 0.0, serial_unpack: false, chunk_bytes: 262_144.0 };
+    let place = Place { link_bytes_per_s: UNLIMITED, start_s: 0.0, threads: 1.0, processors: 1.0, shared: true };
+    Ok((median(seconds) - predict(excerpt.len as f64, &free, overhead, &place).seconds).max(start_s))
+}
+
 /// Seconds of packing, and of unpacking, per codec; a slow one takes the time of one pass.
 const CODEC_S: f64 = 0.08;
 /// A tenth of a second or so of transfer.
 const OVERHEAD_LEN: Size = Size(96 << 20);
+/// Enough for every worker to have packed some chunks.
+const PACKED_START_LEN: Size = Size(4 << 20);
 const OVERHEAD_RUNS: usize = 3;
 const START_RUNS: usize = 3;
 /// Bytes a second that no emulated link is held up by.
