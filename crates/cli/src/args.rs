@@ -44,6 +44,10 @@ pub enum Command {
     Memory(Memory),
     /// Measure codecs on your data: ratio, speed, processor time, memory
     Bench(Bench),
+    /// Say what to send your data with over a link, from seconds of calibration; and try whether that holds
+    Advise(Advise),
+    /// Measure the published study again: threads × chunks × lengths × codecs × data × links
+    Study(Study),
     /// Reckon what compressing storage or a link costs and saves over the years
     Tco(Tco),
     /// Make one offline HTML file with pictures of any results
@@ -502,6 +506,82 @@ pub struct BenchCodecs {
     pub worker: Option<String>,
 }
 
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "The whole study takes an hour or two. To share it among machines:  narrows study --shard 0/4 --results part0.jsonl  and so
+on; then  narrows report part*.jsonl. A study that was cut goes on where its --results file ends."
+)]
+pub struct Study {
+    /// Three minutes' worth: two codecs, ends and middles of the axes
+    #[arg(long)]
+    pub quick: bool,
+    /// Real data beside the generated kinds, as `traced`: buffers of a training for instance (bench/study/capture.py)
+    #[arg(long, value_name = "FILE")]
+    pub traced: Vec<PathBuf>,
+    /// Only this part of the cells: 0/4 is the first of four
+    #[arg(long, value_name = "I/N", default_value = "0/1", value_parser = shard)]
+    pub shard: (usize, usize),
+    /// Begin no case after this many minutes
+    #[arg(long, value_name = "N")]
+    pub minutes: Option<f64>,
+    /// Seed of generated data
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
+    /// Where rows go as they are measured; what it holds already is not measured again
+    #[arg(long, value_name = "FILE", default_value = "narrows-study.jsonl")]
+    pub results: PathBuf,
+    /// Where the report goes
+    #[arg(long, value_name = "FILE", default_value = "narrows-study.html")]
+    pub report: PathBuf,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Advise {
+    /// Files and directories to send, as one stream; a bundled sample of real data if none are given
+    pub paths: Vec<PathBuf>,
+    /// What the link carries, `100mbit`, or none for no limit
+    #[arg(long, value_name = "RATE")]
+    pub link: LinkSpec,
+    /// Milliseconds there and back
+    #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
+    pub rtt: Duration,
+    /// Processors of each end; those of this machine if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub cpu: Option<u16>,
+    /// What counts
+    #[arg(long, value_enum, default_value_t)]
+    pub goal: GoalName,
+    /// Codecs to weigh besides raw and adaptive; a choice of them if not given
+    #[arg(long, value_name = "CODEC,…", value_delimiter = ',')]
+    pub codec: Vec<String>,
+    /// Run the choice over an emulated link, both ends on this machine, and say how far off the prediction was
+    #[arg(long)]
+    pub verify: bool,
+    /// Run every setting, and say how far the choice is from the best
+    #[arg(long, conflicts_with = "verify")]
+    pub sweep: bool,
+    /// Times that each is run
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub repeat: u16,
+    /// Seconds that sending raw takes in a verification: a slow link gets an excerpt of the data
+    #[arg(long, default_value = "2", value_parser = seconds)]
+    pub seconds: Duration,
+    #[command(flatten)]
+    pub out: Out,
+}
+
+/// What counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum GoalName {
+    /// The shortest transfer
+    #[default]
+    Time,
+    /// Little processor time, nearly as fast
+    Cpu,
+    /// Egress and processors, at the prices of `narrows tco link`
+    Cost,
+}
+
 /// Where results go.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Results")]
@@ -726,6 +806,11 @@ fn backing(text: &str) -> Result<Rate, String> {
             Err(fault) => Err(fault.to_string()),
         },
     }
+}
+
+fn shard(text: &str) -> Result<(usize, usize), String> {
+    let parts = text.split_once('/').and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
+    parts.filter(|(part, parts)| part < parts).ok_or_else(|| "write it like 0/4, 1/4, 2/4, 3/4".into())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -7,7 +7,7 @@ use crate::{
     bench,
     report::{Block, Cell, Mark, Report, Section, Table},
     result::{Run, SCHEMA},
-    trial,
+    study, trial,
 };
 
 /// The report of `runs`, in order.
@@ -18,9 +18,15 @@ pub fn report(runs: &[Run]) -> Report {
         let drawn = match run.origin.tool.as_str() {
             "bench" => bench::pictures::sections(run),
             "try" => trial::sections(run),
+            // Drawn together below: shards are one study.
+            "study" => Vec::new(),
             _ => vec![plain(run)],
         };
         sections.extend(drawn);
+    }
+    let studies: Vec<&Run> = runs.iter().filter(|run| run.origin.tool == "study").collect();
+    if !studies.is_empty() {
+        sections.extend(study::pictures::sections(&studies));
     }
     sections.push(origins(runs));
     let rows: usize = runs.iter().map(|run| run.rows.len()).sum();

@@ -12,7 +12,7 @@ use std::{
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::sample;
+use crate::{sample, synthetic};
 
 /// Everything that may be sent.
 #[derive(Debug)]
@@ -106,6 +106,18 @@ impl Data {
             Source { name: part.name.into(), len: part.len as u64, bytes: Bytes::Here(now.to_vec()) }
         });
         Self { files: files.collect(), what: "the bundled sample".into() }
+    }
+
+    /// Generated data.
+    ///
+    /// # Panics
+    /// Never: writing to memory does not fail.
+    #[must_use]
+    pub fn synthetic(kind: synthetic::Kind, len: u64, seed: u64) -> Self {
+        let mut bytes = Vec::new();
+        synthetic::write(kind, len, seed, &mut bytes).expect("memory takes it");
+        let what = kind.name().to_string();
+        Self { files: vec![Source { name: what.clone(), len, bytes: Bytes::Here(bytes) }], what }
     }
 
     /// Files, and all files below directories, in order of name. Links below directories are not followed.

@@ -13,6 +13,8 @@
 //! | [`machine`] | what it was measured on |
 //! | [`pages`] | codecs, chains and profiles on pages of memory |
 //! | [`bench`] | codec × level × chunk × threads on the user's data |
+//! | [`advise`] | what to send with, predicted from a calibration and then tried |
+//! | [`study`] | the published study, measured again |
 //! | [`tco`] | what storage or a link costs over the years, with and without compression |
 //! | [`result`] | `narrows.result/1`, the lines that every measurement is written as |
 //! | [`energy`] | joules, where the machine shows them |
@@ -20,6 +22,7 @@
 //! | [`report`] | one offline HTML file with pictures and tables, for any measurement |
 #![forbid(unsafe_code)]
 
+pub mod advise;
 pub mod album;
 pub mod bench;
 pub mod data;
@@ -30,6 +33,7 @@ pub mod race;
 pub mod report;
 pub mod result;
 pub mod sample;
+pub mod study;
 pub mod synthetic;
 pub mod tco;
 pub mod trial;

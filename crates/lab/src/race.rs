@@ -108,6 +108,8 @@ pub struct Racer {
     pub program: PathBuf,
     /// `--threads` of both ends; 0 is one for each processor.
     pub threads: usize,
+    /// More flags of both ends' packing: `--chunk 4096`.
+    pub packing: Vec<String>,
 }
 
 impl Racer {
@@ -160,7 +162,7 @@ impl Racer {
 
     fn end(&self, name: &'static str, words: &[&str], input: Option<File>) -> Result<End, RaceError> {
         let mut command = Command::new(&self.program);
-        command.args(words).args(["--threads", &self.threads.to_string()]);
+        command.args(words).args(["--threads", &self.threads.to_string()]).args(&self.packing);
         // The user's own settings for other transfers must not steer a contestant.
         for (key, _) in std::env::vars_os().filter(|(key, _)| key.to_string_lossy().starts_with("NARROWS_")) {
             command.env_remove(key);

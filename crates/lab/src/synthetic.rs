@@ -21,6 +21,18 @@ pub enum Kind {
 #[error("there is no data of kind `{0}`; there are lineal, random and sparse")]
 pub struct UnknownKind(String);
 
+impl Kind {
+    /// As it is asked for.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lineal => "lineal",
+            Self::Random => "random",
+            Self::Sparse => "sparse",
+        }
+    }
+}
+
 impl FromStr for Kind {
     type Err = UnknownKind;
 

@@ -436,7 +436,15 @@ pub fn rounds(count: u32) -> String {
     if count == 1 { "1 round".into() } else { format!("{count} rounds") }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+/// The typed codec that the data calls for, if one does: `shuffle4-zstd:1`.
+#[must_use]
+pub fn typed(excerpt: &Excerpt) -> Option<String> {
+    suggest::typed(excerpt).map(|who| who.to_string())
+}
+
+/// The middle of the values; 0 where there are none.
+#[must_use]
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {
         0 => 0.0,

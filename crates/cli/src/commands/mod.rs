@@ -1,5 +1,6 @@
 //! One module a command.
 
+mod advise;
 mod bench;
 mod codecs;
 pub mod common;
@@ -11,6 +12,7 @@ mod migrate;
 mod recv;
 mod report;
 mod send;
+mod study;
 mod tco;
 mod try_;
 mod tunnel;
@@ -38,6 +40,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Try(args) => try_::run(args, quiet),
         Command::Memory(args) => memory::run(args, quiet),
         Command::Bench(args) => bench::run(args, quiet),
+        Command::Advise(args) => advise::run(&args, quiet),
+        Command::Study(args) => study::run(&args, quiet),
         Command::Tco(args) => tco::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Gen(args) => gen_::run(&args),

@@ -25,8 +25,11 @@ pub fn run(args: Try, quiet: bool) -> anyhow::Result<()> {
     let report = if args.no_report { None } else { Some(&args.report) };
     lab::place(report)?;
     let data = if args.paths.is_empty() { Data::sample() } else { Data::paths(&args.paths)? };
-    let racer =
-        Racer { program: std::env::current_exe().context("cannot find this program itself")?, threads: args.threads };
+    let racer = Racer {
+        program: std::env::current_exe().context("cannot find this program itself")?,
+        threads: args.threads,
+        packing: Vec::new(),
+    };
     let plan = Plan {
         links: args.link.iter().map(|link| LinkSpec { delay: args.delay_ms, ..*link }).collect(),
         contestants: args.race.clone(),

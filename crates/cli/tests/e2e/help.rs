@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use crate::process::{run, start};
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 14] = [
     "send",
     "recv",
     "tunnel",
@@ -13,6 +13,8 @@ const COMMANDS: [&str; 12] = [
     "codecs",
     "link-emulator",
     "bench",
+    "advise",
+    "study",
     "tco",
     "report",
     "keys",

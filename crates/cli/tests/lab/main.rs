@@ -1,10 +1,12 @@
 //! The laboratory's commands as a user runs them, on sizes that take seconds: their lines against the schema, their
 //! reports in a real browser.
 
+mod advise;
 mod bench;
 #[path = "../browser/mod.rs"]
 mod browser;
 mod schema;
+mod study;
 mod tco;
 
 use std::{

@@ -57,6 +57,9 @@ pub struct Measured {
     pub pack_s: f64,
     /// Its processor time.
     pub pack_cpu_s: f64,
+    /// Processors that packing really had, of all passes: processor time over time on the clock. Less than the threads where
+    /// others wanted the processors, or there are fewer.
+    pub processors: f64,
     /// The fastest pass of unpacking.
     pub unpack_s: f64,
     /// Its processor time.
@@ -113,9 +116,9 @@ pub fn run(job: &Job, mut input: impl Read) -> Result<Measured, WorkerError> {
     reset_peak();
     let before = Memory::of_process().ok();
     let meter = energy::Meter::open().ok();
-    let (packed, passes) = fastest(job.seconds, || case.pass(&mut workspaces, Bench::pack));
+    let (packed, passes, all) = fastest(job.seconds, || case.pass(&mut workspaces, Bench::pack));
     let pack_joules = meter.and_then(|meter| meter.joules()).map(|joules| joules / f64::from(passes));
-    let (unpacked, _) = fastest(job.seconds, || case.pass(&mut workspaces, Bench::unpack));
+    let (unpacked, ..) = fastest(job.seconds, || case.pass(&mut workspaces, Bench::unpack));
     let after = Memory::of_process().ok();
     case.compare(&mut workspaces[0], &job.codec)?;
 
@@ -130,6 +133,7 @@ pub fn run(job: &Job, mut input: impl Read) -> Result<Measured, WorkerError> {
         shrank: shrank as f64 / slots.len() as f64,
         pack_s: packed.wall_s,
         pack_cpu_s: packed.cpu_s,
+        processors: all.cpu_s / all.wall_s,
         unpack_s: unpacked.wall_s,
         unpack_cpu_s: unpacked.cpu_s,
         memory_bytes: before.zip(after).map(|(before, after)| after.peak.saturating_sub(before.resident)),
@@ -240,18 +244,20 @@ impl Bench<'_> {
     }
 }
 
-/// The fastest of as many passes as begin within `seconds`, and how many there were.
-fn fastest(seconds: f64, mut pass: impl FnMut() -> Pass) -> (Pass, u32) {
+/// The fastest of as many passes as begin within `seconds`, how many there were, and all of them together.
+fn fastest(seconds: f64, mut pass: impl FnMut() -> Pass) -> (Pass, u32, Pass) {
     let began = Instant::now();
     let (mut best, mut passes) = (pass(), 1);
+    let mut all = best;
     while began.elapsed().as_secs_f64() < seconds {
         let next = pass();
         passes += 1;
+        all = Pass { wall_s: all.wall_s + next.wall_s, cpu_s: all.cpu_s + next.cpu_s };
         if next.wall_s < best.wall_s {
             best = next;
         }
     }
-    (best, passes)
+    (best, passes, all)
 }
 
 /// Sets the process's peak of resident memory to what it is now. Where the kernel does not allow it, reading the data may
@@ -276,6 +282,7 @@ impl Measured {
                 ("unpack_mb_s", raw / 1e6 / self.unpack_s),
                 ("pack_cpu_s_per_gb", self.pack_cpu_s / gb),
                 ("unpack_cpu_s_per_gb", self.unpack_cpu_s / gb),
+                ("processors", self.processors),
             ],
         );
         if let Some(bytes) = self.memory_bytes {

@@ -192,6 +192,13 @@ impl Inputs {
         self.inputs[name].value
     }
 
+    /// USD per GB of egress and per thread-hour; nothing where the file has no `[link]`.
+    #[must_use]
+    pub fn link_prices(&self) -> (f64, f64) {
+        let of = |name: &str| self.link.get(name).map_or(0.0, |input| input.value);
+        (of("egress_usd_per_gb"), of("core_usd_per_hour"))
+    }
+
     /// Every input with its full name: those of designs as `design.input`, those of the link as `link.input`.
     pub fn all(&self) -> impl Iterator<Item = (String, &Input)> {
         let designs = self.designs.iter().flat_map(|design| {
