@@ -222,7 +222,7 @@ def main():
     parser.add_argument("--limit", type=int, default=300, help="downtime limit in milliseconds")
     parser.add_argument("--timeout", type=float, default=200)
     parser.add_argument("--ram", type=int, help="guest memory in MiB")
-    parser.add_argument("--bulk", type=int, default=400, help="MiB of data in the Linux guest's file system")
+    parser.add_argument("--bulk", type=int, default=200, help="MiB of data in the Linux guest's file system")
     parser.add_argument("--check", action="store_true", help="compare memories of guests that stand still")
     parser.add_argument("--keep", action="store_true", help="leave logs in the work folder")
     parser.add_argument("--qemu", default="qemu-system-x86_64", type=lambda text: text.split(":"), help="binary and its -L folders")

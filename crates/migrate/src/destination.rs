@@ -71,10 +71,14 @@ fn converse(
         None => None,
     };
     control::say(writer, &Message::Ready { qemu: qemu.as_ref().map(|qemu| qemu.monitor.version) })?;
+    let mut said = false;
     loop {
         if let Some(driven) = &mut qemu {
             match driven.monitor.event(Duration::ZERO) {
-                Ok(Some(event)) if event.name == "RESUME" => control::say(writer, &Message::Running)?,
+                Ok(Some(event)) if event.name == "RESUME" => {
+                    control::say(writer, &Message::Running)?;
+                    said = true;
+                }
                 Ok(_) => {}
                 // The destination's QEMU exits where a migration fails; its sockets tell the source.
                 Err(fault) => return Err(fault.into()),
@@ -85,6 +89,7 @@ fn converse(
                 if let Some(driven) = &mut qemu
                     && resume
                     && driven.resume()?
+                    && !said
                 {
                     control::say(writer, &Message::Running)?;
                 }
@@ -134,7 +139,7 @@ impl Driven {
         Ok(Self { cpu_before_ns: cpu.used_ns(), cpu, monitor })
     }
 
-    /// Lets a guest that has come and waits run; whether it did wait.
+    /// Lets a guest that has come and waits run; whether it runs now.
     fn resume(&mut self) -> Result<bool, QmpError> {
         // The last packets may still be on their way from QEMU's sockets into its memory.
         for _ in 0..500 {
@@ -145,7 +150,7 @@ impl Driven {
                     self.monitor.ask("cont", &Value::Null)?;
                     return Ok(true);
                 }
-                _ => return Ok(false),
+                _ => return Ok(status["running"] == true),
             }
         }
         Ok(false)
