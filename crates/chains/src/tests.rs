@@ -248,7 +248,7 @@ proptest! {
             prop_assert!(!step.keeps_length() || packed_len == len, "{}", step.name());
             prop_assert!(step.has_side() || side.bytes().is_empty(), "{}", step.name());
             let mut reader = SideReader(side.bytes());
-            step.unpack(&packed[..packed_len], &mut reader, &mut back, ws).unwrap_or_else(|_| panic!("{}", step.name()));
+            step.unpack(&packed[..packed_len], &mut reader, &mut back, ws).unwrap_or_else(|fault| panic!("{}: {fault}", step.name()));
             prop_assert!(reader.0.is_empty() && back == raw, "{}", step.name());
         }
     }

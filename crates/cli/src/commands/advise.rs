@@ -51,12 +51,12 @@ pub fn run(args: &Advise, quiet: bool) -> anyhow::Result<()> {
         shared: trying,
         len,
     };
-    let bar = lab::bar(quiet);
+    let bar = output::bar(quiet);
     let advice = advise::ask(&Bencher { program }, &racer, &data, &question, |what| {
         bar.set_message(format!("measuring {what}"))
     });
     let advice = advice.map_err(fault)?;
-    let mut run = Run::new(Origin::now("advise", &lab::command_line(), vec![1]));
+    let mut run = Run::new(Origin::now("advise", &super::common::command_line(), vec![1]));
     run.rows.extend(advice.rows.iter().cloned());
     run.rows
         .extend(advice.options.iter().enumerate().map(|(place, option)| advise::row(option, &link, len, place == 0)));

@@ -27,10 +27,10 @@ pub fn run(args: &args::Study, quiet: bool) -> anyhow::Result<()> {
         data.push(("traced".into(), Data::paths(&args.traced)?));
     }
     let earlier = if args.results.exists() { result::read(&args.results)? } else { Vec::new() };
-    let run = Run::new(Origin::now("study", &lab::command_line(), vec![args.seed]));
+    let run = Run::new(Origin::now("study", &super::common::command_line(), vec![args.seed]));
     let program = std::env::current_exe().context("cannot find this program itself")?;
     let minutes = args.minutes.or(args.quick.then_some(QUICK_MINUTES));
-    let bar = lab::bar(quiet);
+    let bar = output::bar(quiet);
     let mut told = |done: usize, case: &Case| {
         bar.set_length(done as u64 + 1);
         bar.set_position(done as u64);
