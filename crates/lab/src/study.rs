@@ -187,6 +187,10 @@ impl Study<'_> {
                             ..Case::default()
                         };
                         if !full {
+                            // Short messages begin as slowly raw: what a search gains is against raw of the same length.
+                            let raw =
+                                Case { codec: None, keep_larger: None, policy: Some("none".into()), ..cell.clone() };
+                            self.measure(Case { part: Some("raw".into()), ..raw }, &excerpt)?;
                             self.staged(&cell, &excerpt)?;
                             self.figures(at, name, codec, link)?;
                         } else if grid.full.is_empty() || grid.full.contains(&(codec.clone(), name.clone())) {
