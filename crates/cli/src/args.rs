@@ -512,7 +512,7 @@ pub struct BenchCodecs {
 on; then  narrows report part*.jsonl. A study that was cut goes on where its --results file ends."
 )]
 pub struct Study {
-    /// Three minutes' worth: two codecs, ends and middles of the axes
+    /// Three minutes' worth: ends and middles of the axes
     #[arg(long)]
     pub quick: bool,
     /// Real data beside the generated kinds, as `traced`: buffers of a training for instance (bench/study/capture.py)

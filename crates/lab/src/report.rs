@@ -272,7 +272,11 @@ td b { color: #0b6e69; }
   body { font-size: 11px; }
   main { max-width: none; padding: 0; }
   h2 { break-after: avoid; }
-  figure, table { break-inside: avoid; }
+  figure { break-inside: avoid; }
+  tr { break-inside: avoid; }
+  .table { overflow-x: visible; }
+  table { font-size: 9px; }
+  .picture svg { max-height: 24cm; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
 ";

@@ -95,30 +95,19 @@ fn best_table(rows: &[&Row], link: f64) -> Section {
     let columns = [
         "data",
         "codec",
-        "staged: chunk",
-        "chunks",
-        "threads",
+        "staged: chunk, number, threads",
         "Mbit/s",
         "× raw",
         "looked at",
-        "full: chunk",
-        "chunks",
-        "threads",
+        "full: chunk, number, threads",
         "Mbit/s",
         "looked at",
         "staged trade-off",
     ];
-    let raw: BTreeMap<String, f64> = part(rows, "figure")
+    let raw: BTreeMap<String, f64> = part(rows, "raw")
         .into_iter()
-        .filter(|row| way(&row.case) == WAYS[0] && row.case.link_mbit_s == Some(link))
-        .filter_map(|row| Some((row.case.data.clone()?, row.case.data_bytes?, row.value("effective_mbit_s")?)))
-        .fold(BTreeMap::<String, (u64, f64)>::new(), |mut most, (data, len, rate)| {
-            let held = most.entry(data).or_default();
-            *held = (*held).max_by_len((len, rate));
-            most
-        })
-        .into_iter()
-        .map(|(data, (_, rate))| (data, rate))
+        .filter(|row| row.case.link_mbit_s == Some(link))
+        .filter_map(|row| Some((row.case.data.clone()?, row.value("effective_mbit_s")?)))
         .collect();
     let mut table_rows = Vec::new();
     for ((at, data, codec), rows) in cells(rows) {
@@ -129,12 +118,8 @@ fn best_table(rows: &[&Row], link: f64) -> Section {
         let setting = |row: &Row| {
             let number = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
             let rate = row.value("effective_mbit_s").unwrap_or(0.0);
-            [
-                Size(row.case.chunk_bytes.unwrap_or(0)).to_string(),
-                number(row.case.depth),
-                number(row.case.threads),
-                digits(rate),
-            ]
+            let chunk = Size(row.case.chunk_bytes.unwrap_or(0));
+            [format!("{chunk}, {}, {}", number(row.case.depth), number(row.case.threads)), digits(rate)]
         };
         let rate = found.value("effective_mbit_s").unwrap_or(0.0);
         let times = raw.get(&data).map(|raw| rate / raw);
@@ -153,7 +138,7 @@ fn best_table(rows: &[&Row], link: f64) -> Section {
                 let share = format!("{:.2} of {score:.2}", scores[at]);
                 line.push(Cell::marked(share, if top.case == found.case { Mark::Best } else { Mark::Plain }));
             }
-            None => line.extend((0..6).map(|_| Cell::default())),
+            None => line.extend((0..4).map(|_| Cell::default())),
         }
         table_rows.push(line);
     }
@@ -167,16 +152,6 @@ fn best_table(rows: &[&Row], link: f64) -> Section {
     Section {
         heading: format!("Best settings at {}", Rate::from_mbit(link)),
         blocks: vec![Block::Text(note.into()), Block::Table(table)],
-    }
-}
-
-trait MaxByLen {
-    fn max_by_len(self, other: Self) -> Self;
-}
-
-impl MaxByLen for (u64, f64) {
-    fn max_by_len(self, other: Self) -> Self {
-        if other.0 > self.0 { other } else { self }
     }
 }
 
@@ -252,7 +227,7 @@ fn figure(rows: &[&Row], link: f64) -> Option<Section> {
             .enumerate()
             .map(|(number, data)| {
                 let values: Vec<_> = values.iter().filter(|value| value["data"] == **data).collect();
-                let x = json!({ "field": "len", "type": "quantitative", "title": "message, bytes", "scale": { "type": "log", "base": 2, "nice": false, "padding": 8 }, "axis": { "format": "~s", "tickCount": 4 } });
+                let x = json!({ "field": "len", "type": "quantitative", "title": "message, bytes", "scale": { "type": "log", "base": 2, "nice": false, "padding": 8 }, "axis": { "format": ".2~s", "tickCount": 4 } });
                 json!({
                     "title": data, "width": 185, "height": 190, "data": { "values": values },
                     "mark": { "type": "line", "point": true },
@@ -379,7 +354,9 @@ pub fn findings(rows: &[&Row]) -> Vec<Finding> {
         .filter_map(|row| Some((row.value("effective_mbit_s")? / of(row, "none")?, *row)))
         .collect();
     let longest = figures.iter().filter_map(|row| row.case.data_bytes).max().unwrap_or(0);
-    if let Some((most, row)) = times.iter().max_by(|a, b| a.0.total_cmp(&b.0)) {
+    if let Some((most, row)) =
+        times.iter().filter(|(_, row)| row.case.data_bytes >= Some(LARGE)).max_by(|a, b| a.0.total_cmp(&b.0))
+    {
         let place = format!(
             "{} of {}, {} over {}",
             Size(row.case.data_bytes.unwrap_or(0)),
@@ -410,31 +387,31 @@ pub fn findings(rows: &[&Row]) -> Vec<Finding> {
             .filter_map(|row| Some(row.value("effective_mbit_s")? / of(row, other)?))
             .collect()
     };
-    let naive = against("pipeline", "naive", 1 << 16);
+    let naive = against("pipeline", "naive", LARGE);
     if !naive.is_empty() {
         let won = naive.iter().filter(|times| **times > 1.0).count();
         findings.push(Finding {
             paper: "The pipeline beats packing the whole message first.",
             ours: format!(
-                "It does in {won} of {} pairs from 64 KiB on; on slow links small chunks pack worse than the whole.",
+                "It does in {won} of {} pairs from 256 KiB on; on slow links small chunks pack worse than the whole.",
                 naive.len()
             ),
             holds: won * 10 >= naive.len() * 9,
         });
     }
-    let kept = against("keep if smaller", "pipeline", 1 << 16);
+    let kept = against("keep if smaller", "pipeline", LARGE);
     if !kept.is_empty() {
         let gained = kept.iter().filter(|times| **times > 0.97).count();
         findings.push(Finding {
             paper: "Sending raw what does not shrink does not lose.",
             ours: format!(
-                "Keep-if-smaller is at 0.97 of the plain pipeline or above in {gained} of {} pairs from 64 KiB on.",
+                "Keep-if-smaller is at 0.97 of the plain pipeline or above in {gained} of {} pairs from 256 KiB on.",
                 kept.len()
             ),
             holds: gained * 10 >= kept.len() * 9,
         });
     }
-    let adaptive = against("adaptive", "none", 1 << 16);
+    let adaptive = against("adaptive", "none", LARGE);
     if !adaptive.is_empty() {
         let (least, lost) = (
             adaptive.iter().copied().fold(f64::INFINITY, f64::min),
@@ -443,7 +420,7 @@ pub fn findings(rows: &[&Row]) -> Vec<Finding> {
         findings.push(Finding {
             paper: "(not the paper's) adaptive is never more than 3 % slower than none.",
             ours: format!(
-                "From 64 KiB on it is in {lost} of {} pairs; least {least:.2}; messages up to {}.",
+                "From 256 KiB on it is in {lost} of {} pairs; least {least:.2}; messages up to {}.",
                 adaptive.len(),
                 Size(longest)
             ),
@@ -466,6 +443,8 @@ fn findings_section(findings: &[Finding]) -> Section {
     Section { heading: "Findings".into(), blocks: vec![Block::Table(table)] }
 }
 
+/// What counts as large: shorter ones are over before the link is felt.
+const LARGE: u64 = 256 << 10;
 /// What counts as slower: less than this of none.
 const SLOWER: f64 = 0.97;
 const PALETTE: [&str; 5] = ["#0b7a75", "#e0a030", "#3f6f9f", "#c2571a", "#7b5ea7"];
