@@ -196,7 +196,7 @@ impl Source {
             if cancelled.is_some_and(|since| since.elapsed() > CANCEL_WITHIN) {
                 return Err(MigrateError::Qemu { state: "cancelled".into(), reason: Some("it does not end".into()) });
             }
-            self.tell_rate(migration.goodput())?;
+            self.tell_rate(migration.promise())?;
             if let Some(event) = self.monitor.event(LOOK_EVERY)?
                 && event.name == "STOP"
             {
