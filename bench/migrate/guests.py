@@ -157,7 +157,7 @@ def initrd(path, cache, data_folders, data_mib, python=False):
     source.write_text(DIRTY)
     subprocess.run(["cc", "-O2", "-static", "-w", "-o", root / "dirty", source], check=True)
     for name, words in {"dirty0": "/dirty 256 0 4096", "dirty20": "/dirty 256 20 4096", "dirty45": "/dirty 256 45 4096", "small20": "/dirty 256 20 100",
-                        "sqlite": "/usr/bin/python3 /sqlite.py 200000 2000"}.items():
+                        "sqlite": "/usr/bin/python3 /sqlite.py 60000 2000"}.items():
         script = root / f"run-{name}"
         script.write_text(f"#!/bin/busybox sh\nexec {words}\n")
         script.chmod(0o755)

@@ -9,7 +9,7 @@ machine). Dirty guests are repeated and interleaved; `table.py` makes medians an
                          [--qemu PATH[:DATA:DATA]] [--out migrate.jsonl]
 
 A method is NAME:CHANNELS. QEMU's own: none:0, none:N, zstd-L:N, zlib-L:N, xbzrle:0. Ours: plain (raw), opaque (adaptive, any
-bytes), aware (adaptive, multifd understood), zstdL (fixed level, opaque).
+bytes), aware (adaptive, multifd understood), zstdL and awarezstdL (fixed level).
 """
 
 import argparse
@@ -29,15 +29,16 @@ from qemu import ADDRESS, NS, Process, Qemu, Qmp, sh
 
 ROOT = Path(__file__).resolve().parents[2]
 NARROWS = os.environ.get("NARROWS", str(ROOT / "target/release/narrows"))
-OURS = {"plain": ["--policy", "none", "--opaque"], "opaque": ["--opaque"], "aware": []}
+OURS = {"plain": ["--policy", "none", "--opaque"], "opaque": ["--opaque"], "aware": [], "explain": ["--explain", "/tmp/explain.jsonl"]}
 SILESIA = ["dickens", "mr", "nci", "ooffice", "osdb", "reymont", "samba", "x-ray", "xml"]
 
 
 def ours(method):
     if method in OURS:
         return OURS[method]
-    if method.startswith("zstd") and method[4:].isdigit():
-        return ["--opaque", "--codec", f"zstd:{method[4:]}"]
+    for prefix, flags in ("zstd", ["--opaque"]), ("awarezstd", []):
+        if method.startswith(prefix) and method[len(prefix):].isdigit():
+            return [*flags, "--codec", f"zstd:{method[len(prefix):]}"]
     return None
 
 

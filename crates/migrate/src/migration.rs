@@ -107,10 +107,10 @@ impl Migration {
         }
     }
 
-    /// What the link carries in bytes a second, as `avail-switchover-bandwidth` wants it; 0 while that is unknown.
+    /// What to give QEMU as `avail-switchover-bandwidth`, bytes a second; 0 while the link's rate is unknown.
     #[must_use]
-    pub fn goodput(&self) -> u64 {
-        self.bounds.lock().goodput
+    pub fn promise(&self) -> u64 {
+        self.bounds.lock().promise
     }
 
     /// Whether intake is paced from now on.

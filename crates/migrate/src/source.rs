@@ -2,7 +2,7 @@
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use narrows::io::Address;
@@ -14,7 +14,7 @@ use crate::{
     destination::{capable, cpu_of, uri},
     migration::Migration,
     monitor::Monitor,
-    qmp::QmpError,
+    qmp::{Event, QmpError},
 };
 
 /// Between two looks at the migration.
@@ -177,9 +177,7 @@ impl Source {
             let progress = Progress::of(&self.monitor.ask("query-migrate", &Value::Null)?);
             // What came before that answer is no later than it.
             while let Some(event) = self.monitor.event(Duration::ZERO)? {
-                if event.name == "STOP" {
-                    stopped.get_or_insert_with(Instant::now);
-                }
+                stopped = stopped.or_else(|| stop_of(&event));
             }
             show(&progress);
             if progress.is_over() {
@@ -196,11 +194,9 @@ impl Source {
             if cancelled.is_some_and(|since| since.elapsed() > CANCEL_WITHIN) {
                 return Err(MigrateError::Qemu { state: "cancelled".into(), reason: Some("it does not end".into()) });
             }
-            self.tell_rate(migration.goodput())?;
-            if let Some(event) = self.monitor.event(LOOK_EVERY)?
-                && event.name == "STOP"
-            {
-                stopped.get_or_insert_with(Instant::now);
+            self.tell_rate(migration.promise())?;
+            if let Some(event) = self.monitor.event(LOOK_EVERY)? {
+                stopped = stopped.or_else(|| stop_of(&event));
             }
         }
     }
@@ -213,4 +209,12 @@ impl Source {
         }
         Ok(())
     }
+}
+
+/// When the guest stopped, if that is what happened. By QEMU's own stamp, as QEMU says nothing while it finishes; its clock
+/// is ours, since `run` is beside it.
+fn stop_of(event: &Event) -> Option<Instant> {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    let ago = since_1970.saturating_sub(Duration::from_micros(event.at_us));
+    (event.name == "STOP").then(|| Instant::now().checked_sub(ago)).flatten()
 }

@@ -38,8 +38,10 @@ pub struct Status {
     pub received_raw_bytes: u64,
     /// Read from the link.
     pub received_wire_bytes: u64,
-    /// What the link carries; 0 while that is unknown. The number for `avail-switchover-bandwidth`.
+    /// What the link carries; 0 while that is unknown.
     pub goodput: u64,
+    /// The number for `avail-switchover-bandwidth`; 0 as above.
+    pub switchover_bandwidth: u64,
     /// Packed and waiting for the link now, and the most that may.
     pub backlog_bytes: u64,
     /// See `backlog_bytes`.
@@ -71,6 +73,7 @@ impl Status {
             received_raw_bytes: stats.received_raw,
             received_wire_bytes: stats.received_wire,
             goodput: bounds.goodput,
+            switchover_bandwidth: bounds.promise,
             backlog_bytes: gauges.queued_bytes,
             backlog_max_bytes: bounds.backlog_max,
             pages: counts.pages,
@@ -85,13 +88,14 @@ impl Status {
         let raw = self.sent_raw_bytes.max(self.received_raw_bytes);
         let wire = self.sent_wire_bytes.max(self.received_wire_bytes);
         format!(
-            "{} of {} sockets open, {:.1} s: {} in {} on the wire; link {}; {} waiting of at most {}; pages {} ({} left out, {} as difference)",
+            "{} of {} sockets open, {:.1} s: {} in {} on the wire; link {} (avail-switchover-bandwidth {}); {} waiting of at most {}; pages {} ({} left out, {} as difference)",
             self.lanes,
             self.lanes_ever,
             self.seconds,
             Size(raw),
             Size(wire),
             if self.goodput == 0 { "not known yet".into() } else { Rate(self.goodput as f64).to_string() },
+            self.switchover_bandwidth,
             Size(self.backlog_bytes),
             Size(self.backlog_max_bytes),
             self.pages,

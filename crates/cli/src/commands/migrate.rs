@@ -40,7 +40,7 @@ use crate::{
 };
 
 /// A channel for each of QEMU's sockets (main, up to 32 multifd, urgent pages) and for `run`.
-const LANES_MAX: u16 = 64;
+const LANES_MAX: u16 = 36;
 /// How long lanes may take to close once QEMU says that it is done, and the destination to say what it cost.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
