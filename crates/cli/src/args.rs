@@ -508,7 +508,7 @@ pub struct BenchCodecs {
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "The whole study takes an hour or two. To share it among machines:  narrows study --shard 0/4 --results part0.jsonl  and so
+    after_help = "The whole study has some ten thousand transfers. To share it among machines:  narrows study --shard 0/4 --results part0.jsonl  and so
 on; then  narrows report part*.jsonl. A study that was cut goes on where its --results file ends."
 )]
 pub struct Study {
