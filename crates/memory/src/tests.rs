@@ -165,7 +165,10 @@ proptest! {
 #[test]
 fn cold_text_becomes_clusters_and_comes_back_by_reads_and_writes() {
     let store = store(1 << 20, None, None);
-    let text = content(2, 7, 1 << 20);
+    // Passages of 6 KiB over and over: what a page repeats lies in its neighbours.
+    let passages =
+        (0..64).flat_map(|seed| content(2, seed, 6 << 10).into_iter().cycle().take(16 << 10).collect::<Vec<_>>());
+    let text: Vec<u8> = passages.collect();
     store.write(0, &text, false).unwrap();
     let fresh = store.stat();
     assert_eq!(keeper::round(&store, &keeper()).repacked, 0, "what was just written is not cold");

@@ -93,7 +93,8 @@ pub fn predict(len: f64, cost: &Cost, overhead: &Overhead, place: &Place) -> Pre
         stages.push(("the sender's processors", (pack + send) / place.processors));
         stages.push(("the receiver's processors", (unpack + receive) / place.processors));
     }
-    let slowest = stages.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("link", |stage| stage.0);
+    // Of equals the first: a stage before the processors that it shares.
+    let slowest = stages.iter().rev().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("link", |stage| stage.0);
     let together = stages.iter().map(|(_, seconds)| seconds.powf(SHARPNESS)).sum::<f64>().powf(1.0 / SHARPNESS);
     // The first chunk is packed before anything is sent, the last one unpacked after everything was.
     let chunk = if cost.size < 1.0 { cost.chunk_bytes.min(len) } else { 0.0 };
