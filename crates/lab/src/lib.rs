@@ -12,7 +12,7 @@
 //! | [`trial`] | `narrows try`: a race of policies, its document and its pictures |
 //! | [`machine`] | what it was measured on |
 //! | [`pages`] | codecs, chains and profiles on pages of memory |
-//! | [`bench`] | codec × level × chunk × threads on the user's data |
+//! | [`mod@bench`] | codec × level × chunk × threads on the user's data |
 //! | [`advise`] | what to send with, predicted from a calibration and then tried |
 //! | [`study`] | the published study, measured again |
 //! | [`tco`] | what storage or a link costs over the years, with and without compression |

@@ -1,6 +1,6 @@
 //! What codecs cost on the user's data and what this machine takes besides: seconds of measuring.
 //!
-//! Codecs run as [`bench`](crate::bench) runs them, with the chunk length, the history and the threads that a transfer
+//! Codecs run as [`bench`](mod@crate::bench) runs them, with the chunk length, the history and the threads that a transfer
 //! has. Overhead comes from real transfers of generated data over an emulated link without a limit: random bytes as they
 //! are, and runs of zeros and random bytes through LZ4, which packs them for next to nothing; two equations, two unknowns.
 
