@@ -1,7 +1,7 @@
 //! Packs pages, choosing a chain for each.
 //!
 //! Pages lie in memory in runs of one kind, so the chain that packed the last page is tried first and taken while it packs
-//! about as well ([`SIMILAR`]). A page that it does not suit, and every [`PROBE`]-th, is looked at (`select`), and the
+//! about as well (`SIMILAR`). A page that it does not suit, and every `PROBE`-th, is looked at (`select`), and the
 //! chains that are promising by that look are tried. Noise is refused untried, and so is a page that looks like the last one
 //! if that was refused. `Ratio` trusts the last page's chain only where it packs numbers; among those that look for repeats
 //! the best changes from page to page.
