@@ -259,13 +259,7 @@ impl Adaptive {
             }
             if price < best.1 {
                 let cost = row.costs[index].0;
-                // What nobody tried may take longer than its neighbours say.
-                let doubt = match row.costs[index].1 {
-                    Basis::Chunks => 1.0,
-                    Basis::Slices => 1.0,
-                    Basis::Prior => 2.0,
-                };
-                let pack_ns = doubt * cost.pack * raw_len / efficiency;
+                let pack_ns = doubt(row.costs[index].1) * cost.pack * raw_len / efficiency;
                 let room_ns = (DRAIN_SHARE * drain_ns).max(workers * cost.size * raw_len / link);
                 if pack_ns > room_ns.clamp(HOLD_UP_NS, HOLD_UP_MAX_NS) {
                     capped = true;
@@ -458,6 +452,14 @@ impl Policy for Adaptive {
         self.starved[0] = self.starved[1];
         self.peer.report(feedback, self.frame_len, starved, &mut self.unpacked);
         self.table.learn_unpack(&self.unpacked);
+    }
+}
+
+/// How many times longer than estimated a candidate may take to pack: what nobody tried is taken for its neighbours.
+pub(crate) fn doubt(basis: Basis) -> f32 {
+    match basis {
+        Basis::Chunks | Basis::Slices => 1.0,
+        Basis::Prior => 2.0,
     }
 }
 
