@@ -20,11 +20,11 @@ const W4K_WINDOW: usize = 4 << 10;
 
 /// Packs `raw` at about `level`; `None` where it does not fit in `out`.
 pub(crate) fn pack(format: Format, raw: &[u8], level: i16, out: &mut [u8], ws: &mut Workspace) -> Option<usize> {
-    if level <= 1 || format == Format::W4k {
-        if let Some(igzip) = igzip(format) {
-            let body_len = igzip.pack(raw, Level(level), &[], format.body_mut(out)?, ws)?;
-            return Some(format.seal(raw, out, body_len));
-        }
+    if (level <= 1 || format == Format::W4k)
+        && let Some(igzip) = igzip(format)
+    {
+        let body_len = igzip.pack(raw, Level(level), &[], format.body_mut(out)?, ws)?;
+        return Some(format.seal(raw, out, body_len));
     }
     if format == Format::W4k && raw.len() > W4K_WINDOW {
         return None;

@@ -11,26 +11,32 @@
 //! One session a worker thread, in its [`Workspace`]: none of the libraries lets two threads share one. A session that
 //! saw a fault is closed, because libraries keep half of a failed stream for the next call.
 //!
-//! [`qat`](crate::qat), [`iaa`](crate::iaa) and [`doca`](crate::doca) implement [`Engine`]; [`cpu`](crate::cpu) and
+//! [`qat`](crate::qat), [`iaa`](crate::iaa) and [`doca`](crate::doca) implement [`Engine`]; [`cpu`] and
 //! [`format`](crate::format) are below.
+
+mod known;
+mod lane;
+mod wait;
 
 use std::{
     any::Any,
-    collections::BTreeMap,
     fmt::{self, Debug},
-    hint, mem,
+    mem,
     ops::RangeInclusive,
-    path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
     },
-    thread,
-    time::{Duration, Instant},
 };
 
 use narrows_core::{Codec, DecodeError, Info, Level, Unavailable, Workspace};
 
+pub use self::lane::Usage;
+use self::lane::{Lane, Spill};
+pub(crate) use self::{
+    known::{Key, Known},
+    wait::Wait,
+};
 use crate::{
     cpu::{self, Inflater},
     format::Format,
@@ -93,94 +99,6 @@ pub(crate) enum Fault {
     Failed(i64),
     /// It did not end in time, and the device may still write: the session's memory must stay where it is.
     Hung,
-}
-
-/// Waits for an operation of a device that tells when asked, for at most [`WAIT_MAX`].
-pub(crate) struct Wait(Instant);
-
-impl Wait {
-    /// From now on.
-    pub(crate) fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    /// Lets a moment pass: the longer it took so far, the longer. False when it took too long.
-    pub(crate) fn more(&self) -> bool {
-        let waited = self.0.elapsed();
-        if waited < Duration::from_micros(50) {
-            hint::spin_loop();
-        } else if waited < Duration::from_millis(2) {
-            thread::yield_now();
-        } else {
-            thread::sleep(Duration::from_micros(200));
-        }
-        waited < WAIT_MAX
-    }
-}
-
-/// What became of the chunks that one direction of a device was offered, since the process began. All but those counted
-/// in `device` were done by the CPU.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Done by the device.
-    pub device: u64,
-    /// Shorter or longer than the device is used for.
-    pub declined: u64,
-    /// Its queues were full.
-    pub busy: u64,
-    /// The library reported a fault, or nothing in time.
-    pub failed: u64,
-    /// What came back was not the chunk.
-    pub wrong: u64,
-    /// Not offered, since it had failed shortly before.
-    pub resting: u64,
-}
-
-/// Why a chunk was done by the CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Spill {
-    Declined,
-    Busy,
-    Failed,
-    Wrong,
-    Resting,
-}
-
-/// Counters and health of one direction.
-#[derive(Default)]
-struct Lane {
-    device: AtomicU64,
-    spilled: [AtomicU64; 5],
-    /// Faults since it last worked.
-    faults: AtomicU32,
-    /// Chunks to go without it.
-    rest: AtomicU32,
-}
-
-impl Lane {
-    fn worked(&self) {
-        self.device.fetch_add(1, Relaxed);
-        self.faults.store(0, Relaxed);
-    }
-
-    /// Whether it may be tried; uses up one chunk of its rest.
-    fn rested(&self) -> bool {
-        self.rest.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err()
-    }
-
-    fn spill(&self, why: Spill) {
-        self.spilled[why as usize].fetch_add(1, Relaxed);
-    }
-
-    fn fault(&self) {
-        let faults = self.faults.fetch_add(1, Relaxed).min(REST_MAX.ilog2());
-        self.rest.store(1 << faults, Relaxed);
-    }
-
-    fn usage(&self) -> Usage {
-        let [declined, busy, failed, wrong, resting] = [0, 1, 2, 3, 4].map(|i: usize| self.spilled[i].load(Relaxed));
-        Usage { device: self.device.load(Relaxed), declined, busy, failed, wrong, resting }
-    }
 }
 
 /// An engine in use.
@@ -331,39 +249,6 @@ impl<E: Engine> Device<E> {
     }
 }
 
-/// Devices opened so far by this process, so that each is probed once: by the library's path, or none for wherever it is
-/// found, and whether software may do the work.
-pub(crate) struct Known<E: Engine>(Mutex<BTreeMap<Key, Found<E>>>);
-
-/// Names a library and how it is used.
-pub(crate) type Key = (Option<PathBuf>, bool);
-
-type Found<E> = Result<&'static Device<E>, Unavailable>;
-
-impl<E: Engine> Known<E> {
-    /// None yet.
-    pub(crate) const fn new() -> Self {
-        Self(Mutex::new(BTreeMap::new()))
-    }
-
-    /// The device of `key`, opened by `open` if it is asked for the first time.
-    pub(crate) fn device(&self, key: &Key, open: impl FnOnce() -> Result<E, Unavailable>) -> Found<E> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known.get(key) {
-            return found.clone();
-        }
-        let found = open().and_then(Device::open);
-        known.insert(key.clone(), found.clone());
-        found
-    }
-
-    /// What became of its packed and of its unpacked chunks; `None` where it was not probed or is not there.
-    pub(crate) fn usage(&self, key: &Key) -> Option<(Usage, Usage)> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(key)?.as_ref().ok().map(|device| device.usage())
-    }
-}
-
 /// A worker's hold on a device.
 struct Slot<E: Engine> {
     /// With the address of the device that it belongs to.
@@ -465,11 +350,5 @@ fn unfit<E: Engine>(what: &str, why: Spill, slot: &Slot<E>) -> Unavailable {
     }
 }
 
-/// Most chunks a device rests for.
-const REST_MAX: u32 = 1024;
-
 /// Operations that may be left behind before a device is given up: each keeps some megabytes that cannot be freed.
 const ABANDONED_MAX: u32 = 8;
-
-/// Longest an operation may take. The slowest device in use packs 100 MB in this time.
-const WAIT_MAX: Duration = Duration::from_secs(1);

@@ -375,7 +375,7 @@ doca_error_t doca_task_submit(struct doca_task *task)
     if (task->fault == BUSY)
         return DOCA_ERROR_AGAIN;
     task->submitted = 1;
-    task->polls = task->fault == SLOW ? 3000 : 2;
+    task->polls = task->fault == SLOW ? 300 : 2;
     task->ctx->in_flight = task;
     if (task->fault == HANG)
         hang(task->dst->addr, task->dst->len);

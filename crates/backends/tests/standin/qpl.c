@@ -52,6 +52,7 @@ enum {
     QPL_STS_FLAG_CONFLICT_ERR = 56,
     QPL_STS_UNSUPPORTED_COMPRESSION_LEVEL = 87,
     QPL_STS_BAD_DIST_ERR = 217,
+    QPL_STS_INTL_VERIFY_ERR = 229,
     QPL_STS_INTL_HARDWARE_TIMEOUT = 334,
     QPL_STS_TRANSFER_SIZE_INVALID = 319,
     QPL_STS_INIT_WORK_QUEUES_NOT_AVAILABLE = 503,
@@ -60,6 +61,7 @@ enum {
 #define QPL_FLAG_FIRST 0x0001u
 #define QPL_FLAG_LAST 0x0002u
 #define QPL_FLAG_DYNAMIC_HUFFMAN 0x2000u
+#define QPL_FLAG_OMIT_VERIFY 0x4000u
 #define MAGIC 0x4a4f4221
 
 struct state {
@@ -115,6 +117,9 @@ static uint32_t perform(qpl_job *job, enum fault fault)
         made = unpack(job->next_in_ptr, read, job->next_out_ptr, job->available_out, 12, &read);
     if (made < 0)
         return job->op == qpl_op_compress ? QPL_STS_MORE_OUTPUT_NEEDED : QPL_STS_BAD_DIST_ERR;
+    /* As QPL 1.6 does in software. */
+    if (job->op == qpl_op_compress && !(job->flags & QPL_FLAG_OMIT_VERIFY) && read > 32 << 10)
+        return QPL_STS_INTL_VERIFY_ERR;
     size_t written = made;
     spoil(fault, job->next_out_ptr, job->available_out, &written, &read);
     job->total_in += read;
@@ -148,7 +153,7 @@ int qpl_submit_job(qpl_job *job)
         status = QPL_STS_QUEUES_ARE_BUSY_ERR;
     if (status == QPL_STS_OK) {
         state->submitted = 1;
-        state->polls = fault == SLOW ? 3000 : 2;
+        state->polls = fault == SLOW ? 300 : 2;
         state->hung = fault == HANG;
         if (fault == HANG)
             hang(job->next_out_ptr, job->available_out);
