@@ -1,20 +1,17 @@
-//! Stand-ins for device libraries, built from `tests/standin` when a test asks for one.
+//! What the bindings' tests share: a stand-in in this process, and what any device backend must survive.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
-    process::{self, Command},
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::Arc,
 };
 
 use narrows_backends::Usage;
 use narrows_core::{Backend, Codec, Level, Workspace};
 use narrows_testkit::{
     data::{KINDS, Kind, Random, make},
+    standin,
     suite::Suite,
 };
 
@@ -22,6 +19,8 @@ use narrows_testkit::{
 pub(crate) struct StandIn {
     pub(crate) path: PathBuf,
     library: libloading::Library,
+    /// Removes the file at the end.
+    _file: standin::StandIn,
 }
 
 /// What may befall an operation; the numbers are those of `standin.h`.
@@ -40,37 +39,14 @@ pub(crate) enum Fault {
 }
 
 impl StandIn {
-    /// Builds `source` with `flags`. `None`, and a line that says why, without a C compiler or zlib's header.
-    ///
-    /// Every call makes a file of its own, because the loader gives one file's globals to all who open it.
+    /// Builds `source` with `flags`; `None`, and a line that says why, where that cannot be.
     pub(crate) fn build(source: &str, flags: &[&str]) -> Option<Self> {
-        static BUILT: AtomicU32 = AtomicU32::new(0);
-        let number = BUILT.fetch_add(1, Ordering::Relaxed);
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
         fs::create_dir_all(folder).expect("a folder for tests");
-        let path = folder.join(format!("{source}-{}-{number}.so", process::id()));
-        let compiler = env::var("CC").unwrap_or_else(|_| "cc".into());
-        let built = Command::new(&compiler)
-            .args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-o"])
-            .arg(&path)
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/standin").join(source).with_extension("c"))
-            .args(flags)
-            .args(["-lz", "-lpthread"])
-            .output();
-        match built {
-            Ok(output) if output.status.success() => {}
-            Ok(output) => {
-                println!("skipped: no stand-in: {}", String::from_utf8_lossy(&output.stderr));
-                return None;
-            }
-            Err(error) => {
-                println!("skipped: no stand-in: {compiler}: {error}");
-                return None;
-            }
-        }
+        let file = standin::StandIn::build(source, flags, folder)?;
         // SAFETY: built just now from our own source.
-        let library = unsafe { libloading::Library::new(&path) }.expect("a library of our own");
-        Some(Self { path, library })
+        let library = unsafe { libloading::Library::new(file.path()) }.expect("a library of our own");
+        Some(Self { path: file.path().into(), library, _file: file })
     }
 
     /// After `skip` operations, the next `count` suffer `fault`.
@@ -96,13 +72,6 @@ impl StandIn {
     fn number(&self, name: &[u8]) -> i32 {
         // SAFETY: declared so in `standin.h`.
         unsafe { self.library.get::<unsafe extern "C" fn() -> i32>(name).expect("a stand-in")() }
-    }
-}
-
-impl Drop for StandIn {
-    fn drop(&mut self) {
-        // The mapping outlives the name.
-        let _ = fs::remove_file(&self.path);
     }
 }
 

@@ -4,7 +4,7 @@
  * device's work with zlib. Build: cc -shared -fPIC -o OUT FILE.c -lz -lpthread
  *
  * A fault comes from standin_fault(kind, skip, count): after `skip` operations, the next `count` suffer `kind`; or from
- * the environment variable NARROWS_STANDIN_FAULT, which names a kind for all operations.
+ * the environment variable NARROWS_STANDIN_FAULT, KIND[:SKIP], for all operations after the first SKIP.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -53,9 +53,10 @@ int standin_live(void) { return live; }
 __attribute__((constructor)) static void standin_start(void)
 {
     const char *name = getenv("NARROWS_STANDIN_FAULT");
+    size_t len = name ? strcspn(name, ":") : 0;
     for (int kind = 0; name && kind < KINDS; kind++)
-        if (!strcmp(name, NAMES[kind]))
-            standin_fault(kind, 0, 1L << 40);
+        if (strlen(NAMES[kind]) == len && !strncmp(name, NAMES[kind], len))
+            standin_fault(kind, name[len] ? atol(name + len + 1) : 0, 1L << 40);
 }
 
 /* Whether there is a device at all. */
