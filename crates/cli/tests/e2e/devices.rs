@@ -9,7 +9,7 @@ use narrows_testkit::{
 };
 use tempfile::TempDir;
 
-use crate::process::{Process, narrows};
+use crate::process::{Process, narrows, start};
 
 /// Library, its variable, the backend's name, the codec that has a checksum of its own or is the device's own.
 const DEVICES: [(&str, &str, &str, &str); 3] = [
@@ -75,4 +75,21 @@ fn a_device_that_fails_or_lies_spoils_no_transfer() {
             assert!(fs::read(to.path().join("file")).unwrap() == content, "{source}: {fault}");
         }
     }
+}
+
+// What a device unpacked wrongly and no checksum of the format tells, the frame around it does: a clear error, no file.
+#[test]
+fn a_device_that_unpacks_wrongly_is_found_out() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, make(Kind::Text, 3 << 20, 1)).unwrap();
+    let Some(standin) = StandIn::build("qatzip", &[], dir.path()) else { return };
+    let to = TempDir::new().unwrap();
+    let recv = ["recv", "-l", "127.0.0.1:0", to.path().to_str().unwrap()];
+    let receiver = Process::start(&mut with(&recv, "NARROWS_QATZIP_LIB", standin.path(), "wrong:10"));
+    let address = receiver.address();
+    let sent = start(["send", "--codec", "deflate", "--chunk", "64K", file.to_str().unwrap(), &address]).wait();
+    assert_ne!(sent.code, 0, "{sent:?}");
+    receiver.wait().expect(3).says("chunk check differs");
+    assert_eq!(fs::read_dir(to.path()).unwrap().count(), 0);
 }
