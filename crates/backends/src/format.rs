@@ -108,3 +108,39 @@ impl Format {
         trailer
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sealed_opens_and_fits_nothing_else() {
+        let (raw, body) = (b"sixteen byte str", b"a stream");
+        for format in [Format::Deflate, Format::W4k, Format::Zlib, Format::Gzip] {
+            let mut out = [0; 64];
+            format.body_mut(&mut out).unwrap()[..body.len()].copy_from_slice(body);
+            let len = format.seal(raw, &mut out, body.len());
+            let (opened, trailer) = format.open(&out[..len]).unwrap();
+            assert_eq!(opened, body);
+            assert!(format.fits(trailer, raw));
+            assert_eq!(format.fits(trailer, b"sixteen byte stR"), format.trailer_len() == 0);
+            for cut in 0..len - body.len() {
+                assert_eq!(format.open(&out[..cut]), None, "{format:?} cut at {cut}");
+            }
+        }
+    }
+
+    // RFC 1950 §2.2, RFC 1952 §2.3: what a device is not asked to understand.
+    #[test]
+    fn headers_with_more_in_them_are_the_cpus() {
+        assert!(Format::Zlib.open(&[0x78, 0x9c, 0, 0, 0, 0, 0]).is_some(), "another effort");
+        assert_eq!(Format::Zlib.open(&[0x78, 0xbb, 0, 0, 0, 0, 0]), None, "a dictionary");
+        assert_eq!(Format::Zlib.open(&[0x78, 0x02, 0, 0, 0, 0, 0]), None, "a wrong check");
+        let mut gzip = [0; 20];
+        gzip[..10].copy_from_slice(&GZIP_HEADER);
+        gzip[4..10].fill(7);
+        assert!(Format::Gzip.open(&gzip).is_some(), "another time, effort and system");
+        gzip[3] = 8;
+        assert_eq!(Format::Gzip.open(&gzip), None, "a name");
+    }
+}

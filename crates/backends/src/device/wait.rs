@@ -14,17 +14,22 @@ impl Wait {
         Self(Instant::now())
     }
 
-    /// Lets a moment pass: the longer it took so far, the longer. False when it took too long.
-    pub(crate) fn more(&self) -> bool {
+    /// Lets a moment pass: the longer it took so far, the longer. Little of it is spent in turning round, since a device is
+    /// there to save processor time.
+    pub(crate) fn pause(&self) {
         let waited = self.0.elapsed();
-        if waited < Duration::from_micros(50) {
+        if waited < Duration::from_micros(20) {
             hint::spin_loop();
-        } else if waited < Duration::from_millis(2) {
-            thread::yield_now();
+        } else if waited < Duration::from_millis(1) {
+            thread::sleep(Duration::from_micros(20));
         } else {
             thread::sleep(Duration::from_micros(200));
         }
-        waited < WAIT_MAX
+    }
+
+    /// Whether it took too long.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.elapsed() >= WAIT_MAX
     }
 }
 

@@ -133,8 +133,11 @@ impl Context {
             if outcome.is_ok() {
                 let wait = Wait::start();
                 while !(*ended).load(Acquire) {
-                    if (library.pe_progress)(engine) == 0 && !wait.more() {
+                    if wait.is_over() {
                         return Err(Fault::Hung);
+                    }
+                    if (library.pe_progress)(engine) == 0 {
+                        wait.pause();
                     }
                 }
                 outcome = check((library.task_status)(task));
@@ -194,8 +197,10 @@ impl Drop for Context {
                 let context = (library.compress_as_ctx)(compress);
                 let wait = Wait::start();
                 let mut stopping = (library.ctx_stop)(context) == DOCA_ERROR_IN_PROGRESS;
-                while stopping && wait.more() {
-                    (library.pe_progress)(engine);
+                while stopping && !wait.is_over() {
+                    if (library.pe_progress)(engine) == 0 {
+                        wait.pause();
+                    }
                     let mut state = CTX_STATE_IDLE;
                     stopping = (library.ctx_state)(context, &mut state) == DOCA_SUCCESS && state != CTX_STATE_IDLE;
                 }
