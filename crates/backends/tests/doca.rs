@@ -97,10 +97,7 @@ fn a_thousand_faults_none_silent() {
     let doca = Doca::at(&standin.path);
     // Those with checksums: bare DEFLATE cannot tell a wrong byte after unpacking.
     let codecs = doca.probe().unwrap().split_off(1);
-    a_thousand_faults(&standin, &codecs, 300 << 10);
-    let (packed, unpacked) = doca.usage().unwrap();
-    println!("packing {packed:?}; unpacking {unpacked:?}");
-    assert!(packed.failed > 20 && packed.wrong > 20 && packed.busy > 20 && packed.resting > 20, "{packed:?}");
+    a_thousand_faults(&standin, &codecs, || doca.usage().unwrap());
     assert_eq!((standin.misuses(), standin.live()), (0, 0));
 }
 

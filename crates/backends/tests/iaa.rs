@@ -105,10 +105,7 @@ fn a_thousand_faults_none_silent() {
     let iaa = Iaa::at(&standin.path);
     // Those with checksums: bare DEFLATE cannot tell a wrong byte after unpacking.
     let codecs = iaa.probe().unwrap().split_off(2);
-    a_thousand_faults(&standin, &codecs, 200 << 10);
-    let (packed, _) = iaa.usage().unwrap();
-    println!("packing {packed:?}");
-    assert!(packed.failed > 20 && packed.wrong > 20 && packed.busy > 20 && packed.resting > 20, "{packed:?}");
+    a_thousand_faults(&standin, &codecs, || iaa.usage().unwrap());
     assert_eq!((standin.misuses(), standin.live()), (0, 0));
 }
 

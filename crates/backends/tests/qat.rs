@@ -64,10 +64,7 @@ fn a_thousand_faults_none_silent() {
     let qat = Qat::at(&standin.path);
     // Those with checksums: `deflate` alone cannot tell a wrong byte after unpacking.
     let codecs = qat.probe().unwrap().split_off(1);
-    a_thousand_faults(&standin, &codecs, 128 << 10);
-    let (packed, unpacked) = qat.usage().unwrap();
-    println!("packing {packed:?}; unpacking {unpacked:?}");
-    assert!(packed.failed > 20 && packed.wrong > 20 && packed.busy > 20 && packed.resting > 20, "{packed:?}");
+    a_thousand_faults(&standin, &codecs, || qat.usage().unwrap());
     assert_eq!((standin.misuses(), standin.live()), (0, 0));
 }
 

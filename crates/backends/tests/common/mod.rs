@@ -181,18 +181,27 @@ pub(crate) fn survives(
 }
 
 /// A thousand faults at random, on chunks of all kinds: each comes back right.
-pub(crate) fn a_thousand_faults(standin: &StandIn, codecs: &[Arc<dyn Codec>], len_max: usize) -> u32 {
+pub(crate) fn a_thousand_faults(standin: &StandIn, codecs: &[Arc<dyn Codec>], usage: impl Fn() -> (Usage, Usage)) {
     let mut random = Random(2);
     let mut ws = Workspace::default();
     let kinds = [Fault::Status, Fault::Short, Fault::Long, Fault::Wrong, Fault::Unread, Fault::Busy, Fault::Slow];
-    for round in 0..1000 {
+    let suffered = |(packed, unpacked): (Usage, Usage)| {
+        [packed, unpacked].iter().map(|usage| usage.busy + usage.failed + usage.wrong).sum::<u64>()
+    };
+    for round in 0.. {
+        assert!(round < 20_000, "{:?}", usage());
         let fault = kinds[random.below(kinds.len())];
         standin.fault(fault, random.below(2) as u32, 1 + random.below(3) as u32);
-        let raw = make(KINDS[random.below(KINDS.len())], (16 << 10) + random.below(len_max - (16 << 10)), round);
+        let raw = make(KINDS[random.below(KINDS.len())], (16 << 10) + random.below(32 << 10), round);
         there_and_back(&*codecs[random.below(codecs.len())], &raw, &mut ws);
+        if suffered(usage()) >= 1000 {
+            break;
+        }
     }
     standin.fault(Fault::None, 0, 0);
-    1000
+    let (packed, unpacked) = usage();
+    println!("packing {packed:?}; unpacking {unpacked:?}");
+    assert!(packed.failed > 20 && packed.wrong > 20 && packed.busy > 20 && packed.resting > 20, "{packed:?}");
 }
 
 /// Four threads pack and unpack at once, each in a workspace of its own.
