@@ -10,10 +10,13 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use libdeflate_sys as libdeflate;
 use narrows_core::{Backend, Codec, CodecId, DecodeError, Info, Level, Unavailable, Workspace};
 
 use self::ffi::{Library, Stream};
+use crate::{
+    cpu::{self, Inflater},
+    format::Format,
+};
 
 /// The backend. Opens `libisal.so.2` when it is probed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -79,47 +82,6 @@ impl Codec for Igzip {
     }
 
     fn unpack(&self, packed: &[u8], _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Result<(), DecodeError> {
-        let (mut read, mut written) = (0, 0);
-        // SAFETY: the decompressor is live and ours alone, the pointers hold the lengths given with them, and the
-        // library is made for untrusted input.
-        let result = unsafe {
-            libdeflate::libdeflate_deflate_decompress_ex(
-                ws.get::<Inflater>().0,
-                packed.as_ptr().cast(),
-                packed.len(),
-                out.as_mut_ptr().cast(),
-                out.len(),
-                &mut read,
-                &mut written,
-            )
-        };
-        if result != libdeflate::libdeflate_result_LIBDEFLATE_SUCCESS {
-            return Err(DecodeError::corrupt(0, "not a DEFLATE stream"));
-        }
-        if (read, written) != (packed.len(), out.len()) {
-            return Err(DecodeError::corrupt(read, "DEFLATE stream of another length"));
-        }
-        Ok(())
+        cpu::unpack(Format::Deflate, packed, out, ws.get::<Inflater>())
     }
 }
-
-struct Inflater(*mut libdeflate::libdeflate_decompressor);
-
-impl Default for Inflater {
-    fn default() -> Self {
-        // SAFETY: allocates and returns null or a decompressor of our own.
-        let new = unsafe { libdeflate::libdeflate_alloc_decompressor() };
-        assert!(!new.is_null(), "memory for a DEFLATE decompressor");
-        Self(new)
-    }
-}
-
-impl Drop for Inflater {
-    fn drop(&mut self) {
-        // SAFETY: made by `libdeflate_alloc_decompressor` and freed only here.
-        unsafe { libdeflate::libdeflate_free_decompressor(self.0) };
-    }
-}
-
-// SAFETY: plain memory without thread affinity; `&mut Workspace` lends it to one thread at a time.
-unsafe impl Send for Inflater {}

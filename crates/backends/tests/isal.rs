@@ -74,7 +74,13 @@ fn a_4k_window_is_kept() {
 
 /// What Python's zlib makes of raw DEFLATE with a window of 4 KiB, `None` without Python.
 fn inflate_4k(packed: &[u8]) -> Option<Vec<u8>> {
-    let script = "import sys, zlib; sys.stdout.buffer.write(zlib.decompress(sys.stdin.buffer.read(), -12))";
+    // zlib looks at the window only for what lies before the bytes it is asked for, so it is asked for a few at a time.
+    let script = "import sys, zlib
+inflate, left = zlib.decompressobj(-12), sys.stdin.buffer.read()
+while not inflate.eof:
+    out = inflate.decompress(left, 64)
+    if not out and inflate.unconsumed_tail == left: break
+    sys.stdout.buffer.write(out); left = inflate.unconsumed_tail";
     let mut python =
         Command::new("python3").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
     let mut stdin = python.stdin.take().expect("piped");

@@ -48,6 +48,9 @@ pub fn default_registry() -> Registry {
     registry
         .add(&narrows_codecs::Cpu)
         .and_then(|registry| registry.add(&narrows_backends::isal::IsaL))
+        .and_then(|registry| registry.add(&narrows_backends::qat::Qat::default()))
+        .and_then(|registry| registry.add(&narrows_backends::iaa::Iaa::default()))
+        .and_then(|registry| registry.add(&narrows_backends::doca::Doca::default()))
         .expect("codec ids are unique");
     registry
 }

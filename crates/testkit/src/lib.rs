@@ -10,9 +10,11 @@
 //! | module | holds |
 //! |---|---|
 //! | [`data`] | kinds of raw bytes, made from a seed |
+//! | [`standin`] | libraries that stand in for a device's |
 //! | [`suite`] | what any codec must keep, one function a promise |
 
 pub mod data;
+pub mod standin;
 pub mod suite;
 
 /// Makes one module of tests for each `name => codec` line; `codec` is an expression of type `Arc<dyn Codec>`. After a

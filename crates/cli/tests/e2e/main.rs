@@ -5,6 +5,7 @@
 
 #![allow(unreachable_pub, reason = "a test exports nothing")]
 
+mod devices;
 mod faults;
 mod help;
 mod hostile;
