@@ -1,6 +1,6 @@
 //! What a block can be packed with, and by which backend.
 
-use std::sync::Arc;
+use std::{ops::RangeInclusive, sync::Arc};
 
 use narrows::core::{Codec, Level, Registry, Workspace, registry::Entry};
 use serde::{Deserialize, Serialize};
@@ -66,6 +66,14 @@ impl Method {
             Self::Lz4 if level > 0 => "lz4-hc",
             other => other.name(),
         }
+    }
+
+    /// Who packs at which levels, best first.
+    #[must_use]
+    pub fn packers(self, registry: &Registry) -> Vec<(&'static str, RangeInclusive<i16>)> {
+        let names = if self == Self::Lz4 { &["lz4", "lz4-hc"][..] } else { &[self.name()] };
+        let entries = names.iter().filter_map(|name| entries(registry, name)).flatten();
+        entries.map(|entry| (entry.backend, entry.codec.info().levels.clone())).collect()
     }
 
     /// Who packs at this level: the best backend that has it, else the best one at the level it has nearest.
