@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use narrows::{ChannelReader, ChannelWriter, Endpoint, Stats, core::Workspace, io::meter::CpuTime};
+use narrows::{ChannelReader, ChannelWriter, End, Endpoint, Stats, core::Workspace, io::meter::CpuTime};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
@@ -111,16 +111,14 @@ pub(crate) fn run(
     let mut ends = None;
     let mut depth = 0;
     if let Some(endpoint) = way {
-        let (mut writer, mut reader) = endpoint.open(SERVICE)?;
-        message::say(&mut writer, &Request { op: craft.op(), block_len: options.block_len as u32 })?;
-        match message::hear(&mut reader) {
-            Ok(Reply::Accepted { backend, level, workers, depth: theirs }) => {
+        match ask(endpoint, craft.op(), options.block_len) {
+            Ok((Reply::Accepted { backend, level, workers, depth: theirs }, writer, reader)) => {
                 (tally.backend, tally.level, tally.workers) = (Some(printable(&backend)), level, workers.max(1));
                 depth = theirs.clamp(1, DEPTH_MAX) as usize;
                 ends = Some((writer, reader));
             }
-            Ok(Reply::Refused { text }) => lost = Some(format!("the server refused: {}", printable(&text))),
-            // Too many clients, or a server that went as we came.
+            Ok((Reply::Refused { text }, ..)) => lost = Some(format!("the server refused: {}", printable(&text))),
+            // It has too many clients.
             Err(end) if end.code == narrows::Code::LIMIT => lost = Some(end.text),
             Err(end) => return Err(end.into()),
         }
@@ -179,6 +177,13 @@ pub(crate) fn run(
     (tally.queue, tally.queue_max, tally.device, tally.summary) = answers.into_inner();
     tally.cpu = Duration::from_nanos(CpuTime::of_process().since(cpu).total_ns());
     Ok(tally)
+}
+
+/// Opens the job's channel.
+fn ask(endpoint: &Endpoint, op: Op, block_len: usize) -> Result<(Reply, ChannelWriter, ChannelReader), End> {
+    let (mut writer, mut reader) = endpoint.open(SERVICE)?;
+    message::say(&mut writer, &Request { op, block_len: block_len as u32 })?;
+    Ok((message::hear(&mut reader)?, writer, reader))
 }
 
 /// Most blocks a server may be owed, whatever it offers: they are held here.

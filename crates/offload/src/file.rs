@@ -303,7 +303,8 @@ impl Input {
 /// The blocks of a packed file, of which the first was looked at: no later one may be longer.
 struct Ahead<'a> {
     inner: Box<dyn Pieces>,
-    first: Option<Piece>,
+    /// What is still to be handed out of the first look.
+    first: Option<Option<Piece>>,
     block_len: u32,
     path: &'a Path,
 }
@@ -312,7 +313,7 @@ impl<'a> Ahead<'a> {
     fn new(mut inner: Box<dyn Pieces>, engine: &Engine, path: &'a Path) -> Result<Self, OffloadError> {
         let first = inner.next(engine).map_err(|fault| fault.of(path))?;
         let block_len = first.as_ref().map_or(0, |piece| piece.raw_len);
-        Ok(Self { inner, first, block_len, path })
+        Ok(Self { inner, first: Some(first), block_len, path })
     }
 
     fn block_len(&self) -> usize {
@@ -321,7 +322,7 @@ impl<'a> Ahead<'a> {
 
     fn next(&mut self, engine: &Engine) -> Result<Option<Piece>, OffloadError> {
         let piece = match self.first.take() {
-            Some(piece) => Some(piece),
+            Some(first) => first,
             None => self.inner.next(engine).map_err(|fault| fault.of(self.path))?,
         };
         match &piece {
