@@ -470,7 +470,12 @@ pub struct OffloadTable {
     /// Files to pack, each for itself; a bundled sample of real data if none are given
     pub files: Vec<PathBuf>,
     /// Codecs with their levels
-    #[arg(long = "codec", value_name = "NAME:LEVEL,…", value_delimiter = ',', default_value = "deflate:6,zstd:3,deflate:1,lz4:0")]
+    #[arg(
+        long = "codec",
+        value_name = "NAME:LEVEL,…",
+        value_delimiter = ',',
+        default_value = "deflate:6,zstd:3,deflate:1,lz4:0"
+    )]
     pub codecs: Vec<String>,
     /// Length of a block, 4K to 8M
     #[arg(long, value_name = "SIZE")]

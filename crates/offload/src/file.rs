@@ -6,10 +6,7 @@ use std::{
     io::{self, BufWriter, Read, Write},
     os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::AtomicBool,
-    },
+    sync::{Arc, atomic::AtomicBool},
     time::Instant,
 };
 
@@ -145,8 +142,7 @@ pub fn copy(job: &Job<'_>, from: &Path, back: f64) -> Result<Report, OffloadErro
         Ok(())
     };
     let options = Options { spill: client::Spill::Never, ..*job.options };
-    let tally =
-        client::run(job.server, &options, &craft, &mut || input.next(job.engine), &mut sink, job.stop)?;
+    let tally = client::run(job.server, &options, &craft, &mut || input.next(job.engine), &mut sink, job.stop)?;
     Ok(Report::new("copy", &options, &tally, raw_bytes, back_bytes))
 }
 
@@ -235,8 +231,7 @@ impl Craft for Unpacking<'_> {
 
     fn check(&self, block: &Block, answer: Answer, _: &mut Workspace) -> Option<Done> {
         let raw = answer.bytes();
-        let right =
-            answer.outcome == Outcome::Done && raw.len() == block.raw_len as usize && self.agrees(block, raw);
+        let right = answer.outcome == Outcome::Done && raw.len() == block.raw_len as usize && self.agrees(block, raw);
         right.then(|| Done { bytes: Some((answer.into_chunk(), Answer::HEAD_LEN)), check: 0 })
     }
 
@@ -246,7 +241,10 @@ impl Craft for Unpacking<'_> {
         if self.unpacker.unpack(packed, &mut out, ws) && self.agrees(block, &out) {
             return Ok(Done { bytes: Some((Arc::new(out), 0)), check: 0 });
         }
-        Err(OffloadError::Damaged(format!("{} is damaged: a block does not unpack to what it was", self.path.display())))
+        Err(OffloadError::Damaged(format!(
+            "{} is damaged: a block does not unpack to what it was",
+            self.path.display()
+        )))
     }
 }
 
@@ -347,7 +345,8 @@ impl Target {
     /// With the mode of `like`, where there is such a file.
     fn make(place: &Path, like: Option<&Path>) -> Result<Self, OffloadError> {
         let dir = place.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mode = like.and_then(|like| fs::metadata(like).ok()).map_or(0o600, |meta| meta.permissions().mode() & 0o777);
+        let mode =
+            like.and_then(|like| fs::metadata(like).ok()).map_or(0o600, |meta| meta.permissions().mode() & 0o777);
         for serial in 0_u32.. {
             let part = dir.join(format!(".narrows-{}-{serial}.part", std::process::id()));
             match OpenOptions::new().write(true).create_new(true).mode(mode | 0o200).open(&part) {

@@ -24,7 +24,8 @@ fn files_go_there_and_come_back_packed_and_unpacked() {
     let engine = Engine::new(1);
     let server = serve(&engine, ServerOptions::new(2));
     for method in METHODS {
-        for (kind, len) in [(Kind::Text, 1_000_000), (Kind::Random, 300_000), (Kind::Floats, 65_536), (Kind::Zeros, 0)] {
+        for (kind, len) in [(Kind::Text, 1_000_000), (Kind::Random, 300_000), (Kind::Floats, 65_536), (Kind::Zeros, 0)]
+        {
             let place = Place::new(kind, len, 1);
             let options = Options { spill: Spill::Never, ..options(method) };
             let packed = pack(&engine, Some(&server.address), &options, &place).unwrap();
@@ -154,7 +155,8 @@ fn a_job_that_is_stopped_leaves_nothing() {
 #[test]
 fn many_clients_share_a_worker() {
     let engine = Engine::new(1);
-    let server = Arc::new(serve(&engine, ServerOptions { queue_max: Duration::from_secs(60), ..ServerOptions::new(1) }));
+    let server =
+        Arc::new(serve(&engine, ServerOptions { queue_max: Duration::from_secs(60), ..ServerOptions::new(1) }));
     let (done, heard) = mpsc::channel();
     let patient = Spill::After(Duration::from_secs(60));
     for client in 0..5_u64 {
@@ -213,7 +215,8 @@ fn a_client_that_does_not_behave_is_put_out() {
         message::Question::write_head(index, 4096, &mut chunk);
         writer.push(chunk).unwrap();
     }
-    for nonsense in [&b"{}"[..], b"\xff", &[b' '; 5000], br#"{"op":"pack","method":"deflate","level":1,"block_len":1}"#] {
+    for nonsense in [&b"{}"[..], b"\xff", &[b' '; 5000], br#"{"op":"pack","method":"deflate","level":1,"block_len":1}"#]
+    {
         let (_endpoint, _writer, mut reader) = request(nonsense);
         let reply = message::hear::<message::Reply>(&mut reader);
         assert!(!matches!(reply, Ok(message::Reply::Accepted { .. })), "{reply:?}");

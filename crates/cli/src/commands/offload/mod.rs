@@ -112,12 +112,7 @@ impl Desk {
     }
 }
 
-fn options(
-    method: Method,
-    level: Option<i16>,
-    block: Option<Size>,
-    job: &Offloading,
-) -> Result<Options, Usage> {
+fn options(method: Method, level: Option<i16>, block: Option<Size>, job: &Offloading) -> Result<Options, Usage> {
     let block_len = match block {
         Some(Size(len)) => usize::try_from(len).unwrap_or(usize::MAX),
         None if method == Method::Lz4 => 1 << 20,

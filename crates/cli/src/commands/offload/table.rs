@@ -124,7 +124,19 @@ fn print(run: &Run, settings: &[(String, Options)]) -> anyhow::Result<()> {
         let case = &rows[0].case;
         let bytes = case.data_bytes.unwrap_or(0) as f64;
         let mut table = Table::new();
-        let header = ["codec", "here s", "device s", "copy s", "turn-around s", "over slowest", "MB", "%", "CPU here s", "CPU s", "by"];
+        let header = [
+            "codec",
+            "here s",
+            "device s",
+            "copy s",
+            "turn-around s",
+            "over slowest",
+            "MB",
+            "%",
+            "CPU here s",
+            "CPU s",
+            "by",
+        ];
         table.load_style(NOTHING).set_header(header);
         for column in table.column_iter_mut().skip(1).take(9) {
             column.set_cell_alignment(CellAlignment::Right);
