@@ -10,6 +10,7 @@ mod help;
 mod hostile;
 mod memory;
 mod migrate;
+mod offload;
 mod process;
 mod ramdisk;
 mod trees;

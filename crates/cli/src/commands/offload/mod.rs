@@ -286,6 +286,8 @@ fn row(file: &Path, report: &Report) -> Row {
     if report.verified {
         row.marks.insert("verified".into());
     }
-    row.fault.clone_from(&report.server_lost);
+    if let Some(why) = &report.server_lost {
+        row.marks.insert(format!("server given up: {why}"));
+    }
     row
 }
