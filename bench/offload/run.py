@@ -148,7 +148,7 @@ def main():
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
     with args.out.open("a") as out:
         machine = {"schema": "narrows.machine/1", "cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release(),
-                   "commit": commit, "command": shlex.join(["bench/offload/run.py", *sys.argv[1:]]), "load": os.getloadavg()[0]}
+                   "commit": commit, "command": command_line(args), "load": os.getloadavg()[0]}
         out.write(json.dumps(machine) + "\n")
         server = None
         try:
@@ -174,6 +174,12 @@ def main():
                 server.terminate()
                 server.wait()
             teardown()
+
+
+def command_line(args):
+    """As it can be typed elsewhere: where the corpus lies is nobody's business."""
+    words = [str(word) for word in sys.argv[1:]]
+    return shlex.join(["bench/offload/run.py", *("DIR" if word == str(args.corpus) else word for word in words)])
 
 
 def report(mbit, kind, path, setting, rounds, checked, args, out):

@@ -114,7 +114,7 @@ pub(crate) fn run(
         match ask(endpoint, craft.op(), options.block_len) {
             Ok((Reply::Accepted { backend, level, workers, depth: theirs }, writer, reader)) => {
                 (tally.backend, tally.level, tally.workers) = (Some(printable(&backend)), level, workers.max(1));
-                depth = theirs.clamp(1, DEPTH_MAX) as usize;
+                depth = (theirs as usize).min(HELD_MAX / options.block_len).clamp(1, DEPTH_MAX);
                 ends = Some((writer, reader));
             }
             Ok((Reply::Refused { text }, ..)) => lost = Some(format!("the server refused: {}", printable(&text))),
@@ -145,7 +145,7 @@ pub(crate) fn run(
         if let Some((writer, reader)) = ends {
             scope.spawn(move || send(desk, writer));
             let answers = &answers;
-            scope.spawn(move || receive(desk, reader, answers));
+            scope.spawn(move || receive(desk, reader, options.block_len, answers));
         }
         for _ in 0..threads {
             scope.spawn(move || desk.guard(|| hand(desk, craft)));
@@ -186,8 +186,9 @@ fn ask(endpoint: &Endpoint, op: Op, block_len: usize) -> Result<(Reply, ChannelW
     Ok((message::hear(&mut reader)?, writer, reader))
 }
 
-/// Most blocks a server may be owed, whatever it offers: they are held here.
-const DEPTH_MAX: u32 = 256;
+/// Most blocks a server may be owed, and most bytes of them, whatever it offers: they are held here.
+const DEPTH_MAX: usize = 256;
+const HELD_MAX: usize = 256 << 20;
 /// How long the server's summary is waited for.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How often the writing thread looks whether it shall stop.
@@ -266,6 +267,9 @@ fn feed(
             desk.with(Ledger::end);
             return Ok(());
         };
+        if index == u32::MAX {
+            return Err(OffloadError::Server("more blocks than a job can number; take longer ones".into()));
+        }
         Question::write_head(index, piece.raw_len, &mut piece.bytes);
         let block = Block { bytes: Arc::new(piece.bytes), raw_len: piece.raw_len, check: piece.check };
         if index == 0 && depth > 0 && options.spill == Spill::Auto {
@@ -305,7 +309,7 @@ fn send(desk: &Desk, mut writer: ChannelWriter) {
 /// Queue, longest queue, device; and the server's summary.
 type Answers = (Duration, Duration, Duration, Option<Summary>);
 
-fn receive(desk: &Desk, mut reader: ChannelReader, answers: &Mutex<Answers>) {
+fn receive(desk: &Desk, mut reader: ChannelReader, block_len: usize, answers: &Mutex<Answers>) {
     loop {
         let answer = match reader.next_shared() {
             Ok(Some(chunk)) => Answer::parse(chunk),
@@ -319,7 +323,8 @@ fn receive(desk: &Desk, mut reader: ChannelReader, answers: &Mutex<Answers>) {
             }
             Err(end) => return desk.with(|ledger| ledger.lose(&end.text)),
         };
-        let Some(answer) = answer else {
+        // Answers wait here to be checked, so none may be longer than any right one.
+        let Some(answer) = answer.filter(|answer| answer.bytes().len() <= block_len) else {
             return desk.with(|ledger| ledger.lose("the server sent what is no answer"));
         };
         let mut told = answers.lock();

@@ -142,7 +142,13 @@ pub fn copy(job: &Job<'_>, from: &Path, back: f64) -> Result<Report, OffloadErro
         Ok(())
     };
     let options = Options { spill: client::Spill::Never, ..*job.options };
-    let tally = client::run(job.server, &options, &craft, &mut || input.next(job.engine), &mut sink, job.stop)?;
+    let mut source = || input.next(job.engine);
+    let tally = client::run(job.server, &options, &craft, &mut source, &mut sink, job.stop);
+    // Nobody else can do it.
+    let tally = tally.map_err(|fault| match fault {
+        OffloadError::Spill(why) => OffloadError::Server(why),
+        fault => fault,
+    })?;
     Ok(Report::new("copy", &options, &tally, raw_bytes, back_bytes))
 }
 

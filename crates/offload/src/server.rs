@@ -163,8 +163,10 @@ impl Server {
     /// [`End`] when the session ended otherwise than well.
     pub fn attend(&self, endpoint: &Endpoint) -> Result<(), End> {
         let clients = self.clients.fetch_add(1, Relaxed) + 1;
-        let _leave = Leave(&self.clients, 1);
+        let leave = Leave(&self.clients, 1);
         if clients > self.options.clients_max {
+            // It has a moment to hear why, in which it takes nobody's place.
+            drop(leave);
             let text = format!("this server has its {} clients; try again later", self.options.clients_max);
             endpoint.fail(Code::LIMIT, &text);
             return Err(End { code: Code::LIMIT, text });
