@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use narrows::{ChannelReader, ChannelWriter, End, Endpoint, Stats, core::Workspace, io::meter::CpuTime};
+use narrows::{ChannelReader, ChannelWriter, Code, End, Endpoint, Stats, core::Workspace, io::meter::CpuTime};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
@@ -95,13 +95,15 @@ pub(crate) struct Tally {
 /// A way to the server, if there is one.
 pub(crate) type Way<'a> = Option<&'a Arc<Endpoint>>;
 
-/// Runs a job: `source` yields blocks of up to `block_len` bytes, `sink` takes each with its outcome, in order.
+/// Runs a job: `source` yields blocks of up to `block_len` bytes, `sink` takes each with its outcome, in order. Once `stop`
+/// is set `abandon` is called at once, since whoever set it may end the process before a hand is done with its block.
 pub(crate) fn run(
     way: Way<'_>,
     options: &Options,
     craft: &dyn Craft,
     source: &mut (dyn FnMut() -> Result<Option<Piece>, OffloadError> + Send),
     sink: &mut dyn FnMut(&Block, &Done) -> Result<(), OffloadError>,
+    abandon: &dyn Fn(),
     stop: &AtomicBool,
 ) -> Result<Tally, OffloadError> {
     let began = Instant::now();
@@ -118,8 +120,8 @@ pub(crate) fn run(
                 ends = Some((writer, reader));
             }
             Ok((Reply::Refused { text }, ..)) => lost = Some(format!("the server refused: {}", printable(&text))),
-            // It has too many clients.
-            Err(end) if end.code == narrows::Code::LIMIT => lost = Some(end.text),
+            // It has too many clients, or went as we came.
+            Err(end) if [Code::LIMIT, Code::FAILED, Code::CANCELLED].contains(&end.code) => lost = Some(end.text),
             Err(end) => return Err(end.into()),
         }
         if let (Some(why), Spill::Never) = (&lost, options.spill) {
@@ -152,7 +154,10 @@ pub(crate) fn run(
         }
         let written = write(desk, sink, stop);
         let elapsed = began.elapsed();
-        if written.is_err() {
+        if let Err(fault) = &written {
+            if matches!(fault, OffloadError::Interrupted) {
+                abandon();
+            }
             desk.with(Ledger::stop);
         }
         if let Some(endpoint) = way {

@@ -54,6 +54,7 @@ pub fn pack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadErro
     };
     let mut input = Input::open(from, options.block_len)?;
     let mut target = Target::make(to, Some(from))?;
+    let abandon = target.abandon();
     let mut writer = container::writer(method, options.block_len);
     let (mut raw_bytes, mut stored) = (0, 0);
     let tally = {
@@ -64,7 +65,7 @@ pub fn pack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadErro
             let packed = done.bytes.as_ref().map(|(bytes, at)| &bytes[*at..]);
             writer.block(raw, packed, done.check, &mut target).map_err(|fault| target_fault(to, fault))
         };
-        client::run(job.server, options, &craft, &mut || input.next(engine), &mut sink, job.stop)?
+        client::run(job.server, options, &craft, &mut || input.next(engine), &mut sink, &abandon, job.stop)?
     };
     writer.end(&mut target).map_err(|fault| target_fault(to, fault))?;
     let packed_bytes = target.place()?;
@@ -93,6 +94,7 @@ pub fn unpack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadEr
         engine,
     };
     let mut target = Target::make(to, Some(from))?;
+    let abandon = target.abandon();
     let (mut raw_bytes, mut content) = (0, (method == Method::Lz4).then(|| Xxh32::new(0)));
     let tally = {
         let mut sink = |block: &Block, done: &Done| {
@@ -106,7 +108,7 @@ pub fn unpack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadEr
             }
             target.append(raw).map_err(|fault| target_fault(to, fault))
         };
-        client::run(job.server, &options, &craft, &mut || pieces.next(engine), &mut sink, job.stop)?
+        client::run(job.server, &options, &craft, &mut || pieces.next(engine), &mut sink, &abandon, job.stop)?
     };
     let claimed = pieces.inner.content_check();
     if options.verify
@@ -143,7 +145,7 @@ pub fn copy(job: &Job<'_>, from: &Path, back: f64) -> Result<Report, OffloadErro
     };
     let options = Options { spill: client::Spill::Never, ..*job.options };
     let mut source = || input.next(job.engine);
-    let tally = client::run(job.server, &options, &craft, &mut source, &mut sink, job.stop);
+    let tally = client::run(job.server, &options, &craft, &mut source, &mut sink, &|| (), job.stop);
     // Nobody else can do it.
     let tally = tally.map_err(|fault| match fault {
         OffloadError::Spill(why) => OffloadError::Server(why),
@@ -365,6 +367,12 @@ impl Target {
             }
         }
         unreachable!("some name is free")
+    }
+
+    /// Removes it, from outside.
+    fn abandon(&self) -> impl Fn() + use<> {
+        let part = self.part.clone();
+        move || drop(fs::remove_file(&part))
     }
 
     /// Gives it its name, and says how long it is.

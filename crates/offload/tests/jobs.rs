@@ -7,7 +7,7 @@ use std::{
     process::Command,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
     thread,
@@ -15,7 +15,7 @@ use std::{
 };
 
 use common::{METHODS, Place, connect, is_packed_form, options, pack, run, serve, unpack, within};
-use narrows::Engine;
+use narrows::{Endpoint, Engine};
 use narrows_offload::{Method, OffloadError, Options, SERVICE, ServerOptions, Spill, file, message};
 use narrows_testkit::data::Kind;
 
@@ -229,4 +229,43 @@ fn a_client_that_does_not_behave_is_put_out() {
     let options = Options { spill: Spill::Never, ..options(Method::Zstd) };
     pack(&engine, Some(&server.address), &options, &place).unwrap();
     assert!(is_packed_form(&engine, &place.packed(), &place.raw));
+}
+
+// Goal: what a server holds for a job is bounded by the server, not by its client. Method: a client that offers a window
+// of a gigabyte, has half of one copied, and reads nothing; it must be held up after what the job may hold, the windows and
+// what sockets hold.
+#[test]
+fn a_client_that_reads_nothing_is_held_up() {
+    const LEN: usize = 256 << 10;
+    const ALL: usize = 2048;
+    let engine = Engine::new(1);
+    let server = serve(&engine, ServerOptions::new(1));
+    let mut settings = common::settings();
+    settings.limits.window_len = 1 << 30;
+    let endpoint = Endpoint::connect(&engine, settings, common::dial(server.address.clone())).unwrap();
+    let (mut writer, mut reader) = endpoint.open(SERVICE).unwrap();
+    let request = message::Request { op: message::Op::Copy { back: 1 << 16 }, block_len: LEN as u32 };
+    message::say(&mut writer, &request).unwrap();
+    message::hear::<message::Reply>(&mut reader).unwrap();
+    let sent = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for index in 0..ALL {
+                let mut chunk = writer.buffer_for(message::Question::HEAD_LEN + LEN);
+                message::Question::write_head(index as u32, LEN as u32, &mut chunk);
+                if writer.push(chunk).is_err() {
+                    return;
+                }
+                sent.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let mut before = usize::MAX;
+        while before != sent.load(Ordering::Relaxed) {
+            before = sent.load(Ordering::Relaxed);
+            thread::sleep(Duration::from_millis(500));
+        }
+        // 6 MiB for the job, 4 MiB for each window; sockets and the client's own queue hold the rest.
+        assert!(before > 10 && before * LEN < 64 << 20, "{before} blocks");
+        endpoint.fail(narrows::Code::CANCELLED, "enough");
+    });
 }

@@ -122,19 +122,21 @@ fn what_does_not_work_is_told_with_its_code() {
     // Full, and it is done here.
     let ended = bench.pack(Path::new(file), &[]).wait().expect(0);
     assert!(String::from_utf8(ended.stdout).unwrap().contains("given up"));
-    run(["offload", "pack", file, "--to", "127.0.0.1:1"]).expect(1);
+    run(["offload", "pack", file, "--to", "127.0.0.1:1", "--force"]).expect(1);
     run(["offload", "pack", file]).expect(2);
     run(["offload", "pack", file, "--local", "--codec", "lz4", "--block", "100K"]).expect(2);
     run(["offload", "pack", file, "--local", "--block", "1G"]).expect(2);
     run(["offload", "unpack", file, "--local"]).expect(2).says("--output");
-    run(["offload", "unpack", file, "--local", "-o", "back"]).expect(5);
+    let back = bench.dir.path().join("back");
+    let back = back.to_str().unwrap();
+    run(["offload", "unpack", file, "--local", "-o", back]).expect(5);
     run(["offload", "serve", "--listen", "0.0.0.0:0"]).expect(2).says("--insecure");
     let packed = format!("{file}.gz");
     let mut bytes = fs::read(&packed).unwrap();
     let at = bytes.len() / 2;
     bytes[at] ^= 1;
     fs::write(&packed, bytes).unwrap();
-    run(["offload", "unpack", &packed, "--local", "-o", "back"]).expect(3).says("damaged");
+    run(["offload", "unpack", &packed, "--local", "-o", back]).expect(3).says("damaged");
 }
 
 #[test]
