@@ -14,7 +14,7 @@ const FLOORS: &[&[&str]] = &[
     // A room of the engine's floor a step up: its socket loop goes through io.
     &["narrows-nbd"],
     &["narrows"],
-    &["narrows-wire", "narrows-memory", "narrows-migrate"],
+    &["narrows-wire", "narrows-memory", "narrows-migrate", "narrows-offload"],
     &["narrows-lab"],
     &["narrows-cli"],
 ];

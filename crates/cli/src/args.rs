@@ -34,6 +34,9 @@ pub enum Command {
     /// Move a running virtual machine between two QEMUs through a compressed session
     #[command(subcommand)]
     Migrate(Migrate),
+    /// Pack files on a host that has the accelerators, into files that gzip, zstd and lz4 read
+    #[command(subcommand)]
+    Offload(Offload),
     /// List every codec and backend: available, chosen, or why not
     Codecs(Codecs),
     /// Emulate a slow link: relay connections at a rate and delay
@@ -343,6 +346,165 @@ pub struct Security {
     /// Allow a plain connection beyond this host: anybody on the way can read and change the data
     #[arg(long)]
     pub insecure: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Offload {
+    /// On the host with the accelerators: pack and unpack for others
+    Serve(OffloadServe),
+    /// Have a file packed there, check what comes back, and write a file that gzip, zstd or lz4 reads
+    Pack(OffloadPack),
+    /// Have such a file unpacked there
+    Unpack(OffloadUnpack),
+    /// Measure packing here, packing there, and the copying, side by side
+    Table(OffloadTable),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct OffloadServe {
+    /// Address to listen on: HOST[:PORT] or unix:/PATH
+    #[arg(short, long, default_value = "127.0.0.1:4242", env = "NARROWS_LISTEN")]
+    pub listen: String,
+    /// Blocks worked on at once; one for each processor if not given, more where a device does the work
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub workers: Option<u16>,
+    /// Blocks that one client may have under way; twice the workers and four if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub depth: Option<u16>,
+    /// Most memory that all jobs together may come to hold; a job beyond it is refused
+    #[arg(long, default_value = "1G", value_name = "SIZE")]
+    pub memory: Size,
+    /// Clients connected at once, at most
+    #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub clients_max: u16,
+    /// Seconds after which a block that waits for a worker goes back undone, for its client to pack
+    #[arg(long, default_value = "1", value_name = "SECONDS", value_parser = seconds)]
+    pub queue_max: Duration,
+    #[command(flatten)]
+    pub security: Security,
+    /// Print where it listens and what it has as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How a job is done.
+#[derive(Debug, Clone, ClapArgs)]
+#[command(next_help_heading = "Job")]
+pub struct Offloading {
+    /// The server: `narrows offload serve` at HOST[:PORT] or unix:/PATH
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "local")]
+    pub to: Option<String>,
+    /// Do everything here, in the same way
+    #[arg(long, conflicts_with = "to")]
+    pub local: bool,
+    /// Threads that check what comes back, and pack what the server does not; 0 means one for each processor
+    #[arg(short = 'T', long, default_value_t = 0, env = "NARROWS_THREADS")]
+    pub threads: usize,
+    /// Do not unpack and compare what comes back: a wrong block is found by whoever unpacks the file
+    #[arg(long)]
+    pub no_verify: bool,
+    /// Seconds the server may owe a block before this side helps; if not given, four times what this side would take, and
+    /// a quarter of a second at least
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub spill_after: Option<Duration>,
+    /// Fail where the server cannot do a block, instead of doing it here
+    #[arg(long, conflicts_with = "spill_after")]
+    pub no_spill: bool,
+    /// Seconds a cut session waits for the server
+    #[arg(long, default_value = "3", value_name = "SECONDS", value_parser = seconds)]
+    pub resume_within: Duration,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct OffloadPack {
+    /// File to pack
+    pub file: PathBuf,
+    /// What to pack with; the file ends in .gz, .zst or .lz4
+    #[arg(long, value_enum, default_value_t)]
+    pub codec: MethodName,
+    /// How hard: deflate 0..12, zstd -200..22, lz4 -64..12; 6, 3 and 0 if not given
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub level: Option<i16>,
+    /// Length of a block, 4K to 8M; lz4 files have blocks of 64K, 256K, 1M or 4M
+    #[arg(long, value_name = "SIZE")]
+    pub block: Option<Size>,
+    /// Where the result goes; beside the file if not given
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace a file that is there
+    #[arg(short, long)]
+    pub force: bool,
+    /// Before, send the same bytes to be copied only: what of the turn-around is the link's
+    #[arg(long, conflicts_with = "local")]
+    pub copy: bool,
+    #[command(flatten)]
+    pub job: Offloading,
+    #[command(flatten)]
+    pub security: Security,
+    /// Print the result as JSON Lines, `narrows.result/1`
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct OffloadUnpack {
+    /// File to unpack: one that `narrows offload pack` wrote, or another whose blocks can be found
+    pub file: PathBuf,
+    /// Where the result goes; the name without its ending if not given
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace a file that is there
+    #[arg(short, long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub job: Offloading,
+    #[command(flatten)]
+    pub security: Security,
+    /// Print the result as JSON Lines, `narrows.result/1`
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct OffloadTable {
+    /// Files to pack, each for itself; a bundled sample of real data if none are given
+    pub files: Vec<PathBuf>,
+    /// Codecs with their levels
+    #[arg(
+        long = "codec",
+        value_name = "NAME:LEVEL,…",
+        value_delimiter = ',',
+        default_value = "deflate:6,zstd:3,deflate:1,lz4:0"
+    )]
+    pub codecs: Vec<String>,
+    /// Length of a block, 4K to 8M
+    #[arg(long, value_name = "SIZE")]
+    pub block: Option<Size>,
+    /// Rounds; figures are medians
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub repeat: u16,
+    /// Directory for what is packed, which is removed again; the system's for temporary files if not given
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    #[command(flatten)]
+    pub job: Offloading,
+    #[command(flatten)]
+    pub security: Security,
+    #[command(flatten)]
+    pub out: Out,
+}
+
+/// A method by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum MethodName {
+    /// gzip files
+    #[default]
+    #[value(alias = "gzip")]
+    Deflate,
+    /// zstd files
+    Zstd,
+    /// LZ4 files
+    Lz4,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -4,6 +4,7 @@ use std::{io, process::ExitCode};
 
 use narrows::{Code, End};
 use narrows_migrate::MigrateError;
+use narrows_offload::OffloadError;
 use narrows_wire::TransferError;
 
 /// Shown at the end of `--help`.
@@ -37,6 +38,7 @@ fn code(fault: &anyhow::Error) -> u8 {
             .downcast_ref::<TransferError>()
             .map(TransferError::code)
             .or_else(|| cause.downcast_ref::<MigrateError>().map(MigrateError::code))
+            .or_else(|| cause.downcast_ref::<OffloadError>().map(OffloadError::code))
             .or_else(|| cause.downcast_ref::<End>().map(|end| end.code))
             .or_else(|| cause.downcast_ref::<Usage>().map(|_| Code(2)))
             .or_else(|| cause.downcast_ref::<Damaged>().map(|_| Code(3)))

@@ -43,5 +43,15 @@ fn main() -> io::Result<()> {
     )?;
     put("nbd", "go", &[&[0, 99, 0], b"IHAVEOPT\0\0\0\x08\0\0\0\0IHAVEOPT\0\0\0\x07\0\0\0\x06\0\0\0\0\0\0"])?;
     put("migrate", "rounds", &[&[1, 1, 5, 9, 0, 0, 0, 0, 1, 1, 5, 9, 0, 0, 0, 0, 1, 1, 6, 9, 0, 0, 0, 0, 1, 1, 7, 9]])?;
+    put("offload", "request", &[b"\0", br#"{"op":"pack","method":"zstd","level":3,"block_len":65536}"#])?;
+    put("offload", "refused", &[b"\0", br#"{"reply":"refused","text":"full"}"#])?;
+    // A member, a frame and a seek table, an LZ4 frame; each of nothing.
+    let gzip = b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x0c\0QZ\x08\0\0\0\0\0\x05\0\0\0\x01\0\0\xff\xff\0\0\0\0\0\0\0\0";
+    put("offload", "gzip", &[b"\x01", gzip])?;
+    let frame = b"\x28\xb5\x2f\xfd\xa0\0\0\0\0\x01\0\0";
+    let table = b"\x5e\x2a\x4d\x18\x15\0\0\0\x0c\0\0\0\0\0\0\0\x99\xe9\xd8\x51\x01\0\0\0\x80\xb1\xea\x92\x8f";
+    put("offload", "zstd", &[b"\x01", frame, table])?;
+    let lz4 = b"\x04\x22\x4d\x18\x6c\x40\0\0\0\0\0\0\0\0\x4b\0\0\0\0\x05\x5d\xcc\x02";
+    put("offload", "lz4", &[b"\x01", lz4])?;
     put("tree", "end", &[&[0, 0, 0, 0, 0, 0, 0, 0, 0]])
 }

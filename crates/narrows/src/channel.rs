@@ -73,7 +73,15 @@ impl ChannelWriter {
     /// # Errors
     /// [`End`] when the session or the channel has ended.
     pub fn push(&mut self, chunk: Buf) -> Result<(), End> {
-        self.packer.push(Bytes::new(chunk)).map_err(|_| self.inner.end_of(self.channel))
+        self.push_shared(Bytes::new(chunk))
+    }
+
+    /// Sends a chunk that the caller goes on reading. Waits as [`ChannelWriter::push`] does.
+    ///
+    /// # Errors
+    /// [`End`] when the session or the channel has ended.
+    pub fn push_shared(&mut self, chunk: Bytes) -> Result<(), End> {
+        self.packer.push(chunk).map_err(|_| self.inner.end_of(self.channel))
     }
 
     /// Ends this direction. The receiver's reader sees the end after the last chunk.
@@ -92,6 +100,15 @@ impl ChannelWriter {
     /// [`End`] when the session ends first.
     pub fn wait_consumed(&self) -> Result<(), End> {
         self.inner.wait_consumed(self.channel)
+    }
+
+    /// Waits until no more than `bytes_max` of what was sent is held here because the receiver has not consumed it. How
+    /// much that may be is else the receiver's choice. It tells of its consumption in steps of an eighth of its window.
+    ///
+    /// # Errors
+    /// [`End`] when the session ends first.
+    pub fn wait_unconsumed(&self, bytes_max: u64) -> Result<(), End> {
+        self.inner.wait_unconsumed(self.channel, bytes_max)
     }
 
     /// Ends the channel at once and tells the receiver why.
@@ -162,6 +179,15 @@ impl ChannelReader {
         };
         self.current = chunk.map(|chunk| (chunk.clone(), chunk.taken));
         Ok(self.current.as_ref().map(|(chunk, _)| &chunk.bytes[chunk.taken..]))
+    }
+
+    /// The next chunk, to be kept without a copy by a reader that has no direct sink; `None` at the end. It counts as
+    /// consumed when the next call comes, so what is kept longer is for the caller to bound. Waits.
+    ///
+    /// # Errors
+    /// As [`ChannelReader::next_chunk`].
+    pub fn next_shared(&mut self) -> Result<Option<Bytes>, End> {
+        Ok(self.next_chunk()?.is_some().then(|| self.current.as_ref().expect("it has just come").0.bytes.clone()))
     }
 
     /// Ends the channel at once and tells the sender why.

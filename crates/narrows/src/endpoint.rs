@@ -383,9 +383,17 @@ impl Inner {
     }
 
     pub(crate) fn wait_consumed(&self, channel: ChannelId) -> Result<(), End> {
+        self.wait_machine(channel, |machine| machine.is_drained(channel))
+    }
+
+    pub(crate) fn wait_unconsumed(&self, channel: ChannelId, bytes_max: u64) -> Result<(), End> {
+        self.wait_machine(channel, |machine| machine.unconsumed_bytes(channel) <= bytes_max)
+    }
+
+    fn wait_machine(&self, channel: ChannelId, done: impl Fn(&Session<Bytes>) -> bool) -> Result<(), End> {
         let mut state = self.state.lock();
         loop {
-            if state.machine.is_drained(channel) {
+            if done(&state.machine) {
                 return Ok(());
             }
             if let Some(end) = state.end_of(channel) {

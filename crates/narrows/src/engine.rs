@@ -3,7 +3,7 @@
 use std::{sync::Arc, thread};
 
 use narrows_core::{Clock, Registry};
-use narrows_pipeline::{BufferPool, WorkerPool};
+use narrows_pipeline::{Buf, BufferPool, WorkerPool};
 
 /// Unused buffers a process keeps, in bytes: enough for two chunks per worker and the frames between them.
 const KEPT_BYTES_MAX: usize = 64 << 20;
@@ -29,6 +29,15 @@ impl Engine {
             buffers: BufferPool::new(KEPT_BYTES_MAX),
             clock: Arc::new(RealClock(narrows_io::meter::Clock)),
         }
+    }
+
+    /// A buffer of `len` bytes, for a chunk that is filled before there is a channel for it.
+    ///
+    /// # Panics
+    /// When `len` is more than 32 MiB.
+    #[must_use]
+    pub fn buffer(&self, len: usize) -> Buf {
+        self.buffers.take(len)
     }
 
     /// How many threads pack and unpack.

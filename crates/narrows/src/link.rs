@@ -113,6 +113,9 @@ impl Link {
             }
             let mut state = inner.state.lock();
             if !state.links.contains_key(&self.id) {
+                drop(state);
+                // The peer closed first, and it waits for our end of file: the socket itself lives on with its closer.
+                let _ = self.writer.lock().half.finish();
                 return;
             }
             if state.machine.can_send(self.id) {

@@ -193,6 +193,10 @@ impl<B> Tx<B> {
         self.queue.is_empty()
     }
 
+    pub(crate) fn unconsumed_cost(&self) -> u64 {
+        self.submitted_cost - self.consumed_cost
+    }
+
     pub(crate) fn is_drained(&self) -> bool {
         self.queue.is_empty() && self.unacked.is_empty()
     }

@@ -617,6 +617,12 @@ impl<B> Session<B> {
         self.channels.get(&channel).is_none_or(|state| state.tx.is_drained())
     }
 
+    /// Bytes of frames submitted on `channel` that are held here, since the peer has not said that it consumed them.
+    #[must_use]
+    pub fn unconsumed_bytes(&self, channel: ChannelId) -> u64 {
+        self.channels.get(&channel).map_or(0, |state| state.tx.unconsumed_cost())
+    }
+
     fn say(&mut self, link: LinkId, message: &Message) {
         if let Some(link) = self.links.get_mut(&link) {
             link.say(message);

@@ -196,7 +196,8 @@ pub fn yield_to_interrupt() {
     }
 }
 
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// Set by the first Ctrl-C or SIGTERM; the process ends a moment later.
+pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Tells the peer of `fault` before this process goes.
 pub fn last_words<T>(endpoint: &Endpoint, result: Result<T, TransferError>) -> Result<T, TransferError> {

@@ -9,6 +9,7 @@ mod lab;
 mod link_emulator;
 mod memory;
 mod migrate;
+mod offload;
 mod recv;
 mod report;
 mod send;
@@ -35,6 +36,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Recv(recv) => recv::run(recv, quiet),
         Command::Tunnel(tunnel) => tunnel::run(tunnel),
         Command::Migrate(migrate) => migrate::run(migrate, quiet),
+        Command::Offload(args) => offload::run(args, quiet),
         Command::Codecs(codecs) => codecs::run(&codecs),
         Command::LinkEmulator(emulator) => link_emulator::run(emulator),
         Command::Try(args) => try_::run(args, quiet),

@@ -4,12 +4,13 @@ use tempfile::TempDir;
 
 use crate::process::{run, start};
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "send",
     "recv",
     "tunnel",
     "migrate",
     "memory",
+    "offload",
     "codecs",
     "link-emulator",
     "bench",

@@ -11,6 +11,7 @@ mod help;
 mod hostile;
 mod memory;
 mod migrate;
+mod offload;
 mod process;
 mod ramdisk;
 mod trees;

@@ -5,6 +5,7 @@ mod advise;
 mod bench;
 #[path = "../browser/mod.rs"]
 mod browser;
+mod offload;
 mod schema;
 mod study;
 mod tco;

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Measures `narrows offload pack` between two network namespaces over a shaped link.
+
+Needs root, iproute2, a release build; gzip, zstd and lz4 check what was made. Client and server get a processor each
+(taskset), as two small hosts would have; `--shared` lets both use all of them. The link is a veth pair with tbf both ways.
+
+One round of a cell packs the file once (`turn_around_s`, from the job's begin until the file is written) and then has the
+same bytes carried there and back with nothing being packed (`copy_s`). What packing alone takes on the server is the
+processor time of its workers over their number (`pack_s`): what the network costs there beside it does not count.
+Settings are interleaved; the table shows medians, and the spread as (max - min) / median.
+
+    bench/offload/run.py --corpus DIR [--links 1000,10000] [--data float,text] [--rounds 5] [--out FILE.jsonl]
+"""
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+NARROWS = os.environ.get("NARROWS", str(ROOT / "target/release/narrows"))
+NS = ("nwoff-a", "nwoff-b")
+ADDRESS = ("10.78.0.1", "10.78.0.2")
+PORT = 4244
+CPUS = ("0", "1")
+
+# Megabits a second: tbf burst.
+LINKS = {1000: "256kb", 10000: "1mb"}
+SETTINGS = ["deflate:6", "deflate:1", "zstd:3", "zstd:1", "lz4:0"]
+CHECK = {"deflate": ("gz", "gzip"), "zstd": ("zst", "zstd"), "lz4": ("lz4", "lz4")}
+
+# Files of the corpus by kind, one after the other and repeated: the period is longer than any block, and no block refers
+# to another, so that repeating helps nobody.
+KINDS = {
+    "float": ["isabel.velmag_t02_f32", "ocean.levitus_temp", "wind.navy_u", "climate.a1b_tair", "isabel.velmag_t46_f32"],
+    "text": ["silesia.dickens", "standin.webster.gcide", "silesia.reymont", "text.wikitext2_test"],
+}
+SHOWN = ["turn_around_s", "copy_s", "pack_s", "over"]
+
+
+def sh(command):
+    subprocess.run(command, shell=True, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def setup():
+    teardown()
+    for ns in NS:
+        sh(f"ip netns add {ns} && ip -n {ns} link set lo up")
+    sh(f"ip link add nwo0 netns {NS[0]} type veth peer name nwo0 netns {NS[1]}")
+    for ns, address in zip(NS, ADDRESS):
+        sh(f"ip -n {ns} addr add {address}/24 dev nwo0 && ip -n {ns} link set nwo0 up")
+
+
+def teardown():
+    for ns in NS:
+        subprocess.run(["ip", "netns", "del", ns], stderr=subprocess.DEVNULL)
+
+
+def shape(mbit):
+    for ns in NS:
+        subprocess.run(["tc", "-n", ns, "qdisc", "del", "dev", "nwo0", "root"], stderr=subprocess.DEVNULL)
+        sh(f"tc -n {ns} qdisc add dev nwo0 root tbf rate {mbit}mbit burst {LINKS[mbit]} latency 50ms")
+
+
+def make_data(kind, size, corpus, cache):
+    path = cache / f"offload-{kind}-{size}"
+    if not path.exists():
+        once = b"".join((corpus / name).read_bytes() for name in KINDS[kind])
+        path.write_bytes((once * (size // len(once) + 1))[:size])
+    return path
+
+
+def command(ns, args, words):
+    pin = [] if args.shared else ["taskset", "-c", CPUS[ns]]
+    return ["ip", "netns", "exec", NS[ns], *pin, NARROWS, "offload", *words]
+
+
+def serve(args):
+    workers = os.cpu_count() if args.shared else 1
+    words = ["serve", "--insecure", "--listen", f"{ADDRESS[1]}:{PORT}", "--workers", str(workers)]
+    server = subprocess.Popen(command(1, args, words), stderr=subprocess.PIPE, text=True)
+    for line in server.stderr:
+        if line.startswith("listening"):
+            return server
+    raise RuntimeError("the server does not listen")
+
+
+def measure(setting, path, args):
+    """One round: numbers by name."""
+    codec, level = setting.split(":")
+    threads = [] if args.shared else ["-T", "1"]
+    words = ["pack", str(path), "--to", f"{ADDRESS[1]}:{PORT}", "--insecure", "--codec", codec, "--level", level, "--json",
+             "--copy", "--force", *threads, *shlex.split(args.flags)]
+    began = time.monotonic()
+    done = subprocess.run(command(0, args, words), capture_output=True, text=True)
+    seconds = time.monotonic() - began
+    if done.returncode:
+        raise RuntimeError(f"{setting}: {done.stderr}")
+    rows = [line["row"] for line in map(json.loads, done.stdout.splitlines()) if "row" in line]
+    copy, pack = rows[0]["values"], rows[1]["values"]
+    workers = rows[1]["case"]["threads"]
+    pack_s = pack["server_work_cpu_s"] / workers
+    return {
+        "turn_around_s": pack["turn_around_s"], "copy_s": copy["turn_around_s"], "pack_s": pack_s,
+        "over": pack["turn_around_s"] / max(copy["turn_around_s"], pack_s), "device_s": pack["device_s"],
+        "queue_mean_s": pack["queue_mean_s"], "client_cpu_s": pack["client_cpu_s"], "server_cpu_s": pack["server_cpu_s"],
+        "packed_bytes": pack["packed_bytes"], "ratio": pack["ratio"], "sent_bytes": pack["sent_bytes"],
+        "received_bytes": pack["received_bytes"], "spilled": sum(pack[f"spilled_{why}_blocks"] for why in ("busy", "bad", "slow", "lost")),
+        "process_s": seconds, "by": next(mark for mark in rows[1]["marks"] if mark.startswith("by "))[3:],
+    }
+
+
+def check(setting, path):
+    """Whether the format's own program finds the file whole, and the same bytes in it."""
+    ending, program = CHECK[setting.split(":")[0]]
+    made = Path(f"{path}.{ending}")
+    if shutil.which(program) is None:
+        return "no " + program
+    sh(f"{program} -q -t {shlex.quote(str(made))}")
+    sh(f"{program} -q -d -c {shlex.quote(str(made))} | cmp - {shlex.quote(str(path))}")
+    return "same"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, required=True)
+    parser.add_argument("--links", default="1000,10000")
+    parser.add_argument("--data", default="float,text")
+    parser.add_argument("--settings", default=",".join(SETTINGS))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--megabytes", type=int, default=100)
+    parser.add_argument("--shared", action="store_true", help="client and server on all processors, instead of one each")
+    parser.add_argument("--flags", default="", help="more flags for every `offload pack`")
+    parser.add_argument("--out", type=Path, default=Path("offload.jsonl"))
+    parser.add_argument("--cache", type=Path, default=Path("/dev/shm/narrows-bench"))
+    args = parser.parse_args()
+    if os.geteuid() != 0:
+        sys.exit("run.py: needs root for network namespaces and tc")
+    args.cache.mkdir(exist_ok=True)
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
+    with args.out.open("a") as out:
+        machine = {"schema": "narrows.machine/1", "cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release(),
+                   "commit": commit, "command": command_line(args), "load": os.getloadavg()[0]}
+        out.write(json.dumps(machine) + "\n")
+        server = None
+        try:
+            setup()
+            server = serve(args)
+            for mbit in map(int, args.links.split(",")):
+                shape(mbit)
+                for kind in args.data.split(","):
+                    path = make_data(kind, args.megabytes * 1_000_000, args.corpus, args.cache)
+                    settings = args.settings.split(",")
+                    rounds = {setting: [] for setting in settings}
+                    for number in range(args.rounds):
+                        for setting in settings:
+                            rounds[setting].append(measure(setting, path, args))
+                    checked = {setting: None for setting in settings}
+                    for setting in settings:
+                        measure(setting, path, args)
+                        checked[setting] = check(setting, path)
+                    for setting in settings:
+                        report(mbit, kind, path, setting, rounds[setting], checked[setting], args, out)
+        finally:
+            if server:
+                server.terminate()
+                server.wait()
+            teardown()
+
+
+def command_line(args):
+    """As it can be typed elsewhere: where the corpus lies is nobody's business."""
+    words = [str(word) for word in sys.argv[1:]]
+    return shlex.join(["bench/offload/run.py", *("DIR" if word == str(args.corpus) else word for word in words)])
+
+
+def report(mbit, kind, path, setting, rounds, checked, args, out):
+    medians = {name: statistics.median(one[name] for one in rounds) for name in rounds[0] if name != "by"}
+    spread = {name: (max(one[name] for one in rounds) - min(one[name] for one in rounds)) / medians[name] for name in SHOWN}
+    row = {"schema": "narrows.offload-bench/1", "link_mbit": mbit, "data": kind, "bytes": path.stat().st_size, "setting": setting,
+           "by": rounds[0]["by"], "shared": args.shared, "rounds": len(rounds), **medians, "spread": spread, "checked": checked,
+           "turn_around_s_all": [one["turn_around_s"] for one in rounds]}
+    out.write(json.dumps(row) + "\n")
+    out.flush()
+    print(f"{mbit:>6} {kind:<6} {setting:<10} {row['by']:<6} turn-around {medians['turn_around_s']:.3f} s  copy {medians['copy_s']:.3f}"
+          f"  pack {medians['pack_s']:.3f}  × {medians['over']:.3f} ± {spread['over'] * 50:.0f} %  {medians['packed_bytes'] * 100 / row['bytes']:.1f} %"
+          f"  CPU {medians['client_cpu_s']:.2f} + {medians['server_cpu_s']:.2f}  spilled {medians['spilled']:.0f}  {checked}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

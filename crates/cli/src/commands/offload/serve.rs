@@ -1,0 +1,103 @@
+//! `narrows offload serve`
+
+use std::{sync::Arc, thread};
+
+use narrows::{
+    Acceptor, Engine,
+    core::units::Size,
+    io::{
+        Listener, Tuning,
+        secure::{self, Side},
+    },
+};
+use narrows_offload::{Method, Server, ServerOptions, server};
+use serde_json::json;
+
+use super::super::{common, recv::accept_loop};
+use crate::{args::OffloadServe, output};
+
+pub fn run(args: &OffloadServe) -> anyhow::Result<()> {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let mut options = ServerOptions::new(args.workers.map_or(processors, usize::from));
+    options.depth = args.depth.map_or(options.depth, usize::from);
+    options.memory_max = usize::try_from(args.memory.0).unwrap_or(usize::MAX);
+    options.clients_max = args.clients_max.into();
+    options.queue_max = args.queue_max;
+    let listen = common::address(&args.listen)?;
+    let auth = common::auth(&args.security)?;
+    secure::require_auth(&listen, &auth, args.security.insecure)?;
+    auth.check(Side::Server).map_err(|fault| common::failed_auth(&fault))?;
+    let listener = Listener::bind(&listen, &Tuning::default())?;
+    common::on_signal()?;
+    let engine = Engine::new(1);
+    describe(args, &engine, &options, &listener.local().to_string())?;
+    let server = Server::start(engine.clone(), options)?;
+    let acceptor = Arc::new(Acceptor::new(engine, server::settings()));
+    let (found, sessions) = std::sync::mpsc::channel();
+    thread::Builder::new().name("accept".into()).spawn(move || accept_loop(&listener, &auth, &acceptor, &found))?;
+    for endpoint in sessions {
+        let server = server.clone();
+        thread::Builder::new().name("offload-session".into()).spawn(move || {
+            if let Err(end) = server.attend(&endpoint) {
+                tracing::info!("a client's session ended: {end}");
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Says what it has: which backend does what at which levels, and what of the others is missing.
+fn describe(args: &OffloadServe, engine: &Engine, options: &ServerOptions, listening: &str) -> anyhow::Result<()> {
+    let registry = &engine.registry;
+    let methods = [Method::Deflate, Method::Zstd, Method::Lz4];
+    if args.json {
+        let offers: Vec<_> = methods
+            .iter()
+            .filter_map(|method| {
+                let packers = method.packers(registry);
+                let packers: Vec<_> = packers
+                    .iter()
+                    .map(|(backend, levels)| json!({ "backend": backend, "level_min": levels.start(), "level_max": levels.end() }))
+                    .collect();
+                Some(json!({
+                    "codec": method.name(), "pack": packers, "unpack": method.unpacker(registry)?.backend,
+                }))
+            })
+            .collect();
+        let missing: Vec<_> = registry
+            .probed()
+            .iter()
+            .filter_map(|(name, found)| Some(json!({ "backend": name, "reason": found.as_ref().err()?.to_string() })))
+            .collect();
+        output::print(
+            &json!({
+                "schema": "narrows.offload-serve/1", "listening": listening, "workers": options.workers,
+                "depth": options.depth, "memory_max_bytes": options.memory_max, "clients_max": options.clients_max,
+                "offers": offers, "missing": missing,
+            })
+            .to_string(),
+        )?;
+    }
+    for method in methods {
+        let packers: Vec<_> = method
+            .packers(registry)
+            .iter()
+            .map(|(backend, levels)| format!("{backend} {}..{}", levels.start(), levels.end()))
+            .collect();
+        let unpacker = method.unpacker(registry).map_or("nobody", |worker| worker.backend);
+        eprintln!("{}: packed by {}; unpacked by {unpacker}", method.name(), packers.join(", "));
+    }
+    for (name, found) in registry.probed() {
+        if let Err(reason) = found {
+            eprintln!("not here: {name}: {reason}");
+        }
+    }
+    eprintln!(
+        "{} workers, {} blocks under way for a client, jobs within {}",
+        options.workers,
+        options.depth,
+        Size(options.memory_max as u64)
+    );
+    eprintln!("listening on {listening}");
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! zstd files of many frames (RFC 8878), a frame a block, with the seek table of zstd's seekable format 0.1.0.
+//!
+//! The table is a skippable frame at the end, so every zstd program reads the file, and those that know the format find
+//! any part of it. It holds for each frame both lengths and the low half of XXH64 of its content.
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+use narrows::Engine;
+
+use super::{Out, Piece, Pieces, Unreadable, Writer, read_array, read_piece, read_u32};
+
+/// A frame's first bytes.
+pub const FRAME_MAGIC: u32 = 0xfd2f_b528;
+/// A skippable frame's; the format takes this one of the sixteen.
+const SKIPPABLE_MAGIC: u32 = 0x184d_2a5e;
+/// The file's last bytes.
+const SEEKABLE_MAGIC: u32 = 0x8f92_eab1;
+/// Table entries have a checksum.
+const CHECKSUMS: u8 = 0x80;
+/// Number of frames, descriptor, magic.
+const FOOT_LEN: u64 = 9;
+/// Longest block of a frame (RFC 8878 §3.1.1.2.4).
+const BLOCK_LEN_MAX: usize = 128 << 10;
+
+/// Writes frames.
+#[derive(Debug, Default)]
+pub struct Frames {
+    table: Vec<u8>,
+    frames: u32,
+}
+
+impl Writer for Frames {
+    fn block(&mut self, raw: &[u8], packed: Option<&[u8]>, check: u32, out: &mut dyn Out) -> io::Result<()> {
+        let stored;
+        let frame = match packed {
+            Some(packed) => packed,
+            None => {
+                stored = store(raw);
+                &stored
+            }
+        };
+        for word in [frame.len() as u32, raw.len() as u32, check] {
+            self.table.extend(word.to_le_bytes());
+        }
+        self.frames += 1;
+        out.append(frame)
+    }
+
+    fn end(&mut self, out: &mut dyn Out) -> io::Result<()> {
+        if self.frames == 0 {
+            // A file without a frame is no zstd file.
+            self.block(&[], None, crate::Method::Zstd.check(&[]), out)?;
+        }
+        let len = self.table.len() as u64 + FOOT_LEN;
+        let len = u32::try_from(len).map_err(|_| io::Error::other("more frames than a seek table holds"))?;
+        let mut head = SKIPPABLE_MAGIC.to_le_bytes().to_vec();
+        head.extend(len.to_le_bytes());
+        self.table.extend(self.frames.to_le_bytes());
+        self.table.push(CHECKSUMS);
+        self.table.extend(SEEKABLE_MAGIC.to_le_bytes());
+        out.append(&head)?;
+        out.append(&self.table)
+    }
+}
+
+/// `raw` as a frame of raw blocks: one segment, content size in four bytes, no checksum.
+fn store(raw: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(raw.len() + raw.len() / BLOCK_LEN_MAX * 3 + 16);
+    frame.extend(FRAME_MAGIC.to_le_bytes());
+    frame.push(0b1010_0000);
+    frame.extend((raw.len() as u32).to_le_bytes());
+    let mut rest = raw;
+    loop {
+        let (now, later) = rest.split_at(rest.len().min(BLOCK_LEN_MAX));
+        let head = (now.len() as u32) << 3 | u32::from(later.is_empty());
+        frame.extend(&head.to_le_bytes()[..3]);
+        frame.extend_from_slice(now);
+        if later.is_empty() {
+            return frame;
+        }
+        rest = later;
+    }
+}
+
+/// Reads frames by the seek table.
+#[derive(Debug)]
+pub struct FrameReader<R> {
+    file: R,
+    /// Packed length, length, checksum if there is one.
+    table: std::vec::IntoIter<(u32, u32, Option<u32>)>,
+    checksums: bool,
+}
+
+impl<R: Read + Seek> FrameReader<R> {
+    /// Reads the table, which takes at most as much memory as the file is long.
+    ///
+    /// # Errors
+    /// [`Unreadable`] where there is none, or one that contradicts the file's length.
+    pub fn new(mut file: R) -> Result<Self, Unreadable> {
+        const NO_TABLE: Unreadable = Unreadable::NoBlocks("no seek table at its end");
+        let file_len = file.seek(SeekFrom::End(0))?;
+        file.seek(SeekFrom::Start(file_len.checked_sub(FOOT_LEN).ok_or(NO_TABLE)?))?;
+        let foot: [u8; FOOT_LEN as usize] = read_array(&mut file)?;
+        if foot[5..] != SEEKABLE_MAGIC.to_le_bytes() {
+            return Err(NO_TABLE);
+        }
+        let frames = u64::from(u32::from_le_bytes([foot[0], foot[1], foot[2], foot[3]]));
+        let checksums = foot[4] & CHECKSUMS != 0;
+        let table_len = frames * if checksums { 12 } else { 8 } + FOOT_LEN;
+        let at = file_len.checked_sub(table_len + 8).ok_or(Unreadable::Damaged("a seek table longer than the file"))?;
+        file.seek(SeekFrom::Start(at))?;
+        if read_u32(&mut file)? != SKIPPABLE_MAGIC || u64::from(read_u32(&mut file)?) != table_len {
+            return Err(Unreadable::Damaged("a seek table of another length"));
+        }
+        let mut table = Vec::with_capacity(frames as usize);
+        for _ in 0..frames {
+            let (packed_len, raw_len) = (read_u32(&mut file)?, read_u32(&mut file)?);
+            let check = if checksums { Some(read_u32(&mut file)?) } else { None };
+            table.push((packed_len, raw_len, check));
+        }
+        if table.iter().map(|(packed_len, ..)| u64::from(*packed_len)).sum::<u64>() != at {
+            return Err(Unreadable::Damaged("a seek table of another file"));
+        }
+        file.seek(SeekFrom::Start(0))?;
+        Ok(Self { file, table: table.into_iter(), checksums })
+    }
+}
+
+impl<R: Read + Send> Pieces for FrameReader<R> {
+    fn next(&mut self, engine: &Engine) -> Result<Option<Piece>, Unreadable> {
+        let Some((packed_len, raw_len, check)) = self.table.next() else { return Ok(None) };
+        read_piece(&mut self.file, packed_len.into(), raw_len.into(), check, engine).map(Some)
+    }
+
+    fn checks_blocks(&self) -> bool {
+        self.checksums
+    }
+}

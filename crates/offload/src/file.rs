@@ -1,0 +1,413 @@
+//! Jobs on files. What is written is beside its place as `.narrows-*.part` until it is whole; a job that fails leaves
+//! nothing behind.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufWriter, Read, Write},
+    os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::AtomicBool},
+    time::Instant,
+};
+
+use narrows::{Endpoint, Engine, core::Workspace};
+use xxhash_rust::xxh32::Xxh32;
+
+use crate::{
+    Method, OffloadError, Options, Report,
+    client::{self, Craft},
+    container::{self, Out, Piece, Pieces},
+    ledger::{Block, Done},
+    message::{Answer, Op, Outcome, Question},
+    method::Worker,
+    server::copied_len,
+};
+
+/// Where a job is done, and until when.
+#[derive(Debug)]
+pub struct Job<'a> {
+    /// Codecs and buffers of this side.
+    pub engine: &'a Engine,
+    /// The server; `None` does everything here. One job ends the session.
+    pub server: Option<&'a Arc<Endpoint>>,
+    /// What the user set.
+    pub options: &'a Options,
+    /// Set to end the job.
+    pub stop: &'a AtomicBool,
+}
+
+/// Packs `from` into `to`, a file that the method's own program reads.
+///
+/// # Errors
+/// [`OffloadError`]; `to` is not there then, or as it was.
+pub fn pack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadError> {
+    let Job { engine, options, .. } = *job;
+    let method = options.method;
+    let none = || OffloadError::Server(format!("there is no codec for {} here", method.name()));
+    let craft = Packing {
+        op: Op::Pack { method, level: options.level },
+        packer: method.packer(&engine.registry, options.level).ok_or_else(none)?,
+        checker: method.checker(&engine.registry).ok_or_else(none)?,
+        method,
+        verify: options.verify,
+        engine,
+    };
+    let mut input = Input::open(from, options.block_len)?;
+    let mut target = Target::make(to, Some(from))?;
+    let abandon = target.abandon();
+    let mut writer = container::writer(method, options.block_len);
+    let (mut raw_bytes, mut stored) = (0, 0);
+    let tally = {
+        let mut sink = |block: &Block, done: &Done| {
+            let raw = &block.bytes[Question::HEAD_LEN..];
+            raw_bytes += raw.len() as u64;
+            stored += u64::from(done.bytes.is_none());
+            let packed = done.bytes.as_ref().map(|(bytes, at)| &bytes[*at..]);
+            writer.block(raw, packed, done.check, &mut target).map_err(|fault| target_fault(to, fault))
+        };
+        client::run(job.server, options, &craft, &mut || input.next(engine), &mut sink, &abandon, job.stop)?
+    };
+    writer.end(&mut target).map_err(|fault| target_fault(to, fault))?;
+    let packed_bytes = target.place()?;
+    let mut report = Report::new("pack", options, &tally, raw_bytes, packed_bytes);
+    report.stored_blocks = stored;
+    report.own_backend = craft.packer.backend.into();
+    report.verified = options.verify;
+    Ok(report)
+}
+
+/// Unpacks `from`, a file of blocks, into `to`.
+///
+/// # Errors
+/// [`OffloadError`]; `to` is not there then, or as it was.
+pub fn unpack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadError> {
+    let engine = job.engine;
+    let (method, pieces) = container::open(from)?;
+    let mut pieces = Ahead::new(pieces, engine, from)?;
+    let none = || OffloadError::Server(format!("there is no codec for {} here", method.name()));
+    let options = Options { method, block_len: pieces.block_len(), ..*job.options };
+    let craft = Unpacking {
+        method,
+        unpacker: method.checker(&engine.registry).ok_or_else(none)?,
+        verify: options.verify,
+        path: from,
+        engine,
+    };
+    let mut target = Target::make(to, Some(from))?;
+    let abandon = target.abandon();
+    let (mut raw_bytes, mut content) = (0, (method == Method::Lz4).then(|| Xxh32::new(0)));
+    let tally = {
+        let mut sink = |block: &Block, done: &Done| {
+            let raw = match &done.bytes {
+                Some((bytes, at)) => &bytes[*at..],
+                None => &block.bytes[Question::HEAD_LEN..],
+            };
+            raw_bytes += raw.len() as u64;
+            if let Some(content) = &mut content {
+                content.update(raw);
+            }
+            target.append(raw).map_err(|fault| target_fault(to, fault))
+        };
+        client::run(job.server, &options, &craft, &mut || pieces.next(engine), &mut sink, &abandon, job.stop)?
+    };
+    let claimed = pieces.inner.content_check();
+    if options.verify
+        && let (Some(claimed), Some(content)) = (claimed, content)
+        && claimed != content.digest()
+    {
+        return Err(OffloadError::Damaged(format!(
+            "{}: the checksum of all its content is another; the file is damaged, or what came back from the server was: \
+             --local tells which",
+            from.display()
+        )));
+    }
+    let packed_bytes = fs::metadata(from).map_err(|fault| OffloadError::file("cannot read", from, fault))?.len();
+    target.place()?;
+    let mut report = Report::new("unpack", &options, &tally, raw_bytes, packed_bytes);
+    report.verified = options.verify && (pieces.inner.checks_blocks() || claimed.is_some());
+    report.own_backend = craft.unpacker.backend.into();
+    Ok(report)
+}
+
+/// Sends `from` to the server and takes the first `back` of it again, nothing being packed: what a job's copying takes
+/// alone.
+///
+/// # Errors
+/// [`OffloadError`].
+pub fn copy(job: &Job<'_>, from: &Path, back: f64) -> Result<Report, OffloadError> {
+    let craft = Copying { back: (back.clamp(0.0, 1.0) * 65_536.0) as u32 };
+    let mut input = Input::open(from, job.options.block_len)?;
+    let (mut raw_bytes, mut back_bytes) = (0, 0);
+    let mut sink = |block: &Block, done: &Done| {
+        raw_bytes += u64::from(block.raw_len);
+        back_bytes += done.bytes.as_ref().map_or(0, |(bytes, at)| bytes.len() - at) as u64;
+        Ok(())
+    };
+    let options = Options { spill: client::Spill::Never, ..*job.options };
+    let mut source = || input.next(job.engine);
+    let tally = client::run(job.server, &options, &craft, &mut source, &mut sink, &|| (), job.stop);
+    // Nobody else can do it.
+    let tally = tally.map_err(|fault| match fault {
+        OffloadError::Spill(why) => OffloadError::Server(why),
+        fault => fault,
+    })?;
+    Ok(Report::new("copy", &options, &tally, raw_bytes, back_bytes))
+}
+
+struct Packing<'a> {
+    op: Op,
+    method: Method,
+    packer: Worker,
+    checker: Worker,
+    verify: bool,
+    engine: &'a Engine,
+}
+
+/// A hand's own buffer.
+#[derive(Default)]
+struct Scratch(Vec<u8>);
+
+impl Craft for Packing<'_> {
+    fn op(&self) -> Op {
+        self.op
+    }
+
+    fn check(&self, block: &Block, answer: Answer, ws: &mut Workspace) -> Option<Done> {
+        let raw = &block.bytes[Question::HEAD_LEN..];
+        let bytes = answer.bytes();
+        match answer.outcome {
+            Outcome::Done if !bytes.is_empty() && bytes.len() < raw.len() => {}
+            // That a block does not shrink is not believed or doubted but written down: it stays as it is.
+            Outcome::NoSmaller if bytes.is_empty() => {
+                return Some(Done { bytes: None, check: self.method.check(raw) });
+            }
+            _ => return None,
+        }
+        if self.verify {
+            let mut scratch = std::mem::take(ws.get::<Scratch>());
+            scratch.0.resize(scratch.0.len().max(raw.len()), 0);
+            let out = &mut scratch.0[..raw.len()];
+            let right = self.checker.unpack(bytes, out, ws) && out == raw;
+            *ws.get::<Scratch>() = scratch;
+            if !right {
+                return None;
+            }
+        }
+        Some(Done { bytes: Some((answer.into_chunk(), Answer::HEAD_LEN)), check: self.method.check(raw) })
+    }
+
+    fn make(&self, block: &Block, ws: &mut Workspace) -> Result<Done, OffloadError> {
+        let raw = &block.bytes[Question::HEAD_LEN..];
+        let mut out = self.engine.buffer(raw.len());
+        let len = self.packer.pack(raw, &mut out, ws);
+        let bytes = len.map(|len| {
+            out.truncate(len);
+            (Arc::new(out), 0)
+        });
+        Ok(Done { bytes, check: self.method.check(raw) })
+    }
+
+    fn pace(&self, block: &Block, ws: &mut Workspace) -> Option<f64> {
+        const SLICE_LEN: usize = 64 << 10;
+        let raw = &block.bytes[Question::HEAD_LEN..];
+        let raw = &raw[..raw.len().min(SLICE_LEN)];
+        let mut out = self.engine.buffer(raw.len());
+        let began = Instant::now();
+        self.packer.pack(raw, &mut out, ws);
+        Some(began.elapsed().as_nanos() as f64 / raw.len() as f64)
+    }
+}
+
+struct Unpacking<'a> {
+    method: Method,
+    unpacker: Worker,
+    verify: bool,
+    path: &'a Path,
+    engine: &'a Engine,
+}
+
+impl Unpacking<'_> {
+    fn agrees(&self, block: &Block, raw: &[u8]) -> bool {
+        !self.verify || block.check.is_none_or(|check| check == self.method.check(raw))
+    }
+}
+
+impl Craft for Unpacking<'_> {
+    fn op(&self) -> Op {
+        Op::Unpack { method: self.method }
+    }
+
+    fn check(&self, block: &Block, answer: Answer, _: &mut Workspace) -> Option<Done> {
+        let raw = answer.bytes();
+        let right = answer.outcome == Outcome::Done && raw.len() == block.raw_len as usize && self.agrees(block, raw);
+        right.then(|| Done { bytes: Some((answer.into_chunk(), Answer::HEAD_LEN)), check: 0 })
+    }
+
+    fn make(&self, block: &Block, ws: &mut Workspace) -> Result<Done, OffloadError> {
+        let mut out = self.engine.buffer(block.raw_len as usize);
+        let packed = &block.bytes[Question::HEAD_LEN..];
+        if self.unpacker.unpack(packed, &mut out, ws) && self.agrees(block, &out) {
+            return Ok(Done { bytes: Some((Arc::new(out), 0)), check: 0 });
+        }
+        Err(OffloadError::Damaged(format!(
+            "{} is damaged: a block does not unpack to what it was",
+            self.path.display()
+        )))
+    }
+}
+
+struct Copying {
+    back: u32,
+}
+
+impl Craft for Copying {
+    fn op(&self) -> Op {
+        Op::Copy { back: self.back }
+    }
+
+    fn check(&self, block: &Block, answer: Answer, _: &mut Workspace) -> Option<Done> {
+        let raw = &block.bytes[Question::HEAD_LEN..];
+        let right = answer.outcome == Outcome::Done && answer.bytes() == &raw[..copied_len(raw.len(), self.back)];
+        right.then(|| Done { bytes: Some((answer.into_chunk(), Answer::HEAD_LEN)), check: 0 })
+    }
+
+    fn make(&self, _: &Block, _: &mut Workspace) -> Result<Done, OffloadError> {
+        Err(OffloadError::Server("only a server can copy".into()))
+    }
+}
+
+/// A file that is read in blocks.
+struct Input {
+    file: File,
+    path: PathBuf,
+    block_len: usize,
+}
+
+impl Input {
+    fn open(path: &Path, block_len: usize) -> Result<Self, OffloadError> {
+        let file = File::open(path).map_err(|fault| OffloadError::file("cannot read", path, fault))?;
+        Ok(Self { file, path: path.into(), block_len })
+    }
+
+    fn next(&mut self, engine: &Engine) -> Result<Option<Piece>, OffloadError> {
+        let mut bytes = engine.buffer(Question::HEAD_LEN + self.block_len);
+        let mut filled = Question::HEAD_LEN;
+        while filled < bytes.len() {
+            match self.file.read(&mut bytes[filled..]) {
+                Ok(0) => break,
+                Ok(len) => filled += len,
+                Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
+                Err(fault) => return Err(OffloadError::file("cannot read", &self.path, fault)),
+            }
+        }
+        let raw_len = (filled - Question::HEAD_LEN) as u32;
+        bytes.truncate(filled);
+        Ok((raw_len > 0).then_some(Piece { bytes, raw_len, check: None, stored: false }))
+    }
+}
+
+/// The blocks of a packed file, of which the first was looked at: no later one may be longer.
+struct Ahead<'a> {
+    inner: Box<dyn Pieces>,
+    /// What is still to be handed out of the first look.
+    first: Option<Option<Piece>>,
+    block_len: u32,
+    path: &'a Path,
+}
+
+impl<'a> Ahead<'a> {
+    fn new(mut inner: Box<dyn Pieces>, engine: &Engine, path: &'a Path) -> Result<Self, OffloadError> {
+        let first = inner.next(engine).map_err(|fault| fault.of(path))?;
+        let block_len = first.as_ref().map_or(0, |piece| piece.raw_len);
+        Ok(Self { inner, first: Some(first), block_len, path })
+    }
+
+    fn block_len(&self) -> usize {
+        (self.block_len as usize).max(crate::BLOCK_LEN_MIN)
+    }
+
+    fn next(&mut self, engine: &Engine) -> Result<Option<Piece>, OffloadError> {
+        let piece = match self.first.take() {
+            Some(first) => first,
+            None => self.inner.next(engine).map_err(|fault| fault.of(self.path))?,
+        };
+        match &piece {
+            Some(piece) if piece.raw_len > self.block_len => {
+                let fault = container::Unreadable::NoBlocks("a block is longer than the first");
+                Err(fault.of(self.path))
+            }
+            _ => Ok(piece),
+        }
+    }
+}
+
+/// A file being written; gone unless it is put in its place.
+struct Target {
+    out: BufWriter<File>,
+    part: PathBuf,
+    place: PathBuf,
+    placed: bool,
+}
+
+impl Target {
+    /// With the mode of `like`, where there is such a file.
+    fn make(place: &Path, like: Option<&Path>) -> Result<Self, OffloadError> {
+        let dir = place.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mode =
+            like.and_then(|like| fs::metadata(like).ok()).map_or(0o600, |meta| meta.permissions().mode() & 0o777);
+        for serial in 0_u32.. {
+            let part = dir.join(format!(".narrows-{}-{serial}.part", std::process::id()));
+            match OpenOptions::new().write(true).create_new(true).mode(mode | 0o200).open(&part) {
+                Ok(file) => {
+                    let out = BufWriter::with_capacity(256 << 10, file);
+                    return Ok(Self { out, part, place: place.into(), placed: false });
+                }
+                Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(fault) => return Err(OffloadError::file("cannot write", place, fault)),
+            }
+        }
+        unreachable!("some name is free")
+    }
+
+    /// Removes it, from outside.
+    fn abandon(&self) -> impl Fn() + use<> {
+        let part = self.part.clone();
+        move || drop(fs::remove_file(&part))
+    }
+
+    /// Gives it its name, and says how long it is.
+    fn place(mut self) -> Result<u64, OffloadError> {
+        let mut place = || {
+            self.out.flush()?;
+            let len = self.out.get_ref().metadata()?.len();
+            fs::rename(&self.part, &self.place)?;
+            Ok(len)
+        };
+        let len = place().map_err(|fault| OffloadError::file("cannot write", &self.place, fault))?;
+        self.placed = true;
+        Ok(len)
+    }
+}
+
+impl Out for Target {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)
+    }
+
+    fn rewrite_start(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.flush()?;
+        self.out.get_ref().write_all_at(bytes, 0)
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if !self.placed {
+            let _ = fs::remove_file(&self.part);
+        }
+    }
+}
+
+fn target_fault(path: &Path, fault: io::Error) -> OffloadError {
+    OffloadError::file("cannot write", path, fault)
+}

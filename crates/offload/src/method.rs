@@ -1,0 +1,140 @@
+//! What a block can be packed with, and by which backend.
+
+use std::{ops::RangeInclusive, sync::Arc};
+
+use narrows::core::{Codec, Level, Registry, Workspace, registry::Entry};
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh64::xxh64;
+
+/// A block format for which there is a file format that standard tools read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// DEFLATE; files are gzip's (RFC 1952).
+    Deflate,
+    /// zstd frames (RFC 8878).
+    Zstd,
+    /// LZ4 blocks; files are LZ4 frames.
+    Lz4,
+}
+
+impl Method {
+    /// What users type.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Deflate => "deflate",
+            Self::Zstd => "zstd",
+            Self::Lz4 => "lz4",
+        }
+    }
+
+    /// How its files end.
+    #[must_use]
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Deflate => "gz",
+            Self::Zstd => "zst",
+            Self::Lz4 => "lz4",
+        }
+    }
+
+    /// What its own command does when it is told nothing.
+    #[must_use]
+    pub fn level_default(self) -> i16 {
+        match self {
+            Self::Deflate => 6,
+            Self::Zstd => 3,
+            Self::Lz4 => 0,
+        }
+    }
+
+    /// What its file keeps of a block's raw bytes, to check them by: CRC-32 for gzip, the low half of XXH64 for zstd's
+    /// seek table. LZ4's files have one check for all.
+    #[must_use]
+    pub fn check(self, raw: &[u8]) -> u32 {
+        match self {
+            Self::Deflate => crc32fast::hash(raw),
+            Self::Zstd => xxh64(raw, 0) as u32,
+            Self::Lz4 => 0,
+        }
+    }
+
+    /// Name of the codec that packs at `level`.
+    fn codec(self, level: i16) -> &'static str {
+        match self {
+            Self::Lz4 if level > 0 => "lz4-hc",
+            other => other.name(),
+        }
+    }
+
+    /// Who packs at which levels, best first.
+    #[must_use]
+    pub fn packers(self, registry: &Registry) -> Vec<(&'static str, RangeInclusive<i16>)> {
+        let names = if self == Self::Lz4 { &["lz4", "lz4-hc"][..] } else { &[self.name()] };
+        let entries = names.iter().filter_map(|name| entries(registry, name)).flatten();
+        entries.map(|entry| (entry.backend, entry.codec.info().levels.clone())).collect()
+    }
+
+    /// Who packs at this level: the best backend that has it, else the best one at the level it has nearest.
+    #[must_use]
+    pub fn packer(self, registry: &Registry, level: i16) -> Option<Worker> {
+        let entries = entries(registry, self.codec(level))?;
+        let entry = entries.iter().find(|entry| entry.codec.info().levels.contains(&level)).or(entries.first())?;
+        Some(Worker::new(entry, level))
+    }
+
+    /// Who unpacks: the best backend.
+    #[must_use]
+    pub fn unpacker(self, registry: &Registry) -> Option<Worker> {
+        Some(Worker::new(entries(registry, self.name())?.first()?, 0))
+    }
+
+    /// Who unpacks what is to be checked: the plainest backend, since the others are what is not trusted.
+    #[must_use]
+    pub fn checker(self, registry: &Registry) -> Option<Worker> {
+        Some(Worker::new(entries(registry, self.name())?.last()?, 0))
+    }
+}
+
+fn entries<'a>(registry: &'a Registry, name: &str) -> Option<&'a [Entry]> {
+    registry.entries().find(|entries| entries[0].codec.info().name == name)
+}
+
+/// A codec on a backend at a level.
+#[derive(Debug, Clone)]
+pub struct Worker {
+    /// Who runs it.
+    pub backend: &'static str,
+    /// How hard.
+    pub level: Level,
+    codec: Arc<dyn Codec>,
+}
+
+impl Worker {
+    fn new(entry: &Entry, level: i16) -> Self {
+        let levels = &entry.codec.info().levels;
+        let level = Level(level.clamp(*levels.start(), *levels.end()));
+        Self { backend: entry.backend, level, codec: entry.codec.clone() }
+    }
+
+    /// Packs `raw` into the front of `out`; `None` where that makes it no smaller.
+    ///
+    /// # Panics
+    /// When `out` is shorter than `raw`.
+    pub fn pack(&self, raw: &[u8], out: &mut [u8], ws: &mut Workspace) -> Option<usize> {
+        let room = raw.len().checked_sub(1).filter(|room| *room > 0)?;
+        self.codec.pack(raw, self.level, &[], &mut out[..room], ws)
+    }
+
+    /// Fills `out` with what `packed` was made of; whether it was.
+    pub fn unpack(&self, packed: &[u8], out: &mut [u8], ws: &mut Workspace) -> bool {
+        self.codec.unpack(packed, &[], out, ws).is_ok()
+    }
+}
+
+/// Most bytes that `raw_len` bytes take packed, in the form of a file's block.
+#[must_use]
+pub fn packed_len_max(raw_len: usize) -> usize {
+    raw_len + raw_len / 64 + 64
+}

@@ -1,0 +1,108 @@
+//! Blocks that wait for a worker: a line for each job, served in turn, so that no client waits for another's whole file.
+//!
+//! A line is bounded by its job's slots, the number of lines by the server; workers wait here and nowhere else.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+};
+
+use parking_lot::{Condvar, Mutex};
+
+/// Lines of `T`, by job.
+pub(crate) struct Queue<T> {
+    state: Mutex<State<T>>,
+    more: Condvar,
+}
+
+struct State<T> {
+    lines: BTreeMap<u64, VecDeque<T>>,
+    /// Jobs with something in their lines, next first.
+    turns: VecDeque<u64>,
+    closed: bool,
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn new() -> Self {
+        let state = State { lines: BTreeMap::new(), turns: VecDeque::new(), closed: false };
+        Self { state: Mutex::new(state), more: Condvar::new() }
+    }
+
+    pub(crate) fn push(&self, job: u64, work: T) {
+        let mut state = self.state.lock();
+        let line = state.lines.entry(job).or_default();
+        line.push_back(work);
+        if line.len() == 1 {
+            state.turns.push_back(job);
+        }
+        drop(state);
+        self.more.notify_one();
+    }
+
+    /// The next work; `None` once the queue is closed. Waits.
+    pub(crate) fn pop(&self) -> Option<T> {
+        let mut state = self.state.lock();
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(job) = state.turns.pop_front() {
+                let line = state.lines.get_mut(&job).expect("a turn is a line's");
+                let work = line.pop_front();
+                if line.is_empty() {
+                    state.lines.remove(&job);
+                } else {
+                    state.turns.push_back(job);
+                }
+                return work;
+            }
+            self.more.wait(&mut state);
+        }
+    }
+
+    /// Drops what a job has waiting.
+    pub(crate) fn forget(&self, job: u64) {
+        let mut state = self.state.lock();
+        state.lines.remove(&job);
+        state.turns.retain(|turn| *turn != job);
+    }
+
+    /// Nobody waits any more.
+    pub(crate) fn close(&self) {
+        self.state.lock().closed = true;
+        self.more.notify_all();
+    }
+}
+
+impl<T> fmt::Debug for Queue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_take_turns_whatever_the_length_of_their_lines() {
+        let queue = Queue::new();
+        (0..5).for_each(|n| queue.push(1, (1, n)));
+        (0..2).for_each(|n| queue.push(2, (2, n)));
+        queue.push(3, (3, 0));
+        let order: Vec<_> = (0..8).filter_map(|_| queue.pop()).collect();
+        assert_eq!(order, [(1, 0), (2, 0), (3, 0), (1, 1), (2, 1), (1, 2), (1, 3), (1, 4)]);
+    }
+
+    #[test]
+    fn a_forgotten_job_has_nothing_waiting_and_may_come_again() {
+        let queue = Queue::new();
+        queue.push(1, "old");
+        queue.push(2, "other");
+        queue.forget(1);
+        queue.push(1, "new");
+        assert_eq!([queue.pop(), queue.pop()], [Some("other"), Some("new")]);
+        queue.close();
+        assert_eq!(queue.pop(), None);
+    }
+}
