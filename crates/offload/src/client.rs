@@ -10,6 +10,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc,
     },
     thread,
     time::{Duration, Instant},
@@ -84,10 +85,7 @@ pub(crate) struct Tally {
     pub(crate) lost: Option<String>,
     pub(crate) blocks: u64,
     pub(crate) elapsed: Duration,
-    pub(crate) queue: Duration,
-    pub(crate) queue_max: Duration,
-    pub(crate) device: Duration,
-    pub(crate) summary: Option<Summary>,
+    pub(crate) told: Told,
     pub(crate) stats: Option<Stats>,
     pub(crate) cpu: Duration,
 }
@@ -113,7 +111,7 @@ pub(crate) fn run(
     let mut ends = None;
     let mut depth = 0;
     if let Some(endpoint) = way {
-        match ask(endpoint, craft.op(), options.block_len) {
+        match within(reply_limit(options), endpoint, || ask(endpoint, craft.op(), options.block_len)) {
             Ok((Reply::Accepted { backend, level, workers, depth: theirs }, writer, reader)) => {
                 (tally.backend, tally.level, tally.workers) = (Some(printable(&backend)), level, workers.max(1));
                 depth = (theirs as usize).min(HELD_MAX / options.block_len).clamp(1, DEPTH_MAX);
@@ -140,14 +138,14 @@ pub(crate) fn run(
         ledger.lose(lost.as_deref().unwrap_or("no server"));
     }
     let desk = Desk { ledger: Mutex::new(ledger), changed: Condvar::new(), began, fault: Mutex::default() };
-    let answers = Mutex::new((Duration::ZERO, Duration::ZERO, Duration::ZERO, None));
+    let told = Mutex::new(Told::default());
     let result = thread::scope(|scope| {
         let desk = &desk;
         scope.spawn(move || desk.guard(|| feed(desk, options, depth, craft, source)));
         if let Some((writer, reader)) = ends {
             scope.spawn(move || send(desk, writer));
-            let answers = &answers;
-            scope.spawn(move || receive(desk, reader, options.block_len, answers));
+            let told = &told;
+            scope.spawn(move || receive(desk, reader, options.block_len, told));
         }
         for _ in 0..threads {
             scope.spawn(move || desk.guard(|| hand(desk, craft)));
@@ -163,7 +161,7 @@ pub(crate) fn run(
         if let Some(endpoint) = way {
             if written.is_ok() && desk.ledger.lock().lost().is_none() {
                 let until = Instant::now() + LAST_WORDS;
-                desk.wait(|_| answers.lock().3.is_some().then_some(()), Some(until));
+                desk.wait(|_| told.lock().summary.is_some().then_some(()), Some(until));
             }
             tally.stats = Some(endpoint.stats());
             // Wakes whoever waits for the session still.
@@ -179,7 +177,7 @@ pub(crate) fn run(
     tally.counts = ledger.counts();
     tally.lost = lost.or_else(|| ledger.lost().filter(|_| way.is_some()).map(String::from));
     tally.blocks = u64::from(ledger.next());
-    (tally.queue, tally.queue_max, tally.device, tally.summary) = answers.into_inner();
+    tally.told = told.into_inner();
     tally.cpu = Duration::from_nanos(CpuTime::of_process().since(cpu).total_ns());
     Ok(tally)
 }
@@ -189,6 +187,29 @@ fn ask(endpoint: &Endpoint, op: Op, block_len: usize) -> Result<(Reply, ChannelW
     let (mut writer, mut reader) = endpoint.open(SERVICE)?;
     message::say(&mut writer, &Request { op, block_len: block_len as u32 })?;
     Ok((message::hear(&mut reader)?, writer, reader))
+}
+
+/// Runs `work` and ends the session if it takes too long: a server that is stuck keeps a session alive all the same.
+fn within<T>(limit: Duration, endpoint: &Endpoint, work: impl FnOnce() -> T) -> T {
+    let (done, wait) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            if wait.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+                endpoint.fail(Code::FAILED, &format!("the server did not reply within {limit:?}"));
+            }
+        });
+        let result = work();
+        drop(done);
+        result
+    })
+}
+
+/// How long the server may take to accept or refuse the job.
+fn reply_limit(options: &Options) -> Duration {
+    match options.spill {
+        Spill::After(limit) => limit.max(Duration::from_secs(1)),
+        Spill::Auto | Spill::Never => Duration::from_secs(10),
+    }
 }
 
 /// Most blocks a server may be owed, and most bytes of them, whatever it offers: they are held here.
@@ -311,10 +332,25 @@ fn send(desk: &Desk, mut writer: ChannelWriter) {
     }
 }
 
-/// Queue, longest queue, device; and the server's summary.
-type Answers = (Duration, Duration, Duration, Option<Summary>);
+/// What the server's answers said of its work.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Told {
+    pub(crate) queue: Duration,
+    pub(crate) queue_max: Duration,
+    pub(crate) device: Duration,
+    pub(crate) summary: Option<Summary>,
+}
 
-fn receive(desk: &Desk, mut reader: ChannelReader, block_len: usize, answers: &Mutex<Answers>) {
+impl Told {
+    fn add(&mut self, answer: &Answer) {
+        let queue = Duration::from_micros(answer.queue_us.into());
+        self.queue += queue;
+        self.queue_max = self.queue_max.max(queue);
+        self.device += Duration::from_micros(answer.device_us.into());
+    }
+}
+
+fn receive(desk: &Desk, mut reader: ChannelReader, block_len: usize, told: &Mutex<Told>) {
     loop {
         let answer = match reader.next_shared() {
             Ok(Some(chunk)) => Answer::parse(chunk),
@@ -332,18 +368,12 @@ fn receive(desk: &Desk, mut reader: ChannelReader, block_len: usize, answers: &M
         let Some(answer) = answer.filter(|answer| answer.bytes().len() <= block_len) else {
             return desk.with(|ledger| ledger.lose("the server sent what is no answer"));
         };
-        let mut told = answers.lock();
         if answer.outcome == Outcome::Summary {
-            told.3 = answer.summary();
-            drop(told);
+            told.lock().summary = answer.summary();
             desk.with(|_| ());
             continue;
         }
-        let queue = Duration::from_micros(answer.queue_us.into());
-        told.0 += queue;
-        told.1 = told.1.max(queue);
-        told.2 += Duration::from_micros(answer.device_us.into());
-        drop(told);
+        told.lock().add(&answer);
         desk.with(|ledger| ledger.answer(answer));
     }
 }

@@ -77,7 +77,7 @@ impl Spilled {
 
 impl Report {
     pub(crate) fn new(op: &'static str, options: &Options, tally: &Tally, raw_bytes: u64, packed_bytes: u64) -> Self {
-        let counts = tally.counts;
+        let (counts, told) = (tally.counts, tally.told);
         let answered = counts.remote + counts.busy + counts.bad + counts.late;
         let stats = tally.stats.unwrap_or_default();
         Self {
@@ -88,11 +88,11 @@ impl Report {
             raw_bytes,
             packed_bytes,
             total_s: tally.elapsed.as_secs_f64(),
-            device_s: tally.device.as_secs_f64() / f64::from(tally.workers.max(1)),
-            queue_mean_s: tally.queue.as_secs_f64() / answered.max(1) as f64,
-            queue_max_s: tally.queue_max.as_secs_f64(),
+            device_s: told.device.as_secs_f64() / f64::from(tally.workers.max(1)),
+            queue_mean_s: told.queue.as_secs_f64() / answered.max(1) as f64,
+            queue_max_s: told.queue_max.as_secs_f64(),
             client_cpu_s: tally.cpu.as_secs_f64(),
-            server_cpu_s: tally.summary.map(|took| (took.work_cpu_ns as f64 / 1e9, took.process_cpu_ns as f64 / 1e9)),
+            server_cpu_s: told.summary.map(|took| (took.work_cpu_ns as f64 / 1e9, took.process_cpu_ns as f64 / 1e9)),
             server: tally.backend.clone().map(|backend| (backend, tally.level, tally.workers)),
             own_backend: String::new(),
             blocks: tally.blocks,

@@ -71,13 +71,15 @@ enum Fault {
     Slow,
     /// The first document is nonsense.
     Reply,
+    /// It never comes.
+    Mute,
     /// The link is reset after so many bytes to the server.
     ResetUp,
     /// Or from it.
     ResetDown,
 }
 
-const FAULTS: [Fault; 19] = [
+const FAULTS: [Fault; 20] = [
     Fault::Flip,
     Fault::FlipAll,
     Fault::Shorter,
@@ -95,6 +97,7 @@ const FAULTS: [Fault; 19] = [
     Fault::Stall,
     Fault::Slow,
     Fault::Reply,
+    Fault::Mute,
     Fault::ResetUp,
     Fault::ResetDown,
 ];
@@ -114,13 +117,15 @@ impl Case {
     fn new(number: u64) -> Self {
         let mut random = Random(number);
         let method = METHODS[random.below(3)];
+        let fault = FAULTS[number as usize % FAULTS.len()];
         Self {
-            fault: FAULTS[number as usize % FAULTS.len()],
+            fault,
             at: random.below(LEN.div_ceil(options(method).block_len)) as u32,
             seed: random.next_u64(),
             method,
             packs: random.below(3) > 0,
-            spill: if random.below(4) == 0 { Spill::Never } else { Spill::After(PATIENCE) },
+            // A mute server is waited for ten seconds where nothing may be done here.
+            spill: if random.below(4) == 0 && fault != Fault::Mute { Spill::Never } else { Spill::After(PATIENCE) },
         }
     }
 }
@@ -147,7 +152,7 @@ impl Relay {
             });
             self.answers(&mut from_server, &mut writer, client, server);
             // A stalled one lives until the client has enough of it.
-            if self.case.fault == Fault::Stall && self.struck.load(Ordering::Relaxed) {
+            if matches!(self.case.fault, Fault::Stall | Fault::Mute) && self.struck.load(Ordering::Relaxed) {
                 while client.ended().is_none() {
                     thread::sleep(Duration::from_millis(5));
                 }
@@ -173,6 +178,10 @@ impl Relay {
             let mut chunk = chunk.to_vec();
             let is_reply = std::mem::replace(&mut first, false);
             let is_summary = !is_reply && chunk.len() > 4 && chunk[4] == 4;
+            if is_reply && self.case.fault == Fault::Mute {
+                self.strike();
+                return;
+            }
             if is_reply {
                 if self.case.fault == Fault::Reply {
                     self.strike();
