@@ -1,6 +1,6 @@
 //! One job: blocks go to the server and come back, are checked, and leave in order.
 //!
-//! Four kinds of threads around one [`Ledger`]: the *feeder* reads blocks in, the *sender* gives them to the session, the
+//! Four kinds of threads around one `Ledger`: the *feeder* reads blocks in, the *sender* gives them to the session, the
 //! *receiver* takes answers, and the *hands* check answers and do what is spilled; the caller's own thread writes. All
 //! overlap, so a job takes as long as the slowest of them, plus a block's way through.
 //!

@@ -15,7 +15,7 @@
 //! | [`container`] | gzip, zstd and LZ4 files made of blocks, and the blocks of such files |
 //! | [`server`] | jobs of many clients, one queue, fair |
 //! | [`client`] | one job: blocks out, blocks back, checked, in order; what the server does not do is done here |
-//! | [`file`] | jobs on files: what is not whole never gets its name |
+//! | [`file`](mod@file) | jobs on files: what is not whole never gets its name |
 //! | [`report`] | what a job took |
 //!
 //! What comes from a server is not trusted: every block is unpacked here and compared before it is written. What comes

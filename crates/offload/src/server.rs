@@ -1,7 +1,7 @@
 //! The server: jobs of many clients, one queue, fair.
 //!
 //! A job has two threads, which mostly wait: one takes questions in, one sends answers; so a client that does not read
-//! holds up nobody else. Its questions stand in a line of their own ([`queue`](crate::queue)), and the workers take from
+//! holds up nobody else. Its questions stand in a line of their own (`queue`), and the workers take from
 //! the lines in turn.
 //!
 //! Memory: [`ServerOptions::job_bytes`] is what a job can come to hold, and a job is refused where that does not fit any
