@@ -11,7 +11,6 @@ use narrows_core::Workspace;
 #[cfg(target_arch = "x86_64")]
 use crate::simd;
 use crate::{
-    simd::twin,
     step::{Side, SideReader, Step, StepId, UnpackError},
     word::{Word, read, write},
 };
@@ -82,9 +81,30 @@ impl<W: Word> Step for Bitpack<W> {
     }
 }
 
-twin! {
-    /// Packs `words` into the front of `out` and returns the packed length, or `None` if it does not fit.
-    pub(crate) fn pack_words<W: Word>(words: &[W], out: &mut [u8]) -> Option<usize> = pack_portable;
+/// Packs `words` into the front of `out` and returns the packed length, or `None` if it does not fit.
+#[inline]
+pub(crate) fn pack_words<W: Word>(words: &[W], out: &mut [u8]) -> Option<usize> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+        fn second<W: Word>(words: &[W], out: &mut [u8]) -> Option<usize> {
+            pack_by(words, out, |block, width, out| {
+                let room = out.get_mut(..2 * width as usize + SLACK);
+                match (block.try_into(), room) {
+                    (Ok(block), Some(room)) if wide::packs::<W>(width) => {
+                        wide::pack_block::<W>(block, width, room);
+                        2 * width as usize
+                    }
+                    _ => pack_block::<W>(block, width, out),
+                }
+            })
+        }
+        if simd::is_available() {
+            // SAFETY: the processor has the features, as just asked.
+            return unsafe { second::<W>(words, out) };
+        }
+    }
+    pack_by(words, out, pack_block::<W>)
 }
 
 /// Fills `words` from the front of `packed` and returns how many bytes that took. With `FOLDED` their signs are unfolded on
@@ -108,8 +128,9 @@ pub(crate) fn unpack_words<W: Word, const FOLDED: bool>(packed: &[u8], words: &m
     unpack_by(packed, words, unpack_block::<W, FOLDED>)
 }
 
+/// `pack_block` packs a block into the front of what it is given and returns how many bytes that took; it may write behind them.
 #[inline(always)]
-fn pack_portable<W: Word>(words: &[W], out: &mut [u8]) -> Option<usize> {
+fn pack_by<W: Word>(words: &[W], out: &mut [u8], pack_block: impl Fn(&[W], u32, &mut [u8]) -> usize) -> Option<usize> {
     let (widths, data) = out.split_at_mut_checked(words.len().div_ceil(BLOCK))?;
     let mut len = 0;
     for (block, width) in words.chunks(BLOCK).zip(widths.iter_mut()) {
@@ -228,7 +249,7 @@ fn unpack_by<W: Word>(
     Ok(packed.len() - data.len())
 }
 
-/// Bytes behind a block that may be read, whatever they are.
+/// Bytes behind a block that may be read or written, whatever they are.
 const SLACK: usize = 16;
 
 /// Fills `block`; `bytes` are those of the block and [`SLACK`] more.

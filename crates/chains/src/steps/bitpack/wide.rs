@@ -1,16 +1,21 @@
-//! Blocks of bits to words with AVX2: a shuffle brings the bytes of each word into a lane of its own, a shift of each lane
-//! drops the bits before the word, a mask those behind it.
+//! Blocks of bits to words and back with AVX2.
 //!
-//! Where the bytes lie and how far to shift is the same in all blocks of one width, so it is in tables ([`Lanes`]). Both halves of a
-//! vector come from loads of their own, since a shuffle does not cross them.
+//! To words: a shuffle brings the bytes of each word into a lane of its own, a shift of each lane drops the bits before the
+//! word, a mask those behind it. Back: neighbours join in lanes of twice the length until lanes have 8 bytes; a shift
+//! and a shuffle bring the second of a half of the vector behind the first.
+//!
+//! Where the bytes lie and how far to shift is the same in all blocks of one width, so it is in tables ([`Lanes`], [`Joint`]). Both
+//! halves of a vector are loaded and stored by themselves, since a shuffle does not cross them.
 
 use std::arch::x86_64::{
-    __m128i, __m256i, _mm_cvtsi32_si128, _mm_loadu_si128, _mm_storeu_si128, _mm_unpacklo_epi64, _mm256_and_si256,
-    _mm256_castsi128_si256, _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_inserti128_si256,
-    _mm256_loadu_si256, _mm256_mullo_epi16, _mm256_or_si256, _mm256_packus_epi16, _mm256_packus_epi32,
-    _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8,
-    _mm256_sllv_epi32, _mm256_srl_epi16, _mm256_srli_epi16, _mm256_srli_epi32, _mm256_srli_epi64, _mm256_srlv_epi32,
-    _mm256_srlv_epi64, _mm256_storeu_si256, _mm256_sub_epi16, _mm256_sub_epi32, _mm256_sub_epi64, _mm256_xor_si256,
+    __m128i, __m256i, _mm_cvtsi32_si128, _mm_loadu_si128, _mm_setzero_si128, _mm_storeu_si128, _mm_unpackhi_epi64,
+    _mm_unpacklo_epi64, _mm256_and_si256, _mm256_castsi128_si256, _mm256_castsi256_si128, _mm256_extracti128_si256,
+    _mm256_inserti128_si256, _mm256_loadu_si256, _mm256_mullo_epi16, _mm256_or_si256, _mm256_packus_epi16,
+    _mm256_packus_epi32, _mm256_permute2x128_si256, _mm256_permute4x64_epi64, _mm256_set1_epi16, _mm256_set1_epi32,
+    _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_sll_epi64, _mm256_sllv_epi32,
+    _mm256_sllv_epi64, _mm256_srl_epi16, _mm256_srl_epi32, _mm256_srl_epi64, _mm256_srli_epi16, _mm256_srli_epi32,
+    _mm256_srli_epi64, _mm256_srlv_epi32, _mm256_srlv_epi64, _mm256_storeu_si256, _mm256_sub_epi16, _mm256_sub_epi32,
+    _mm256_sub_epi64, _mm256_unpackhi_epi64, _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
 use super::{BLOCK, SLACK};
@@ -119,6 +124,141 @@ pub(super) fn unpack_block<W: Word, const FOLDED: bool>(bytes: &[u8], width: u32
         }
     }
 }
+
+/// Whether [`pack_block`] packs words of that many bits.
+pub(super) fn packs<W: Word>(width: u32) -> bool {
+    match W::LEN {
+        1 | 2 => true,
+        _ => width <= 30 || width == 32,
+    }
+}
+
+/// Packs `block` in `width` bits a word, which [`packs`], to the front of `out`, and writes whatever to the rest of it: `out` is
+/// as long as the packed block and [`SLACK`].
+#[target_feature(enable = "avx2")]
+pub(super) fn pack_block<W: Word>(block: &[W; BLOCK], width: u32, out: &mut [u8]) {
+    let width = width.min(W::BITS.min(32)) as usize;
+    assert!(out.len() == 2 * width + SLACK, "the block and its slack");
+    let from = block.as_ptr().cast::<__m256i>();
+    let count = |bits: usize| _mm_cvtsi32_si128(bits as i32);
+    let mut store = |at: usize, half: __m128i| {
+        debug_assert!(at + 16 <= out.len());
+        // SAFETY: every `at` below is at most the block's length, as 16 bytes from there are within the slack.
+        unsafe { _mm_storeu_si128(out.as_mut_ptr().add(at).cast(), half) };
+    };
+    match W::LEN {
+        1 => {
+            // SAFETY: a block of bytes has 16.
+            let words = unsafe { _mm_loadu_si128(from.cast()) };
+            let pairs = join::<8>(_mm256_castsi128_si256(words), count(8 - width));
+            let fours = join::<16>(pairs, count(16 - 2 * width));
+            let eights = join::<32>(fours, count(32 - 4 * width));
+            store(0, _mm256_castsi256_si128(eights));
+            store(width, _mm_unpackhi_epi64(_mm256_castsi256_si128(eights), _mm_setzero_si128()));
+        }
+        2 => {
+            // SAFETY: a block of 2-byte words has 32 bytes.
+            let words = unsafe { _mm256_loadu_si256(from) };
+            let pairs = join::<16>(words, count(16 - width));
+            let fours = join::<32>(pairs, count(32 - 2 * width));
+            let joined = join_eights(fours, &JOINTS[2 * width]);
+            store(0, _mm256_castsi256_si128(joined));
+            store(width, _mm256_extracti128_si256::<1>(joined));
+        }
+        _ => {
+            for n in 0..2 {
+                // SAFETY: a block of 4-byte words has 64 bytes, and one of 8-byte words 128.
+                let pairs = unsafe {
+                    if W::LEN == 4 {
+                        join::<32>(_mm256_loadu_si256(from.add(n)), count(32 - width))
+                    } else {
+                        let (a, b) = (_mm256_loadu_si256(from.add(2 * n)), _mm256_loadu_si256(from.add(2 * n + 1)));
+                        let (first, second) = (_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+                        let pairs = _mm256_or_si256(first, _mm256_sll_epi64(second, count(width)));
+                        _mm256_permute4x64_epi64::<0b11_01_10_00>(pairs)
+                    }
+                };
+                let joint = &JOINTS[width];
+                let joined = join_eights(pairs, joint);
+                // The second half begins with what the first has of its byte, if anything.
+                let first = _mm256_permute2x128_si256::<0x08>(joined, joined);
+                let joined = _mm256_or_si256(joined, _mm256_shuffle_epi8(first, vector(&joint.shared)));
+                store(n * width, _mm256_castsi256_si128(joined));
+                store((2 * n + 1) * width / 2, _mm256_extracti128_si256::<1>(joined));
+            }
+        }
+    }
+}
+
+/// Of each two lanes of `LEN` bits one, the second moved down by `gap`, the bits that it has no use for.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn join<const LEN: u32>(lanes: __m256i, gap: __m128i) -> __m256i {
+    let (low, high) = match LEN {
+        8 => (_mm256_set1_epi16(0xff), _mm256_set1_epi16(!0xff)),
+        16 => (_mm256_set1_epi32(0xffff), _mm256_set1_epi32(!0xffff)),
+        _ => (_mm256_set1_epi64x(0xffff_ffff), _mm256_set1_epi64x(!0xffff_ffff)),
+    };
+    let (first, second) = (_mm256_and_si256(lanes, low), _mm256_and_si256(lanes, high));
+    let second = match LEN {
+        8 => _mm256_srl_epi16(second, gap),
+        16 => _mm256_srl_epi32(second, gap),
+        _ => _mm256_srl_epi64(second, gap),
+    };
+    _mm256_or_si256(first, second)
+}
+
+/// In each half the second lane of 8 bytes behind the bits of the first.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn join_eights(lanes: __m256i, joint: &Joint) -> __m256i {
+    let shifted = _mm256_sllv_epi64(lanes, vector(as_bytes(&joint.shifts)));
+    let first = _mm256_shuffle_epi8(shifted, vector(&joint.first));
+    let second = _mm256_shuffle_epi8(shifted, vector(&joint.second));
+    _mm256_or_si256(first, second)
+}
+
+/// How lanes of 8 bytes join, of twice as many bits each as the number of the joint. The second half starts in the middle of a
+/// byte if that is where the first ends.
+#[derive(Clone, Copy)]
+#[repr(align(32))]
+struct Joint {
+    shifts: [u64; 4],
+    first: [u8; 32],
+    second: [u8; 32],
+    /// For the first byte of the second half the place in the first half of the byte that they share.
+    shared: [u8; 32],
+}
+
+static JOINTS: [Joint; 33] = {
+    let mut all = [Joint { shifts: [0; 4], first: [0x80; 32], second: [0x80; 32], shared: [0x80; 32] }; 33];
+    let mut number = 0;
+    while number < all.len() {
+        let bits = 2 * number;
+        let joint = &mut all[number];
+        let mut half = 0;
+        while half < 2 {
+            let start = half * 2 * bits % 8;
+            let to = (start + bits) / 8;
+            joint.shifts[2 * half] = start as u64;
+            joint.shifts[2 * half + 1] = ((start + bits) % 8) as u64;
+            let mut byte = 0;
+            while byte < 8 {
+                joint.first[16 * half + byte] = byte as u8;
+                if to + byte < 16 {
+                    joint.second[16 * half + to + byte] = 8 + byte as u8;
+                }
+                byte += 1;
+            }
+            half += 1;
+        }
+        if 2 * bits % 8 != 0 {
+            joint.shared[16] = (2 * bits / 8) as u8;
+        }
+        number += 1;
+    }
+    all
+};
 
 #[inline]
 #[target_feature(enable = "avx2")]
