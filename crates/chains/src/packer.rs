@@ -146,6 +146,8 @@ static DEFLATES: LazyLock<u8> = LazyLock::new(|| steps::builtin("deflates"));
 
 /// Every so many pages a page is looked at though the last one's chain might do.
 const PROBE: u32 = 64;
+/// As [`PROBE`], where pages look like noise, which is seldom wrong and cheap to say.
+const PROBE_NOISE: u32 = 1024;
 
 impl Packer {
     /// A packer with the built-in chains and the default limit.
@@ -221,7 +223,7 @@ impl Packer {
                 return Some(len);
             }
         }
-        if best.is_none() && !probe && is_noise(page) {
+        if best.is_none() && !self.pages.is_multiple_of(PROBE_NOISE) && is_noise(page) {
             self.before = Before::Nothing;
             return None;
         }
