@@ -235,7 +235,7 @@ impl Packer {
         {
             return None;
         }
-        let best = self.best_of(&features, page, out, limit, best);
+        let best = self.best_of(&features, page, out, limit, best, probe);
         self.before = match best {
             Some(Packed { chain, len }) => Before::Packed { chain, len },
             None => Before::Refused(features),
@@ -243,7 +243,9 @@ impl Packer {
         best.map(|best| best.len)
     }
 
-    /// Packs `page` by each promising chain, and leaves the shortest in `out`, where `best` lies if there is one already.
+    /// Packs `page` by promising chains and leaves the shortest in `out`, where `best` lies if there is one already. `Ratio` and
+    /// a `probe` try each of them; others take the most promising one that packs at all, since a second would make them
+    /// slower than they promise on data that changes from page to page.
     fn best_of(
         &mut self,
         features: &Features,
@@ -251,6 +253,7 @@ impl Packer {
         out: &mut [u8; PAGE],
         limit: usize,
         best: Option<Packed>,
+        probe: bool,
     ) -> Option<Packed> {
         let Self { now, listed, own, trial, scratch, profile, .. } = self;
         let mut contest = Contest { page, out, trial, scratch, limit, best, left: *listed };
@@ -259,6 +262,9 @@ impl Packer {
         }
         for number in select::promising(*profile, features) {
             contest.builtin(number);
+            if *profile != Profile::Ratio && !probe && contest.best.is_some() {
+                break;
+            }
         }
         let by_width = select::by_width(*profile, features);
         if *profile == Profile::Ratio {
