@@ -1,7 +1,7 @@
 //! Packs pages, choosing a chain for each.
 //!
 //! Pages lie in memory in runs of one kind, so the chain that packed the last page is tried first and taken while it packs
-//! about as well (`SIMILAR`). A page that it does not suit, and every `PROBE`-th, is looked at (`select`), and the
+//! about as well (`SIMILAR`), unless it had just replaced another. A page that it does not suit, and every `PROBE`-th, is looked at (`select`), and the
 //! chains that are promising by that look are tried. Noise is refused untried, and so is a page that looks like the last one
 //! if that was refused. `Ratio` trusts the last page's chain only where it packs numbers; among those that look for repeats
 //! the best changes from page to page.
@@ -83,6 +83,8 @@ enum Before {
     Packed {
         chain: Chain,
         len: usize,
+        /// It was packed by the chain of the page before it, if there was one: the next may be, too.
+        again: bool,
     },
     /// No chain made it short enough, and so it looked.
     Refused(Features),
@@ -210,7 +212,9 @@ impl Packer {
         self.pages = self.pages.wrapping_add(1);
         let probe = self.pages.is_multiple_of(PROBE);
         let mut best = None;
-        if let Before::Packed { chain, len: before } = self.before {
+        if let Before::Packed { chain, len: before, again } = self.before
+            && (again || self.profile == Profile::Ratio)
+        {
             // Not in vain if it is too long: what others make of the page must be shorter.
             best = chain.pack(page, &mut out[..limit], &mut self.scratch).map(|len| Packed { chain, len });
             let trusted = self.profile != Profile::Ratio || !chain.ends_in_matches();
@@ -219,7 +223,7 @@ impl Packer {
                 && !probe
                 && len <= before + before / SIMILAR
             {
-                self.before = Before::Packed { chain, len };
+                self.before = Before::Packed { chain, len, again: true };
                 return Some(len);
             }
         }
@@ -237,7 +241,10 @@ impl Packer {
         }
         let best = self.best_of(&features, page, out, limit, best, probe);
         self.before = match best {
-            Some(Packed { chain, len }) => Before::Packed { chain, len },
+            Some(Packed { chain, len }) => {
+                let again = !matches!(self.before, Before::Packed { chain: before, .. } if before != chain);
+                Before::Packed { chain, len, again }
+            }
             None => Before::Refused(features),
         };
         best.map(|best| best.len)
