@@ -70,11 +70,11 @@ impl Rules {
 fn main() {
     let files: Vec<String> = env::args().skip(1).collect();
     let pages = measure(&files);
-    // What is dear is not for every profile: entropy coders not for the fast one, zstd's and libdeflate's not where they
-    // would be slower than what is promised.
+    // What is dear is not for every profile: entropy coders not for the fast one, libdeflate not where it would be slower
+    // than what is promised.
     let rules = [
         Rules::new(Profile::Fast, "FAST", &["zstd", "deflate", "ce", "ex", "lag", "bt", "lzts", "mk1"], 1, 30, 7),
-        Rules::new(Profile::Balanced, "BALANCED", &["zstd", "deflate", "lag", "bt", "lzts"], 2, 20, 8),
+        Rules::new(Profile::Balanced, "BALANCED", &["deflate", "lag", "bt", "lzts"], 2, 20, 8),
         Rules::new(Profile::Ratio, "RATIO", &[], 5, 1, 8),
     ];
     println!("//! Made by `examples/train_selector.rs` from {} pages of these sets:", pages.len());

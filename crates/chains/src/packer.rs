@@ -1,7 +1,7 @@
 //! Packs pages, choosing a chain for each.
 //!
 //! Pages lie in memory in runs of one kind, so the chain that packed the last page is tried first and taken while it packs
-//! about as well (`SIMILAR`). A page that it does not suit, and every `PROBE`-th, is looked at (`select`), and the
+//! about as well (`SIMILAR`), unless it had just replaced another. A page that it does not suit, and every `PROBE`-th, is looked at (`select`), and the
 //! chains that are promising by that look are tried. Noise is refused untried, and so is a page that looks like the last one
 //! if that was refused. `Ratio` trusts the last page's chain only where it packs numbers; among those that look for repeats
 //! the best changes from page to page.
@@ -83,6 +83,8 @@ enum Before {
     Packed {
         chain: Chain,
         len: usize,
+        /// It was packed by the chain of the page before it, if there was one: the next may be, too.
+        again: bool,
     },
     /// No chain made it short enough, and so it looked.
     Refused(Features),
@@ -146,6 +148,8 @@ static DEFLATES: LazyLock<u8> = LazyLock::new(|| steps::builtin("deflates"));
 
 /// Every so many pages a page is looked at though the last one's chain might do.
 const PROBE: u32 = 64;
+/// As [`PROBE`], where pages look like noise, which is seldom wrong and cheap to say.
+const PROBE_NOISE: u32 = 1024;
 
 impl Packer {
     /// A packer with the built-in chains and the default limit.
@@ -208,7 +212,9 @@ impl Packer {
         self.pages = self.pages.wrapping_add(1);
         let probe = self.pages.is_multiple_of(PROBE);
         let mut best = None;
-        if let Before::Packed { chain, len: before } = self.before {
+        if let Before::Packed { chain, len: before, again } = self.before
+            && (again || self.profile == Profile::Ratio)
+        {
             // Not in vain if it is too long: what others make of the page must be shorter.
             best = chain.pack(page, &mut out[..limit], &mut self.scratch).map(|len| Packed { chain, len });
             let trusted = self.profile != Profile::Ratio || !chain.ends_in_matches();
@@ -217,11 +223,11 @@ impl Packer {
                 && !probe
                 && len <= before + before / SIMILAR
             {
-                self.before = Before::Packed { chain, len };
+                self.before = Before::Packed { chain, len, again: true };
                 return Some(len);
             }
         }
-        if best.is_none() && !probe && is_noise(page) {
+        if best.is_none() && !self.pages.is_multiple_of(PROBE_NOISE) && is_noise(page) {
             self.before = Before::Nothing;
             return None;
         }
@@ -233,15 +239,20 @@ impl Packer {
         {
             return None;
         }
-        let best = self.best_of(&features, page, out, limit, best);
+        let best = self.best_of(&features, page, out, limit, best, probe);
         self.before = match best {
-            Some(Packed { chain, len }) => Before::Packed { chain, len },
+            Some(Packed { chain, len }) => {
+                let again = !matches!(self.before, Before::Packed { chain: before, .. } if before != chain);
+                Before::Packed { chain, len, again }
+            }
             None => Before::Refused(features),
         };
         best.map(|best| best.len)
     }
 
-    /// Packs `page` by each promising chain, and leaves the shortest in `out`, where `best` lies if there is one already.
+    /// Packs `page` by promising chains and leaves the shortest in `out`, where `best` lies if there is one already. `Ratio` and
+    /// a `probe` try each of them; others take the most promising one that packs at all, since a second would make them
+    /// slower than they promise on data that changes from page to page.
     fn best_of(
         &mut self,
         features: &Features,
@@ -249,6 +260,7 @@ impl Packer {
         out: &mut [u8; PAGE],
         limit: usize,
         best: Option<Packed>,
+        probe: bool,
     ) -> Option<Packed> {
         let Self { now, listed, own, trial, scratch, profile, .. } = self;
         let mut contest = Contest { page, out, trial, scratch, limit, best, left: *listed };
@@ -257,6 +269,9 @@ impl Packer {
         }
         for number in select::promising(*profile, features) {
             contest.builtin(number);
+            if *profile != Profile::Ratio && !probe && contest.best.is_some() {
+                break;
+            }
         }
         let by_width = select::by_width(*profile, features);
         if *profile == Profile::Ratio {

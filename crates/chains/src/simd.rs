@@ -1,7 +1,7 @@
 //! The hot loops twice: for any processor, and for one with AVX2, BMI and LZCNT, chosen at run time.
 //!
-//! Both come from one source that the compiler vectorises, so they cannot differ in what they compute; tests run the two
-//! against each other all the same.
+//! Most come from one source that the compiler vectorises, so they cannot differ in what they compute. What it does not see how to
+//! vectorise is written twice, in modules named `wide`. Tests run all of them against each other.
 
 /// Whether this processor runs the second form.
 #[inline(always)]

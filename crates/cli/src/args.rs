@@ -608,6 +608,9 @@ pub struct BenchPages {
     /// Pages of each file, in 16 contiguous runs if it has more
     #[arg(long, default_value_t = 1024, value_name = "N", value_parser = clap::value_parser!(u32).range(16..))]
     pub pages: u32,
+    /// Threads that share the pages; /dev/zram0 has one all the same
+    #[arg(short = 'T', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub threads: u32,
     /// Longest packed page worth storing; longer ones count as 4096 bytes
     #[arg(long, default_value = "3264", value_name = "SIZE")]
     pub limit: Size,

@@ -1,6 +1,6 @@
 //! `narrows bench pages`: codecs, chains and profiles on 4 KiB pages of files; the result is `narrows.pages/1`.
 //!
-//! Pages are packed and unpacked one by one, as a store of pages would, in one thread. Contestants take turns in every
+//! Pages are packed and unpacked one by one, as a store of pages would, by each thread. Contestants take turns in every
 //! round, so that a disturbance of the machine falls on all, and what is reported is the median of the rounds. Every page
 //! is unpacked and compared once. A page that packs to more than the limit is stored as it is, and its unpacking is a copy.
 //! Pages of one repeated word are left out: every store keeps them as that word.
@@ -8,13 +8,13 @@
 mod contestant;
 pub mod paper;
 mod set;
+mod turn;
 mod zram;
-
-use std::{hint::black_box, time::Instant};
 
 use narrows_chains::PAGE;
 use serde::Serialize;
 
+use self::turn::Turn;
 pub use self::{contestant::Contestant, set::Set};
 use crate::machine::Sheet;
 
@@ -27,6 +27,8 @@ pub struct Plan {
     pub contestants: Vec<Contestant>,
     /// Timed rounds; a slow contestant, one that takes [`SLOW_NS`] a page or more, has but one.
     pub rounds: u32,
+    /// Threads that share each set's pages, 1 or more.
+    pub threads: usize,
     /// Longest packed page worth storing, in bytes.
     pub limit: usize,
     /// Bytes a second of the device that holds what memory does not.
@@ -91,6 +93,8 @@ pub struct Document {
     pub command: String,
     /// What it ran on.
     pub machine: Sheet,
+    /// Threads that packed and unpacked, but for the kernel's device, which had one.
+    pub threads: usize,
     /// Longest packed page that was stored packed, in bytes.
     pub limit_bytes: usize,
     /// Bytes a second of the device behind memory.
@@ -174,6 +178,7 @@ pub fn run(sets: &[Set], plan: &Plan, progress: &mut dyn FnMut(Progress<'_>)) ->
         schema: "narrows.pages/1",
         command: plan.command.clone(),
         machine: Sheet::of_this_machine(),
+        threads: plan.threads,
         limit_bytes: plan.limit,
         backing_bytes_per_s: plan.backing_bytes_per_s,
         sets: results,
@@ -191,80 +196,18 @@ pub fn effective(measured: &Measured, memory: f64, backing: f64) -> f64 {
 }
 
 fn race(set: &Set, plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Vec<Measured>, PagesError> {
-    let mut turns: Vec<Turn> = plan.contestants.iter().map(|who| Turn::new(who, plan.limit)).collect();
+    let mut turns: Vec<Turn> = plan.contestants.iter().map(|who| Turn::new(who, plan.limit, plan.threads)).collect();
     for turn in &mut turns {
-        tell(turn.who.name());
+        tell(turn.name());
         turn.pack_all(set)?;
     }
     for _ in 0..plan.rounds {
         for turn in &mut turns {
-            tell(turn.who.name());
+            tell(turn.name());
             turn.time(set);
         }
     }
     Ok(turns.into_iter().map(|turn| turn.measured(set)).collect())
-}
-
-/// One contestant on one set.
-struct Turn {
-    who: Contestant,
-    limit: usize,
-    /// Each page packed, or `None` where it is stored as it is.
-    packed: Vec<Option<Vec<u8>>>,
-    pack_ns: Vec<u64>,
-    unpack_ns: Vec<u64>,
-}
-
-impl Turn {
-    fn new(who: &Contestant, limit: usize) -> Self {
-        Self { who: who.anew(limit), limit, packed: vec![], pack_ns: vec![], unpack_ns: vec![] }
-    }
-
-    fn pack_all(&mut self, set: &Set) -> Result<(), PagesError> {
-        let (mut out, mut back) = ([0; PAGE], [0; PAGE]);
-        for (n, page) in set.pages.iter().enumerate() {
-            let len = self.who.pack(page, &mut out, self.limit);
-            self.packed.push(len.map(|len| out[..len].to_vec()));
-            if let Some(packed) = &self.packed[n]
-                && !(self.who.unpack(packed, &mut back) && back == *page)
-            {
-                return Err(PagesError::Damaged { who: self.who.name().into(), set: set.name.clone(), page: n });
-            }
-        }
-        Ok(())
-    }
-
-    fn time(&mut self, set: &Set) {
-        if self.pack_ns.first().is_some_and(|ns| *ns > SLOW_NS * set.pages.len() as u64) {
-            return;
-        }
-        let mut out = [0; PAGE];
-        let start = Instant::now();
-        for page in &set.pages {
-            black_box(self.who.pack(page, &mut out, self.limit));
-        }
-        self.pack_ns.push(start.elapsed().as_nanos() as u64);
-        let start = Instant::now();
-        for (page, packed) in set.pages.iter().zip(&self.packed) {
-            match packed {
-                Some(packed) => assert!(self.who.unpack(packed, &mut out), "it did before"),
-                None => out.copy_from_slice(page),
-            }
-            black_box(&out);
-        }
-        self.unpack_ns.push(start.elapsed().as_nanos() as u64);
-    }
-
-    fn measured(mut self, set: &Set) -> Measured {
-        let raw_bytes = (set.pages.len() * PAGE) as f64;
-        let stored: usize = self.packed.iter().map(|packed| packed.as_ref().map_or(PAGE, Vec::len)).sum();
-        let median = |ns: &mut Vec<u64>| {
-            ns.sort_unstable();
-            raw_bytes * 1000.0 / ns[ns.len() / 2].max(1) as f64
-        };
-        let (pack, unpack) = (median(&mut self.pack_ns), median(&mut self.unpack_ns));
-        Measured::new(self.who.name(), raw_bytes, stored as f64, pack, unpack)
-    }
 }
 
 impl Measured {
@@ -302,8 +245,15 @@ mod tests {
     fn a_set_is_measured_and_two_are_summed() {
         let names = ["lz4", "zbewalgo", "fast", "chain:dk8-zz8-pk8", "zbewalgo:bwt-mtf-huffman"];
         let contestants = names.iter().map(|name| Contestant::named(name).unwrap()).collect();
-        let plan =
-            Plan { contestants, rounds: 1, limit: 3264, backing_bytes_per_s: 1e8, zram: false, command: "test".into() };
+        let plan = Plan {
+            contestants,
+            rounds: 1,
+            threads: 2,
+            limit: 3264,
+            backing_bytes_per_s: 1e8,
+            zram: false,
+            command: "test".into(),
+        };
         let table = Set::load("table:40", 64).unwrap();
         let noise = Set::load("noise:4", 4).unwrap();
         let document = run(&[table, noise], &plan, &mut |_| {}).unwrap();

@@ -3,10 +3,14 @@
 //! Packed bytes: one width a block, in bits; then the blocks, lowest bits first, 16 words of `b` bits being `2b` bytes; the last
 //! block may hold fewer words and ends at a whole byte; then the bytes behind the last whole word.
 
+#[cfg(target_arch = "x86_64")]
+mod wide;
+
 use narrows_core::Workspace;
 
+#[cfg(target_arch = "x86_64")]
+use crate::simd;
 use crate::{
-    simd::twin,
     step::{Side, SideReader, Step, StepId, UnpackError},
     word::{Word, read, write},
 };
@@ -67,7 +71,7 @@ impl<W: Word> Step for Bitpack<W> {
         let words = words.as_mut();
         let (whole, tail) = out.split_at_mut(out.len() / W::LEN * W::LEN);
         let words = &mut words[..whole.len() / W::LEN];
-        let len = unpack_words(packed, words)?;
+        let len = unpack_words::<W, false>(packed, words)?;
         write(words, whole);
         if packed.len() - len != tail.len() {
             return Err(UnpackError::Corrupt("bit blocks of another length"));
@@ -77,18 +81,56 @@ impl<W: Word> Step for Bitpack<W> {
     }
 }
 
-twin! {
-    /// Packs `words` into the front of `out` and returns the packed length, or `None` if it does not fit.
-    pub(crate) fn pack_words<W: Word>(words: &[W], out: &mut [u8]) -> Option<usize> = pack_portable;
+/// Packs `words` into the front of `out` and returns the packed length, or `None` if it does not fit.
+#[inline]
+pub(crate) fn pack_words<W: Word>(words: &[W], out: &mut [u8]) -> Option<usize> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+        fn second<W: Word>(words: &[W], out: &mut [u8]) -> Option<usize> {
+            pack_by(words, out, |block, width, out| {
+                let room = out.get_mut(..2 * width as usize + SLACK);
+                match (block.try_into(), room) {
+                    (Ok(block), Some(room)) if wide::packs::<W>(width) => {
+                        wide::pack_block::<W>(block, width, room);
+                        2 * width as usize
+                    }
+                    _ => pack_block::<W>(block, width, out),
+                }
+            })
+        }
+        if simd::is_available() {
+            // SAFETY: the processor has the features, as just asked.
+            return unsafe { second::<W>(words, out) };
+        }
+    }
+    pack_by(words, out, pack_block::<W>)
 }
 
-twin! {
-    /// Fills `words` from the front of `packed` and returns how many bytes that took.
-    pub(crate) fn unpack_words<W: Word>(packed: &[u8], words: &mut [W]) -> Result<usize, UnpackError> = unpack_portable;
+/// Fills `words` from the front of `packed` and returns how many bytes that took. With `FOLDED` their signs are unfolded on
+/// the way, as step `zz` has it.
+#[inline]
+pub(crate) fn unpack_words<W: Word, const FOLDED: bool>(packed: &[u8], words: &mut [W]) -> Result<usize, UnpackError> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+        fn second<W: Word, const FOLDED: bool>(packed: &[u8], words: &mut [W]) -> Result<usize, UnpackError> {
+            unpack_by(packed, words, |bytes, width, block| match block.try_into() {
+                Ok(block) if width <= wide::WIDE_MAX => wide::unpack_block::<W, FOLDED>(bytes, width, block),
+                _ => unpack_block::<W, FOLDED>(bytes, width, block),
+            })
+        }
+        if simd::is_available() {
+            // SAFETY: the processor has the features, as just asked.
+            return unsafe { second::<W, FOLDED>(packed, words) };
+        }
+    }
+    unpack_by(packed, words, unpack_block::<W, FOLDED>)
 }
 
+/// `pack_block` packs a block into the front of what it is given and returns how many bytes that took; it may write behind them.
 #[inline(always)]
-fn pack_portable<W: Word>(words: &[W], out: &mut [u8]) -> Option<usize> {
+fn pack_by<W: Word>(words: &[W], out: &mut [u8], pack_block: impl Fn(&[W], u32, &mut [u8]) -> usize) -> Option<usize> {
     let (widths, data) = out.split_at_mut_checked(words.len().div_ceil(BLOCK))?;
     let mut len = 0;
     for (block, width) in words.chunks(BLOCK).zip(widths.iter_mut()) {
@@ -181,8 +223,13 @@ impl Bits<'_> {
     }
 }
 
+/// `unpack_block` takes a block's bytes and [`SLACK`] more, its width, and the words.
 #[inline(always)]
-fn unpack_portable<W: Word>(packed: &[u8], words: &mut [W]) -> Result<usize, UnpackError> {
+fn unpack_by<W: Word>(
+    packed: &[u8],
+    words: &mut [W],
+    unpack_block: impl Fn(&[u8], u32, &mut [W]),
+) -> Result<usize, UnpackError> {
     const SHORT: UnpackError = UnpackError::Corrupt("bit blocks are cut short");
     let (widths, mut data) = packed.split_at_checked(words.len().div_ceil(BLOCK)).ok_or(SHORT)?;
     for (block, &width) in words.chunks_mut(BLOCK).zip(widths) {
@@ -191,23 +238,23 @@ fn unpack_portable<W: Word>(packed: &[u8], words: &mut [W]) -> Result<usize, Unp
         }
         let len = (usize::from(width) * block.len()).div_ceil(8);
         if let Some(bytes) = data.get(..len + SLACK) {
-            unpack_block(block, u32::from(width), bytes);
+            unpack_block(bytes, u32::from(width), block);
         } else {
             let mut padded = [0; BLOCK * 8 + SLACK];
             padded[..len].copy_from_slice(data.get(..len).ok_or(SHORT)?);
-            unpack_block(block, u32::from(width), &padded[..len + SLACK]);
+            unpack_block(&padded[..len + SLACK], u32::from(width), block);
         }
         data = &data[len..];
     }
     Ok(packed.len() - data.len())
 }
 
-/// Bytes behind a block that may be read, whatever they are.
+/// Bytes behind a block that may be read or written, whatever they are.
 const SLACK: usize = 16;
 
 /// Fills `block`; `bytes` are those of the block and [`SLACK`] more.
 #[inline(always)]
-fn unpack_block<W: Word>(block: &mut [W], width: u32, bytes: &[u8]) {
+fn unpack_block<W: Word, const FOLDED: bool>(bytes: &[u8], width: u32, block: &mut [W]) {
     assert!(bytes.len() == (width as usize * block.len()).div_ceil(8) + SLACK, "the block and its slack");
     let load = |at: usize| {
         debug_assert!(at + 8 <= bytes.len());
@@ -215,18 +262,69 @@ fn unpack_block<W: Word>(block: &mut [W], width: u32, bytes: &[u8]) {
         // within the slack.
         unsafe { bytes.as_ptr().add(at).cast::<u64>().read_unaligned() }.to_le()
     };
+    let unfold = |word: W| if FOLDED { word.unzigzag() } else { word };
     if width <= 57 {
         let mask = (1u64 << width) - 1;
         for (n, word) in block.iter_mut().enumerate() {
             let bit = n * width as usize;
-            *word = W::truncate(load(bit / 8) >> (bit % 8) & mask);
+            *word = unfold(W::truncate(load(bit / 8) >> (bit % 8) & mask));
         }
     } else {
         let mask = u64::MAX >> (64 - width);
         for (n, word) in block.iter_mut().enumerate() {
             let bit = n * width as usize;
             let (low, high) = (load(bit / 8), load(bit / 8 + 8));
-            *word = W::truncate(((u128::from(low) | u128::from(high) << 64) >> (bit % 8)) as u64 & mask);
+            *word = unfold(W::truncate(((u128::from(low) | u128::from(high) << 64) >> (bit % 8)) as u64 & mask));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use narrows_testkit::data::Random;
+
+    use super::*;
+    use crate::simd::portable;
+
+    // Goal: vectors and scalars read the same words, of any width, folded or not, at any end. Method: every width, with one
+    // block wider than the others, and every number of words up to three blocks; then the same bytes cut short.
+    fn every_width<W: Word>() {
+        let mut random = Random(W::LEN as u64);
+        for width in 0..=W::BITS {
+            for count in 0..=3 * BLOCK {
+                let of_width = |random: &mut Random, width: u32| match width {
+                    0 => W::default(),
+                    _ => W::truncate(random.next_u64() >> (64 - width)),
+                };
+                let words: Vec<W> = (0..count)
+                    .map(|n| of_width(&mut random, if n / BLOCK == 1 { W::BITS - width } else { width }))
+                    .collect();
+                let mut packed = vec![0; 9 * count + 3];
+                let len = pack_words(&words, &mut packed).expect("room");
+                assert_eq!(portable(|| pack_words(&words, &mut vec![0; 9 * count + 3])), Some(len));
+                for end in [len, packed.len()] {
+                    let mut back = vec![W::truncate(0x55); count];
+                    assert_eq!(unpack_words::<W, false>(&packed[..end], &mut back), Ok(len));
+                    assert!(back == words, "{} bytes, {width} bits, {count} words", W::LEN);
+                    assert_eq!(unpack_words::<W, true>(&packed[..end], &mut back), Ok(len));
+                    let mut portably = vec![W::truncate(0x55); count];
+                    assert_eq!(portable(|| unpack_words::<W, true>(&packed[..end], &mut portably)), Ok(len));
+                    assert!(back == portably, "{} bytes, {width} bits, {count} words", W::LEN);
+                    assert!(back.iter().zip(&words).all(|(back, word)| back.zigzag() == *word));
+                }
+                for end in 0..len {
+                    let mut back = vec![W::default(); count];
+                    assert!(unpack_words::<W, false>(&packed[..end], &mut back).is_err(), "{end} of {len} bytes");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn words_of_every_width_come_back() {
+        every_width::<u8>();
+        every_width::<u16>();
+        every_width::<u32>();
+        every_width::<u64>();
     }
 }

@@ -7,9 +7,14 @@
 //! After `j` differences the first `j` words are not yet differences of that order; each keeps the order it has. `d` leaves
 //! its one first word in place. `dk` moves them to its side, lest they spoil what follows, and leaves zeros there.
 
+#[cfg(target_arch = "x86_64")]
+mod wide;
+
 use narrows_core::Workspace;
 
 use super::map::same_len;
+#[cfg(target_arch = "x86_64")]
+use crate::simd;
 use crate::{
     simd::twin,
     step::{Side, SideReader, Step, StepId, UnpackError},
@@ -218,6 +223,12 @@ fn sums_of<W: Word, const ORDER: usize>(words: &mut [W]) {
         }
         *word = last[0];
     }
+    #[cfg(target_arch = "x86_64")]
+    let words = match simd::is_available() && W::LEN <= 4 {
+        // SAFETY: the processor has the features, as just asked.
+        true => unsafe { wide::sums(words, &mut last) },
+        false => words,
+    };
     for word in words {
         let mut value = *word;
         for last in last.iter_mut().rev() {
@@ -319,4 +330,36 @@ pub(crate) fn estimate<W: Word, const ORDERS: usize>(count: usize, window: impl 
     }
     let (order, &bits) = bits.iter().enumerate().min_by_key(|(_, bits)| **bits).expect("one order or more");
     Estimate { order, bits }
+}
+
+#[cfg(test)]
+mod tests {
+    use narrows_testkit::data::Random;
+
+    use super::*;
+    use crate::simd::portable;
+
+    // Goal: sums undo differences, by vectors and by scalars. Method: every order, and every number of words up to 70.
+    fn every_order<W: Word>() {
+        let mut random = Random(W::LEN as u64);
+        for order in 0..=ORDER_MAX {
+            for count in order..70 {
+                let words: Vec<W> = (0..count).map(|_| W::truncate(random.next_u64())).collect();
+                let mut there = words.clone();
+                differences(&mut there, order);
+                let mut portably = there.clone();
+                sums(&mut there, order);
+                portable(|| sums(&mut portably, order));
+                assert!(there == words && portably == words, "{} bytes, order {order}, {count} words", W::LEN);
+            }
+        }
+    }
+
+    #[test]
+    fn sums_undo_differences() {
+        every_order::<u8>();
+        every_order::<u16>();
+        every_order::<u32>();
+        every_order::<u64>();
+    }
 }

@@ -22,6 +22,7 @@ struct Folded<W, C>(PhantomData<(W, C)>);
 /// The last of the three steps.
 trait Coder: std::fmt::Debug + Send + Sync + 'static {
     fn pack<W: Word>(words: &[W], out: &mut [u8], side: &mut Side, ws: &mut Workspace) -> Option<usize>;
+    /// Fills `words`, unfolded.
     fn unpack<W: Word>(
         packed: &[u8],
         words: &mut [W],
@@ -47,7 +48,7 @@ impl Coder for Bitpack {
         _: &mut SideReader<'_>,
         _: &mut Workspace,
     ) -> Result<(), UnpackError> {
-        match bitpack::unpack_words(packed, words)? {
+        match bitpack::unpack_words::<W, true>(packed, words)? {
             len if len == packed.len() => Ok(()),
             _ => Err(UnpackError::Corrupt("bit blocks of another length")),
         }
@@ -65,7 +66,9 @@ impl Coder for Lengths {
         side: &mut SideReader<'_>,
         ws: &mut Workspace,
     ) -> Result<(), UnpackError> {
-        classes::unpack_words(packed, BitLen, words, side, ws.get())
+        classes::unpack_words(packed, BitLen, words, side, ws.get())?;
+        unfold(words);
+        Ok(())
     }
 }
 
@@ -137,7 +140,6 @@ impl<W: Word, C: Coder> Step for Folded<W, C> {
         let coded = packed.len().checked_sub(to.len()).ok_or(UnpackError::Corrupt("bytes are missing"))?;
         let (packed, tail) = packed.split_at(coded);
         C::unpack(packed, words, side, ws)?;
-        unfold(words);
         let order = take_seeds(words, side)?;
         sums(words, order);
         write(words, whole);

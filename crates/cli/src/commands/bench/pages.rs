@@ -21,6 +21,7 @@ pub fn run(args: &BenchPages, quiet: bool) -> anyhow::Result<()> {
     let plan = Plan {
         contestants,
         rounds: args.repeat,
+        threads: args.threads as usize,
         limit: usize::try_from(args.limit.0)
             .ok()
             .filter(|limit| (1..=4096).contains(limit))
@@ -67,8 +68,12 @@ fn print(document: &Document) -> anyhow::Result<()> {
         output::print(&format!("{}\n", table(set)))?;
     }
     output::print(&format!(
-        "One thread of {}. A page of more than {} bytes packed is stored as it is. Effective: written once and read once, with \
+        "{} of {}. A page of more than {} bytes packed is stored as it is. Effective: written once and read once, with \
          memory as large as the best ratio needs and {:.0} MB/s for what does not fit.",
+        match document.threads {
+            1 => "One thread".into(),
+            threads => format!("{threads} threads, each with a part of the pages,"),
+        },
         document.machine.cpu,
         document.limit_bytes,
         document.backing_bytes_per_s / 1e6
