@@ -287,6 +287,10 @@ pub struct Packing {
     /// Send what the codec made even where it is no smaller (the published pipeline's plain variant)
     #[arg(long)]
     pub keep_larger: bool,
+    /// What a second of processor time is worth, in seconds of the link's: 0 spends whatever saves time, 0.1 wants one second
+    /// saved for ten spent. [default: 0; 0.1 for a migration, whose processors are other guests']
+    #[arg(long, value_name = "SECONDS", value_parser = price)]
+    pub cpu_price: Option<f64>,
     /// Pack every chunk on its own, without reference to those before it
     #[arg(long)]
     pub no_history: bool,
@@ -980,6 +984,10 @@ fn shard(text: &str) -> Result<(usize, usize), String> {
 
 fn seconds(text: &str) -> Result<Duration, String> {
     text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or_else(|| "not a number of seconds".into())
+}
+
+fn price(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|price| (0.0..=1e6).contains(price)).ok_or_else(|| "not a number of seconds".into())
 }
 
 fn milliseconds(text: &str) -> Result<Duration, String> {

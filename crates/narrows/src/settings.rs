@@ -31,6 +31,9 @@ pub struct Settings {
     pub depth: usize,
     /// Send raw what packing does not shrink: the paper's V2. Without it, what the codec made is sent.
     pub keep_if_smaller: bool,
+    /// What a second of processor time is worth at least to the adaptive plan, in seconds of the link's; 0 spends whatever
+    /// saves time.
+    pub cpu_price: f64,
     /// Whether a chunk's codec may refer to chunks before it in its channel.
     pub history: bool,
     /// What this side is willing to hold when it receives.
@@ -52,6 +55,7 @@ impl Default for Settings {
             chunk_len: None,
             depth: 8,
             keep_if_smaller: true,
+            cpu_price: 0.0,
             history: true,
             limits: Limits::default(),
             connections: 1,
@@ -125,7 +129,12 @@ impl Settings {
                 };
                 let history_len_max = limits.history_len_max.min(self.limits.history_len_max) as u32;
                 let offers = default_offers(lookup, history_len_max);
-                let config = Config { chunk_len: self.chunk_len, history_len_max, ..Config::default() };
+                let config = Config {
+                    chunk_len: self.chunk_len,
+                    cpu_price: self.cpu_price,
+                    history_len_max,
+                    ..Config::default()
+                };
                 Box::new(Adaptive::new(offers, config))
             }
         }

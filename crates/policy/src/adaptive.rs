@@ -196,7 +196,7 @@ impl Adaptive {
         let pack = workers * efficiency * self.effort.trim();
         let link = self.rate.bytes_per_ns() as f32;
         let unpack = self.peer.capacity(gauges.workers);
-        let cpu_price = (self.config.cpu_price_bytes_per_s / 1e9) as f32;
+        let cpu_price = self.config.cpu_price as f32;
         let total: f32 = self.rows.iter().map(|row| row.mass).sum();
         for row in self.rows.iter_mut().filter(|row| row.mass > 0.005 * total || row.times.is_empty()) {
             self.table.estimate(row.class, self.chunk_len_last, &mut row.costs);
@@ -211,8 +211,8 @@ impl Adaptive {
                 // A frame that names history waits for the one before it: one thread unpacks.
                 let unpack = if candidate.history_len > 0 { self.peer.efficiency() } else { unpack };
                 let pack_ns = if shared { cost.pack + cost.unpack } else { cost.pack };
-                let cpu_bytes = if raw { 0.0 } else { cpu_price * (cost.pack + cost.unpack) };
-                let mut times = [pack_ns / pack, (cost.size + cpu_bytes) / link, cost.unpack / unpack];
+                let cpu_ns = if raw { 0.0 } else { cost.pack + cost.unpack };
+                let mut times = [pack_ns / pack, cost.size / link + cpu_price * cpu_ns, cost.unpack / unpack];
                 if !raw {
                     // Raw is certain, everything else a forecast. Of many forecasts the best is likely too good, the more
                     // so the less stands behind it.
@@ -370,7 +370,9 @@ impl Policy for Adaptive {
         if looked && raw.len() > MESSAGE_LEN {
             let link = self.rate.bytes_per_ns() as f32;
             let row = &mut self.rows[at];
-            let proposal = self.explorer.propose(row, index, raw.len(), weights, gauges, &self.offers, link);
+            // What a processor's time is worth to the stream or, where it has enough of it, to others.
+            let worth = weights[0].max(self.config.cpu_price as f32 * weights[1]);
+            let proposal = self.explorer.propose(row, index, raw.len(), weights, worth, gauges, &self.offers, link);
             audition = proposal.audition;
             if let Some(other) = proposal.instead {
                 (index, why, audition) = (other, "explore", None);

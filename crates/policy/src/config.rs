@@ -9,9 +9,10 @@ pub struct Config {
     pub chunk_len: Option<usize>,
     /// What the link is believed to carry before it was measured, in bytes per second.
     pub rate_guess_bytes_per_s: f64,
-    /// What a second of processor time is worth at least, in bytes on the link: 0 spends whatever saves time, a battery
-    /// wants tens of millions.
-    pub cpu_price_bytes_per_s: f64,
+    /// What a second of processor time is worth at least, in seconds of the link's: 0 spends whatever saves time; with 0.1,
+    /// ten processor-seconds on either side must save one. In the link's time rather than in bytes, so that a slow link
+    /// may take more of it for a byte.
+    pub cpu_price: f64,
     /// No zstd level above this one.
     pub level_max: Option<Level>,
     /// Most history, in bytes.
@@ -27,7 +28,7 @@ impl Default for Config {
             // 400 Mbit/s: on a faster link the first chunks are packed a little too well for some milliseconds, on a
             // slower one a little too badly.
             rate_guess_bytes_per_s: 50e6,
-            cpu_price_bytes_per_s: 0.0,
+            cpu_price: 0.0,
             level_max: None,
             history_len_max: u32::MAX,
             shared_host: false,

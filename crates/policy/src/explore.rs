@@ -49,13 +49,14 @@ impl Explorer {
         chosen: usize,
         raw_len: usize,
         weights: Weights,
+        worth: f32,
         gauges: &Gauges,
         offers: &[Offer],
         link: f32,
     ) -> Proposal {
         let passed = gauges.now_ns.saturating_sub(self.last_ns) as f32;
         self.last_ns = gauges.now_ns;
-        let budget = (COST / weights[0]).clamp(BUDGET, BUDGET_IDLE);
+        let budget = (COST / worth).clamp(BUDGET, BUDGET_IDLE);
         self.allowance_ns = (self.allowance_ns + budget * passed * gauges.workers.max(1) as f32).min(SAVED_MAX_NS);
         let mut proposal = Proposal::default();
         row.asked.resize(offers.len(), false);

@@ -56,6 +56,7 @@ pub fn packing_settings(engine: &Engine, packing: &Packing) -> anyhow::Result<Se
         chunk_len: packing.chunk.map(|size| chunk_len(size.0)).transpose()?,
         depth: packing.depth.into(),
         keep_if_smaller: !packing.keep_larger,
+        cpu_price: packing.cpu_price.unwrap_or(0.0),
         history: !packing.no_history,
         ..Settings::default()
     };

@@ -21,7 +21,7 @@ use narrows::{
     },
 };
 use narrows_migrate::{
-    MigrateError, SERVICE_CONTROL,
+    CPU_PRICE, MigrateError, SERVICE_CONTROL,
     control::{self, Cost, Message},
     destination, far, far_settings, limits,
     migration::{LinkProbe, Migration, Options},
@@ -76,7 +76,9 @@ fn settings(engine: &Engine, packing: Option<&Packing>, carrying: &Carrying) -> 
             )
             .into());
         }
-        Some(packing) => common::packing_settings(engine, packing)?,
+        Some(packing) => {
+            Settings { cpu_price: packing.cpu_price.unwrap_or(CPU_PRICE), ..common::packing_settings(engine, packing)? }
+        }
         None => far_settings(Settings::default()),
     };
     settings.resume_within = carrying.resume_within;
@@ -243,8 +245,10 @@ fn run_one(args: &MigrateRun, quiet: bool) -> anyhow::Result<()> {
             report
         }
         Err(fault) => {
-            // Why the session ended says more than what QEMU made of it.
-            let end = migration.endpoint.ended().filter(|end| end.code != Code::DONE);
+            // Why the session ended says more than what QEMU made of it; but where the user wanted it to end, sockets
+            // that broke on the way are no news.
+            let cancelled = fault.code() == Code::CANCELLED;
+            let end = migration.endpoint.ended().filter(|end| end.code != Code::DONE && !cancelled);
             migration.fail(fault.code(), &fault.to_string());
             let fault = anyhow::Error::new(fault);
             return Err(end.map_or(fault, anyhow::Error::new).context("the guest goes on where it was"));

@@ -172,8 +172,33 @@ fn what_users_set_is_kept() {
         assert!(trip.raw_len == 128 << 10 && candidate.level.0 <= 3 && candidate.history_len == 0, "{candidate:?}");
     }
     // A price of processor time far above what the link saves leaves only what costs next to nothing.
-    let config = Config { cpu_price_bytes_per_s: 1e10, ..Config::default() };
+    let config = Config { cpu_price: 1e3, ..Config::default() };
     assert!(
         run(&scene, &offers, config, 2e9).trips.iter().skip(20).all(|trip| trip.index == 0 || trip.why == "explore")
     );
+}
+
+#[test]
+fn a_price_of_processor_time_refuses_levels_that_save_little() {
+    let offers = offers();
+    let scene = Scene::new(vec![truth(&offers, Kind::Binary, 1, 3, 1.0)], 100.0, 4);
+    let spent = |cpu_price: f64| {
+        let trips = run(&scene, &offers, Config { cpu_price, ..Config::default() }, 8e9).trips;
+        let late: Vec<_> = trips.iter().filter(|trip| trip.delivered_ns <= 8e9).skip(20).collect();
+        let raw: f64 = late.iter().map(|trip| f64::from(trip.raw_len)).sum();
+        let packed: f64 = late.iter().map(|trip| f64::from(trip.packed_len)).sum();
+        let cpu: f64 = late
+            .iter()
+            .map(|trip| {
+                let (offer, raw_len) = (&offers[trip.index], trip.raw_len);
+                let pack = offer.prior(Kind::Binary, 1).pack * offer.indexing(raw_len as usize);
+                f64::from(raw_len) * f64::from(pack)
+            })
+            .sum();
+        (packed / raw, cpu / raw)
+    };
+    let ((size_free, cpu_free), (size, cpu)) = (spent(0.0), spent(0.1));
+    assert!(cpu < 0.75 * cpu_free, "{cpu} ns a byte, {cpu_free} where it costs nothing");
+    assert!(size < 1.15 * size_free, "{size} of a byte, {size_free} where it costs nothing");
+    assert!(spent(3.0).1 < 0.75 * cpu, "a higher price leaves less");
 }
