@@ -255,23 +255,3 @@ fn memory_limit_loses_nothing_that_was_acknowledged() {
     store.trim(0, THREADS * REGION, false).unwrap();
     store.write(0, &content(4, 1, 2 << 20), false).unwrap();
 }
-
-#[test]
-fn memory_that_is_resident_is_what_stat_says() {
-    let resident = || narrows_io::meter::Memory::of_process().unwrap().resident as i64;
-    let store = store(1 << 30, None, None);
-    let before = resident();
-    let mut used = Vec::new();
-    for kind in [2, 4] {
-        for at in (0..128_u64 << 20).step_by(1 << 20) {
-            store.write(at, &content(kind, at, 1 << 20), false).unwrap();
-        }
-        let (said, real) = (store.stat().mm_stat.mem_used_total as i64, resident() - before);
-        // Tests beside this one hold some megabytes.
-        assert!((said - real).abs() < said / 12 + (16 << 20), "stat says {said}, resident are {real}");
-        used.push(said);
-    }
-    assert!(used[1] > 2 * used[0], "{used:?}");
-    store.trim(0, 1 << 30, false).unwrap();
-    assert!(store.stat().mm_stat.mem_used_total < 16 << 20);
-}
