@@ -86,16 +86,17 @@ pub(crate) struct Row {
 struct Pending {
     ticket: u32,
     class: Class,
+    chosen: usize,
     times: Times,
     cost: Cost,
-    /// The candidate whose audition beside the others' tells what a slice says of the chunk: the chosen one, or the same
-    /// without history, which would be as much larger as `without_history`.
+    /// The candidate that the other auditions are compared with: the chosen one, the same without history, which would be as
+    /// much larger as `without_history`, or where the chunk travels raw the first of them.
     reference: usize,
     without_history: f32,
     /// Packed size of the chunk.
     size: f32,
-    /// Size of the chunk over that of the slice.
-    slice_bias: f32,
+    /// Size and packing time of the reference's audition, per raw byte.
+    slice: Option<[f32; 2]>,
 }
 
 impl Adaptive {
@@ -112,12 +113,13 @@ impl Adaptive {
         let vacant = Pending {
             ticket: u32::MAX,
             class: Class::UNSEEN,
+            chosen: 0,
             times: [0.0; 3],
             cost: Cost::RAW,
             reference: 0,
             without_history: 1.0,
             size: 1.0,
-            slice_bias: SLICE_BIAS,
+            slice: None,
         };
         Self {
             allowed,
@@ -319,6 +321,26 @@ impl Adaptive {
     }
 }
 
+impl Adaptive {
+    /// What `index` made of a slice, per raw byte of it. The reference's comes first.
+    fn learn_audition(&mut self, pending: Pending, index: usize, raw_len: usize, size: f32, pack: f32) {
+        if index == pending.reference {
+            if pending.chosen == 0 {
+                // Nothing else tells how these data pack.
+                self.table.learn(pending.class, index, raw_len, (size * SLICE_BIAS).min(1.0), pack, Basis::Slices);
+            }
+            self.pending[pending.ticket as usize % PENDING].slice = Some([size, pack]);
+        } else if let Some([slice_size, slice_pack]) = pending.slice {
+            // A slice unlike its chunk says nothing of how another candidate would have done.
+            let like = pending.chosen == 0 || LIKE.contains(&(pending.size * pending.without_history / slice_size));
+            if like {
+                let (size, pack) = (size / slice_size, pack / slice_pack);
+                self.table.learn_audition(pending.class, index, pending.reference, size, pack);
+            }
+        }
+    }
+}
+
 impl Policy for Adaptive {
     fn name(&self) -> &'static str {
         "adaptive"
@@ -364,7 +386,7 @@ impl Policy for Adaptive {
         let row = &self.rows[at];
         let (mut index, mut why) = self.choose(row, raw_len, weights, gauges);
         let mut audition = None;
-        let reference = self.without_history(index);
+        let mut reference = self.without_history(index);
         let without_history = row.costs[reference].0.size / row.costs[index].0.size;
         // A message is answered before anything could be learnt from it.
         if looked && raw.len() > MESSAGE_LEN {
@@ -377,8 +399,12 @@ impl Policy for Adaptive {
             if let Some(other) = proposal.instead {
                 (index, why, audition) = (other, "explore", None);
             }
-            if let (Some(candidates), true) = (&audition, reference > 0) {
-                audition = Some(once(self.offers[reference].candidate).chain(candidates.iter().copied()).collect());
+            if let Some(candidates) = &audition {
+                if reference == 0 {
+                    reference = self.offers.iter().position(|offer| offer.candidate == candidates[0]).unwrap_or(0);
+                } else {
+                    audition = Some(once(self.offers[reference].candidate).chain(candidates.iter().copied()).collect());
+                }
             }
             self.dull = if self.is_dull(&self.rows[at], index) { self.dull + 1 } else { 0 };
             self.unlooked = self.rest(raw_len);
@@ -391,7 +417,7 @@ impl Policy for Adaptive {
         let ticket = self.decided as u32;
         self.decided += 1;
         self.pending[ticket as usize % PENDING] =
-            Pending { ticket, class, times, cost, reference, without_history, size: 1.0, slice_bias: SLICE_BIAS };
+            Pending { ticket, class, chosen: index, times, cost, reference, without_history, size: 1.0, slice: None };
         let row = &mut self.rows[at];
         row.chunks += 1;
         if why != "explore" {
@@ -419,30 +445,24 @@ impl Policy for Adaptive {
         let raw_len = outcome.raw_len as f32;
         let size = outcome.packed_len as f32 / raw_len;
         let pack = outcome.cpu_ns as f32 / raw_len;
-        let whole = if outcome.audition { (size * pending.slice_bias).min(1.0) } else { size };
-        if outcome.audition && index == pending.reference {
-            self.pending[outcome.ticket as usize % PENDING].slice_bias = pending.size * pending.without_history / size;
+        let pack = pack.max(1e-4);
+        if outcome.audition {
+            self.learn_audition(pending, index, outcome.raw_len as usize, size.max(1e-3), pack);
             return;
         }
-        if outcome.audition && !LIKE.contains(&pending.slice_bias) {
-            // The slice is not like the chunk, and says nothing of how another candidate would have done.
-            return;
+        self.table.learn(pending.class, index, outcome.raw_len as usize, size, pack, Basis::Chunks);
+        self.pending[outcome.ticket as usize % PENDING].size = size;
+        let off = (size / pending.cost.size).ln().abs();
+        if index > 0
+            && off > SURPRISE
+            && let Some(row) = self.rows.iter_mut().find(|row| row.class == pending.class)
+        {
+            row.surprised = true;
         }
-        self.table.learn(pending.class, index, outcome.raw_len as usize, whole, pack.max(1e-4), outcome.audition);
-        if !outcome.audition {
-            self.pending[outcome.ticket as usize % PENDING].size = size;
-            let off = (size / pending.cost.size).ln().abs();
-            if index > 0
-                && off > SURPRISE
-                && let Some(row) = self.rows.iter_mut().find(|row| row.class == pending.class)
-            {
-                row.surprised = true;
-            }
-            self.effort.learn(outcome.cpu_ns, outcome.wall_ns);
-            for (stage, expected, found) in [(0, pending.cost.pack, pack), (1, pending.cost.size, size)] {
-                if expected > 0.0 {
-                    self.account.correct(stage, pending.times[stage] * raw_len * (found / expected - 1.0).min(4.0));
-                }
+        self.effort.learn(outcome.cpu_ns, outcome.wall_ns);
+        for (stage, expected, found) in [(0, pending.cost.pack, pack), (1, pending.cost.size, size)] {
+            if expected > 0.0 {
+                self.account.correct(stage, pending.times[stage] * raw_len * (found / expected - 1.0).min(4.0));
             }
         }
     }

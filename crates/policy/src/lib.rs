@@ -9,7 +9,7 @@
 //! | [`adaptive`], [`config`] | [`Adaptive`], the default, put together from the following; what users may set of it |
 //! | [`offers`], [`prior`] | the candidates, and what they cost before anything was measured |
 //! | [`probe`] | a look at a chunk: what kind of data is it? |
-//! | [`table`] | what candidates cost, per class of data |
+//! | [`table`], [`guess`] | what candidates cost, per class of data; how far one outcome moves that |
 //! | [`rate`], [`effort`], [`peer`] | what the link, our processors and the receiver can take |
 //! | [`solve`], [`account`] | prices of pipeline time, and keeping the stages level |
 //! | [`guard`] | raw where the link is as fast as memory and packing is not seen to pay |
@@ -22,6 +22,7 @@ pub mod config;
 pub mod effort;
 pub mod explore;
 pub mod guard;
+pub mod guess;
 pub mod length;
 pub mod offers;
 pub mod peer;

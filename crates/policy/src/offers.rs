@@ -7,7 +7,7 @@
 
 use narrows_core::{Candidate, CodecId, Level};
 
-use crate::prior::{Cost, Kind, indexing, prior};
+use crate::prior::{Cost, Fit, Kind, indexing, prior, row_of};
 
 /// One candidate, and the name its priors go by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +29,12 @@ impl Offer {
     #[must_use]
     pub fn prior(&self, kind: Kind, stride: u8) -> Cost {
         prior(&self.name, self.candidate.level.0, self.candidate.history_len, kind, stride)
+    }
+
+    /// Whether it takes its bytes for numbers of a width.
+    #[must_use]
+    pub fn is_typed(&self) -> bool {
+        row_of(&self.name, 1).0 != Fit::Plain
     }
 
     /// Times as long as without history it packs a chunk of `chunk_len` bytes.

@@ -1,19 +1,28 @@
-//! What each candidate cost on each class of data: weighted means, corrected priors where nothing was measured.
+//! What each candidate cost on each class of data: guesses that outcomes move, corrected priors where nothing was measured.
 //!
 //! Why corrected priors: nobody can try thirty candidates on every class. A candidate never tried on a class takes its
 //! prior times what the *nearest tried candidate of the same family* showed against its own prior, so that one
 //! audition of zstd 1 also tells about zstd 3, and the speed of this machine is learned by whatever runs.
 //!
 //! Why two layers: how candidates compare depends on the kind of data and the width of its numbers; how well all of them do
-//! together, on the class. So a candidate's mean is kept per kind, relative to a level that each class has of its own
+//! together, on the class. So a candidate's guess is kept per kind, relative to a level that each class has of its own
 //! and that any outcome moves: data that pack worse than thought for one codec do so for all. Without it the policy
 //! would, chunk after chunk, run after whichever candidate it had not been disappointed by yet.
+//!
+//! How far an outcome moves either is [`guess`](crate::guess)'s business. Auditions are compared with the reference's on the
+//! same slice, which leaves the chunk out of it.
 //!
 //! Neighbours: [`crate::adaptive`] feeds it outcomes and reads rows. Units: [`Cost`], per raw byte.
 
 use std::collections::BTreeMap;
 
-use crate::{offers::Offer, peer::Unpacked, prior::Cost, probe::Class};
+use crate::{
+    guess::{Guess, Level, Spread},
+    offers::Offer,
+    peer::Unpacked,
+    prior::Cost,
+    probe::Class,
+};
 
 /// Means per class and candidate.
 #[derive(Debug)]
@@ -37,20 +46,12 @@ struct Known {
     cells: Vec<Cell>,
 }
 
-/// How much larger and slower to pack chunks of one class are of late than the means of their kind, as factors.
-#[derive(Debug, Clone, Copy)]
-struct Level {
-    size: f32,
-    pack: f32,
-    /// Whether any outcome is behind it.
-    known: bool,
-}
-
-/// One mean, to be multiplied by the class's level, and packing times by what indexing history adds. Begins as the prior.
+/// What one candidate is taken to cost on one kind, to be multiplied by the class's level, and packing times by what
+/// indexing history adds.
 #[derive(Debug, Clone, Copy)]
 struct Cell {
-    size: f32,
-    pack: f32,
+    size: Guess,
+    pack: Guess,
     count: u32,
     auditions: u32,
 }
@@ -84,32 +85,45 @@ impl Table {
         }
     }
 
-    /// One outcome of a chunk of `raw_len` bytes: `size` packed bytes and `pack` CPU nanoseconds per raw byte. Of an
-    /// audition, `size` is what the whole chunk is taken to pack to.
-    pub fn learn(&mut self, class: Class, index: usize, raw_len: usize, size: f32, pack: f32, audition: bool) {
+    /// One outcome of a chunk of `raw_len` bytes, or what its slice shows where nothing else tells: `size` packed bytes and
+    /// `pack` CPU nanoseconds per raw byte.
+    pub fn learn(&mut self, class: Class, index: usize, raw_len: usize, size: f32, pack: f32, basis: Basis) {
         let pack = pack / self.offers[index].indexing(raw_len);
         let size = size.max(SIZE_MIN);
         let known = Known::of(&mut self.kinds, &self.offers, class);
-        let ratio = (pack / known.priors[index].pack).clamp(0.02, 50.0);
         let cell = &mut known.cells[index];
         let level = self.levels.entry(class).or_insert(Level::UNKNOWN);
+        *if basis == Basis::Chunks { &mut cell.count } else { &mut cell.auditions } += 1;
         if index == 0 {
             // Raw says nothing of how the data would pack: what was thought of them comes back by and by.
             level.fade();
-            cell.count += 1;
-            cell.pack = mean(cell.pack, pack, cell.count);
+            cell.pack.follow(pack);
             return;
         }
-        if !audition {
-            level.learn(size, pack, cell);
-        }
-        let (size, pack) = (size / level.size, pack / level.pack);
-        *if audition { &mut cell.auditions } else { &mut cell.count } += 1;
-        // The prior counts for one.
-        let count = 1 + cell.count + cell.auditions;
-        cell.size = mean(cell.size, size, count);
-        cell.pack = mean(cell.pack, pack, if count == 2 { 1 } else { count });
-        self.speed[index] = if self.speed[index] == 1.0 { ratio } else { mean(self.speed[index], ratio, 4) };
+        let [size_noise, pack_noise] = level.learn(size / cell.size.value(), pack / cell.pack.value());
+        cell.size.learn(size / level.size, size_noise);
+        cell.pack.learn_sure(pack / level.pack, pack_noise.min(Spread::PACK.slice));
+        let ratio = pack / known.priors[index].pack;
+        self.learn_speed(index, ratio);
+    }
+
+    /// One audition: `size` and `pack` are those of candidate `index` over those of `reference` on the same slice.
+    pub fn learn_audition(&mut self, class: Class, index: usize, reference: usize, size: f32, pack: f32) {
+        Known::of(&mut self.kinds, &self.offers, class);
+        let beside = self.relative(&self.kinds[&class.kind_class()], reference).0;
+        let known = self.kinds.get_mut(&class.kind_class()).expect("just made");
+        let offers = [index, reference].map(|at| &self.offers[at]);
+        let cell = &mut known.cells[index];
+        cell.auditions += 1;
+        cell.size.learn_sure(beside.size * size, Spread::between(offers).slice);
+        cell.pack.learn_sure(beside.pack * pack, Spread::PACK.slice);
+        let ratio = cell.pack.value() / known.priors[index].pack;
+        self.learn_speed(index, ratio);
+    }
+
+    fn learn_speed(&mut self, index: usize, ratio: f32) {
+        let (speed, ratio) = (&mut self.speed[index], ratio.clamp(0.02, 50.0));
+        *speed = if *speed == 1.0 { ratio } else { *speed + (ratio - *speed) / 4.0 };
     }
 
     /// The receiver unpacked these. One factor for the machine does most; each candidate's own follows slowly, because
@@ -141,34 +155,30 @@ impl Table {
         let known = &self.kinds[&class.kind_class()];
         let level = self.levels.get(&class).copied().unwrap_or(Level::UNKNOWN);
         for index in 0..self.offers.len() {
-            let mut cost = known.priors[index];
+            let (mut cost, basis) = self.relative(known, index);
             cost.unpack *= self.unpack_speed[index] * self.unpack_speed_all;
-            let cell = &known.cells[index];
-            let basis = match () {
-                // Raw is what everything else is measured by: nothing to correct but its copying, once measured.
-                () if self.families[index] == 0 => {
-                    if cell.count > 0 {
-                        cost.pack = cell.pack;
-                    }
-                    Basis::Chunks
-                }
-                () if cell.count > 0 => {
-                    (cost.size, cost.pack) = (level.size_of(cell.size), level.pack * cell.pack);
-                    Basis::Chunks
-                }
-                () if cell.auditions > 0 => {
-                    (cost.size, cost.pack) = (level.size_of(cell.size), level.pack * cell.pack);
-                    Basis::Slices
-                }
-                () => {
-                    self.correct(known, index, &mut cost);
-                    (cost.size, cost.pack) = (level.size_of(cost.size), level.pack * cost.pack);
-                    Basis::Prior
-                }
-            };
+            if index > 0 {
+                (cost.size, cost.pack) = (level.size_of(cost.size), level.pack * cost.pack);
+            }
             cost.pack *= self.offers[index].indexing(raw_len);
             out.push((cost, basis));
         }
+    }
+
+    /// What a candidate is taken to cost where the class's level is 1.
+    fn relative(&self, known: &Known, index: usize) -> (Cost, Basis) {
+        let (mut cost, cell) = (known.priors[index], &known.cells[index]);
+        let basis = match () {
+            // Raw is what everything else is measured by: nothing to correct but its copying.
+            () if index == 0 || cell.count > 0 => Basis::Chunks,
+            () if cell.auditions > 0 => Basis::Slices,
+            () => {
+                self.correct(known, index, &mut cost);
+                return (cost, Basis::Prior);
+            }
+        };
+        (cost.size, cost.pack) = (cell.size.value(), cell.pack.value());
+        (cost, basis)
     }
 
     /// Corrects a prior by the nearest candidate of the family that was tried, or by the machine's speed.
@@ -184,8 +194,8 @@ impl Table {
         match near(true).map(|other| (other, 1.0)).or_else(|| near(false).map(|other| (other, 0.5))) {
             Some((other, trust)) => {
                 let (cell, prior) = (&cells[other], known.priors[other]);
-                cost.size = (cost.size * (cell.size / prior.size).powf(trust)).clamp(0.001, 1.0);
-                cost.pack *= (cell.pack / prior.pack).powf(trust);
+                cost.size = (cost.size * (cell.size.value() / prior.size).powf(trust)).clamp(0.001, 1.0);
+                cost.pack *= (cell.pack.value() / prior.pack).powf(trust);
             }
             None => cost.pack *= self.speed_near(index),
         }
@@ -204,50 +214,19 @@ impl Known {
     fn of<'a>(kinds: &'a mut BTreeMap<Class, Self>, offers: &[Offer], class: Class) -> &'a mut Self {
         kinds.entry(class.kind_class()).or_insert_with(|| {
             let priors: Vec<Cost> = offers.iter().map(|offer| offer.prior(class.kind(), class.stride())).collect();
-            let cells = priors.iter().map(|prior| Cell { size: prior.size, pack: prior.pack, count: 0, auditions: 0 });
+            let cells = priors.iter().zip(offers).map(|(prior, offer)| Cell {
+                size: Guess::new(prior.size, Spread::of(offer).prior),
+                pack: Guess::new(prior.pack, Spread::PACK.prior),
+                count: 0,
+                auditions: 0,
+            });
             Self { cells: cells.collect(), priors }
         })
     }
 }
 
-impl Level {
-    const UNKNOWN: Self = Self { size: 1.0, pack: 1.0, known: false };
-
-    /// A chunk took this much, where `cell` is what its candidate takes of the kind.
-    fn learn(&mut self, size: f32, pack: f32, cell: &Cell) {
-        let (step, share) = if self.known { (STEP_MAX, SURPRISE_SHARE) } else { (LEVEL_MAX, 1.0) };
-        let moved = |level: f32, expected: f32, found: f32| {
-            let surprise = (found / expected).clamp(1.0 / step, step);
-            (level * surprise.powf(share)).clamp(1.0 / LEVEL_MAX, LEVEL_MAX)
-        };
-        self.size = moved(self.size, self.size_of(cell.size), size);
-        self.pack = moved(self.pack, self.pack * cell.pack, pack);
-        self.known = true;
-    }
-
-    fn size_of(&self, size: f32) -> f32 {
-        (self.size * size).min(1.0)
-    }
-
-    fn fade(&mut self) {
-        (self.size, self.pack) = (self.size.powf(FADE), self.pack.powf(FADE));
-    }
-}
-
-/// Share of a surprise, in powers, that is taken for the class's and not the candidate's.
-const SURPRISE_SHARE: f32 = 0.6;
-/// Most that one chunk may show, and most that a class may be off its kind, as factors.
-const STEP_MAX: f32 = 1.5;
-const LEVEL_MAX: f32 = 30.0;
-/// What is left of a level, in powers, after a chunk that travelled raw.
-const FADE: f32 = 0.97;
 /// Smaller sizes are nothing, and their quotients noise.
 const SIZE_MIN: f32 = 0.002;
-
-/// Moves `old` towards `new`, the `count`-th sample: the first stands alone, later ones weigh at least a fifth.
-fn mean(old: f32, new: f32, count: u32) -> f32 {
-    old + (new - old) / count.clamp(1, 5) as f32
-}
 
 #[cfg(test)]
 mod tests {
@@ -271,15 +250,29 @@ mod tests {
         let (one, three) = (find(&table, "zstd", 1), find(&table, "zstd", 3));
         let prior = table.offers[three].prior(class.kind(), class.stride());
         let first = table.offers[one].prior(class.kind(), class.stride());
-        table.learn(class, one, 1, first.size * 0.5, first.pack * 2.0, true);
+        table.learn(class, one, 1, first.size * 0.5, first.pack * 2.0, Basis::Slices);
         let mut row = Vec::new();
         table.estimate(class, 1, &mut row);
         assert_eq!(row[one].1, Basis::Slices);
         assert_eq!(row[three].1, Basis::Prior);
-        // The prior's size counts for one sample beside the measured half; its time depends on the machine and does not.
+        // Nothing else is known of the class: all of its candidates are taken to do as this one.
         assert!(
-            (row[three].0.size / prior.size - 0.75).abs() < 0.01 && (row[three].0.pack / prior.pack - 2.0).abs() < 0.01
+            (row[three].0.size / prior.size - 0.5).abs() < 0.01 && (row[three].0.pack / prior.pack - 2.0).abs() < 0.01
         );
+    }
+
+    #[test]
+    fn an_audition_tells_how_candidates_compare_whatever_the_slice() {
+        let (mut table, class) = table();
+        let (one, lz4) = (find(&table, "zstd", 1), find(&table, "lz4", 0));
+        table.learn(class, one, 1, 0.4, 3.0, Basis::Chunks);
+        for _ in 0..20 {
+            table.learn_audition(class, lz4, one, 1.2, 0.5);
+        }
+        let mut row = Vec::new();
+        table.estimate(class, 1, &mut row);
+        assert!((row[lz4].0.size / row[one].0.size - 1.2).abs() < 0.02, "{row:?}");
+        assert!((row[lz4].0.pack / row[one].0.pack - 0.5).abs() < 0.02, "{row:?}");
     }
 
     #[test]
@@ -289,7 +282,7 @@ mod tests {
         let mut row = Vec::new();
         for size in [0.5, 0.25] {
             for _ in 0..60 {
-                table.learn(class, one, 1, size, 3.0, false);
+                table.learn(class, one, 1, size, 3.0, Basis::Chunks);
             }
             table.estimate(class, 1, &mut row);
             assert!((row[one].0.size - size).abs() < 0.01, "{:?}", row[one]);
