@@ -307,6 +307,22 @@ fn headers_that_are_not_known_are_a_surprise() {
     }
 }
 
+// Goal: QEMU 7.2 ends a round with a packet of no pages that names the length of the packet before; it must arrive as it is.
+#[test]
+fn a_length_left_standing_where_no_page_follows_arrives() {
+    let mut end = header(true, 7, BLOCK, &[], &[]);
+    end[20..24].copy_from_slice(&(128 * PAGE_LEN as u32).to_be_bytes());
+    assert_eq!(Packet::parse(&end), Ok(Packet { sync: true, normal: 0, zero: 0 }));
+    let (sender, receiver) = (Arc::new(Sender::default()), Arc::new(Receiver::default()));
+    let (mut encoder, mut decoder) = (sender.lane(&init(0)).unwrap(), receiver.lane(&init(0)).unwrap());
+    for sent in [header(false, 6, BLOCK, &[0], &[]), end] {
+        let pages = if sent == end { &[][..] } else { &[5; PAGE_LEN] };
+        let chunk = encode(&mut encoder, &sent, pages);
+        let got = decoder.unpack(&chunk).unwrap();
+        assert!(got.header == &sent && got.pages == pages);
+    }
+}
+
 #[test]
 fn the_store_is_bounded_and_lets_the_oldest_go() {
     let mut lanes = store::Lanes::default();
