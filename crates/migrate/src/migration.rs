@@ -22,6 +22,7 @@ use crate::{
     aware::{Receiver, Sender},
     law::{Bounds, Law, Pacer, Sample},
     status::Status,
+    thread::spawn,
 };
 
 /// How often the watch looks.
@@ -83,7 +84,7 @@ impl Migration {
             lanes_over: AtomicU64::new(0),
         });
         let watched = Arc::downgrade(&migration);
-        crate::lane::spawn("migrate-watch", move || watch(&watched, law));
+        spawn("migrate-watch", move || watch(&watched, law));
         migration
     }
 
