@@ -168,6 +168,7 @@ impl Migration {
         let bounds = law.see(sample);
         self.endpoint.set_backlog_max(bounds.backlog_max);
         *self.bounds.lock() = bounds;
+        self.sender.set_link(bounds.goodput);
         if let Some(wanted) = self.link.send_buffer(bounds.goodput)
             && wanted.abs_diff(*send_buffer) > *send_buffer / 4
             && self.link.set_send_buffer(wanted)
