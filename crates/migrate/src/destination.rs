@@ -20,9 +20,9 @@ use crate::{
     MigrateError,
     control::{self, Cost, Message},
     cpu::QemuCpu,
-    lane,
     monitor::Monitor,
     qmp::QmpError,
+    thread::spawn,
 };
 
 /// Between two looks at QEMU's events while waiting for the source.
@@ -35,7 +35,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub fn attend(incoming: Incoming, qmp: Option<&Address>, target: &Address) -> Result<(), MigrateError> {
     let Incoming { mut writer, mut reader, .. } = incoming;
     let (heard_in, heard) = mpsc::channel();
-    lane::spawn("migrate-control", move || {
+    spawn("migrate-control", move || {
         loop {
             let message = control::hear(&mut reader);
             let over = !matches!(message, Ok(Some(_)));

@@ -7,7 +7,7 @@
 //! destination's, ends the migration: see [`Migration::fail`]. Two things look like faults and are none: a destination that is done may
 //! reset a socket whose last bytes it had no need to read, and a source that is done need not take the end of the return path.
 
-use std::{io, sync::Arc, thread, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use narrows::{
     ChannelReader, ChannelWriter, Code, End,
@@ -17,6 +17,7 @@ use narrows::{
 use crate::{
     aware::{self, Decoder, Encoder, kind},
     migration::Migration,
+    thread::spawn,
 };
 
 /// Which QEMU the socket belongs to.
@@ -298,10 +299,4 @@ fn fill(from: &mut dyn TransportRead, buf: &mut [u8]) -> Result<usize, Fault> {
         }
     }
     Ok(filled)
-}
-
-pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
-    if let Err(fault) = thread::Builder::new().name(name.into()).spawn(run) {
-        tracing::error!(%fault, "the system starts no more threads; a connection is dropped");
-    }
 }

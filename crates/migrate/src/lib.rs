@@ -37,6 +37,7 @@ pub mod qmp;
 pub mod report;
 pub mod source;
 pub mod status;
+mod thread;
 
 use narrows::{Code, End, Plan, Settings, core::Limits};
 

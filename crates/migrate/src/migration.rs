@@ -22,6 +22,7 @@ use crate::{
     aware::{Receiver, Sender},
     law::{Bounds, Law, Pacer, Sample},
     status::Status,
+    thread::spawn,
 };
 
 /// How often the watch looks.
@@ -83,7 +84,7 @@ impl Migration {
             lanes_over: AtomicU64::new(0),
         });
         let watched = Arc::downgrade(&migration);
-        crate::lane::spawn("migrate-watch", move || watch(&watched, law));
+        spawn("migrate-watch", move || watch(&watched, law));
         migration
     }
 
@@ -167,6 +168,7 @@ impl Migration {
         let bounds = law.see(sample);
         self.endpoint.set_backlog_max(bounds.backlog_max);
         *self.bounds.lock() = bounds;
+        self.sender.set_link(bounds.goodput);
         if let Some(wanted) = self.link.send_buffer(bounds.goodput)
             && wanted.abs_diff(*send_buffer) > *send_buffer / 4
             && self.link.set_send_buffer(wanted)

@@ -13,8 +13,8 @@ use narrows::io::{Address, Shutdown, Transport, TransportWrite, Tuning, transpor
 use serde_json::Value;
 
 use crate::{
-    lane,
     qmp::{Event, Message, Qmp, QmpError},
+    thread::spawn,
 };
 
 /// QEMU answers at once, but for commands that wait for the guest's lock while a migration holds it.
@@ -51,7 +51,7 @@ impl Monitor {
             .map_err(|fault| QmpError::Socket { at: at.clone(), fault: io::Error::other(fault) })?;
         let (send, from) = mpsc::channel();
         let reading = at.clone();
-        lane::spawn("qmp", move || {
+        spawn("qmp", move || {
             let (mut qmp, mut buf) = (Qmp::default(), [0; 16 << 10]);
             loop {
                 let fault = match reader.read(&mut buf) {

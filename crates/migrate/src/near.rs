@@ -19,6 +19,7 @@ use crate::{
     MigrateError, SERVICE_LANE,
     lane::{self, Side},
     migration::Migration,
+    thread::spawn,
 };
 
 /// What the thread that carries a migration waits for.
@@ -34,7 +35,7 @@ pub enum Event {
 
 /// Accepts on `listener` for as long as somebody takes what comes.
 pub fn accept(listener: Listener, events: mpsc::Sender<Event>) {
-    lane::spawn("migrate-accept", move || {
+    spawn("migrate-accept", move || {
         loop {
             match listener.accept() {
                 Ok(Some(local)) => {

@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{MigrateError, aware::Counts, lane, law::Bounds};
+use crate::{MigrateError, aware::Counts, law::Bounds, thread::spawn};
 
 /// Longest document, in bytes.
 const LEN_MAX: u64 = 64 << 10;
@@ -114,7 +114,7 @@ pub type Source = Arc<dyn Fn() -> Status + Send + Sync>;
 /// The address cannot be listened on.
 pub fn serve(address: &Address, source: Source) -> Result<(), narrows::io::listener::ListenError> {
     let listener = Listener::bind(address, &Tuning::default())?;
-    lane::spawn("migrate-status", move || {
+    spawn("migrate-status", move || {
         while let Ok(Some(Transport { mut writer, .. })) = listener.accept() {
             // Who breaks off does not want to know.
             let text = serde_json::to_string(&source()).unwrap_or_default();

@@ -1,13 +1,15 @@
 //! The thread that looks after a session: feedback to the sender, signs of life, new links for lost ones.
 
 use std::{
-    sync::{Arc, Weak, atomic::Ordering::Relaxed},
+    io,
+    sync::{Arc, Weak, atomic::Ordering::Relaxed, mpsc},
     thread,
     time::Duration,
 };
 
 use narrows_core::Feedback;
-use narrows_session::Code;
+use narrows_io::Transport;
+use narrows_session::{Code, Hello};
 
 use crate::{
     Dial,
@@ -23,7 +25,7 @@ const REDIAL_MAX: Duration = Duration::from_secs(2);
 
 struct Keeper {
     inner: Weak<Inner>,
-    dial: Option<Dial>,
+    dial: Option<Arc<dyn Fn() -> io::Result<Transport> + Send + Sync>>,
     told: Feedback,
     asked_ns: u64,
     redial_after: Duration,
@@ -32,8 +34,13 @@ struct Keeper {
 /// Starts the keeper of `inner`; with `dial` it also makes the links.
 pub(crate) fn start(inner: &Arc<Inner>, dial: Option<Dial>) {
     inner.tallies.heard_ns.store(inner.engine.clock.now_ns(), Relaxed);
-    let keeper =
-        Keeper { inner: Arc::downgrade(inner), dial, told: Feedback::default(), asked_ns: 0, redial_after: REDIAL_MIN };
+    let keeper = Keeper {
+        inner: Arc::downgrade(inner),
+        dial: dial.map(Arc::from),
+        told: Feedback::default(),
+        asked_ns: 0,
+        redial_after: REDIAL_MIN,
+    };
     thread::Builder::new().name("keeper".into()).spawn(move || keeper.run()).expect("the system starts threads");
 }
 
@@ -101,38 +108,51 @@ impl Keeper {
             let state = inner.state.lock();
             (state.links.len(), state.linkless_since_ns, state.machine.hello())
         };
-        if let Some(since_ns) = since_ns {
-            let within_ns = inner.settings.resume_within.as_nanos() as u64;
-            let hopeless = self.dial.is_some() && inner.settings.resume_within.is_zero();
-            if hopeless || inner.engine.clock.now_ns() - since_ns > within_ns {
-                let text = format!("the peer vanished and did not come back within {:?}", inner.settings.resume_within);
-                inner.end(End::new(Code::FAILED, text), false);
-                return;
-            }
+        let within = inner.settings.resume_within;
+        let left = since_ns.map(|since_ns| {
+            within.saturating_sub(Duration::from_nanos(inner.engine.clock.now_ns().saturating_sub(since_ns)))
+        });
+        let hopeless = self.dial.is_some() && within.is_zero();
+        if left.is_some_and(|left| hopeless || left.is_zero()) {
+            let text = format!("the peer vanished and did not come back within {within:?}");
+            inner.end(End::new(Code::FAILED, text), false);
+            return;
         }
         let wanted = if since_ns.is_some() { 1 } else { inner.settings.connections };
-        let Some(dial) = self.dial.as_ref().filter(|_| links < wanted) else {
+        if self.dial.is_none() || links >= wanted {
             if since_ns.is_some() {
                 thread::sleep(REDIAL_MIN);
             }
             return;
-        };
-        match dial() {
-            Ok(transport) => match greet(&hello, transport).and_then(|(t, theirs)| inner.attach(t, theirs)) {
-                Ok(()) => {
-                    inner.tallies.heard_ns.store(inner.engine.clock.now_ns(), Relaxed);
-                    if since_ns.is_some() {
-                        inner.tallies.resumed.fetch_add(1, Relaxed);
-                        tracing::info!("connected again; the session goes on where it was");
-                    }
-                    self.redial_after = REDIAL_MIN;
-                }
-                // The peer is there and does not want this session any more.
-                Err(end) if end.code == Code::PROTOCOL => inner.end(end, false),
-                Err(end) => self.wait_to_redial(&end.text),
-            },
-            Err(fault) => self.wait_to_redial(&fault.to_string()),
         }
+        match self.connect(hello, left).and_then(|(transport, theirs)| inner.attach(transport, theirs)) {
+            Ok(()) => {
+                inner.tallies.heard_ns.store(inner.engine.clock.now_ns(), Relaxed);
+                if since_ns.is_some() {
+                    inner.tallies.resumed.fetch_add(1, Relaxed);
+                    tracing::info!("connected again; the session goes on where it was");
+                }
+                self.redial_after = REDIAL_MIN;
+            }
+            // The peer is there and does not want this session any more.
+            Err(end) if end.code == Code::PROTOCOL => inner.end(end, false),
+            Err(end) => self.wait_to_redial(&end.text),
+        }
+    }
+
+    /// Dials and says Hello; gives up when no time is left. On a thread of its own, as a host that stands still accepts
+    /// connections and answers nothing, and then each step of it waits for its own ten seconds.
+    fn connect(&self, hello: Hello, left: Option<Duration>) -> Result<(Transport, Hello), End> {
+        let failed = |text: String| End::new(Code::FAILED, text);
+        let dial = self.dial.clone().expect("only who dials connects");
+        let (found, wait) = mpsc::channel();
+        let spawned = thread::Builder::new().name("dial".into()).spawn(move || {
+            let greeted =
+                dial().map_err(|fault| failed(fault.to_string())).and_then(|transport| greet(&hello, transport));
+            let _ = found.send(greeted);
+        });
+        spawned.map_err(|fault| failed(fault.to_string()))?;
+        wait.recv_timeout(left.unwrap_or(Duration::MAX)).unwrap_or_else(|_| Err(failed("nobody answers".into())))
     }
 
     fn wait_to_redial(&mut self, why: &str) {

@@ -162,3 +162,31 @@ fn an_abort_reaches_the_other_side_in_words() {
     let end = here.accept().unwrap_err();
     assert_eq!((end.code, end.text.as_str()), (Code::LIMIT, "shutting down"));
 }
+
+// Goal: a host that stands still takes connections, as its kernel does that, and never answers; a session ends in the time
+// it was given all the same. Method: the first dial reaches a peer, all later ones a socket that nobody reads.
+#[test]
+fn a_peer_that_accepts_and_is_silent_has_not_come_back() {
+    let engine = Engine::new(2);
+    let (listener, address) = listener();
+    let sessions = accept(listener, &engine, Settings::default());
+    let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = Address::parse(&mute.local_addr().unwrap().to_string(), 0).unwrap();
+    let first = Arc::new(std::sync::Mutex::new(None));
+    let held = first.clone();
+    let dial: Dial = Box::new(move || {
+        let mut first = held.lock().unwrap();
+        let to = if first.is_none() { &address } else { &silent };
+        let transport = transport::connect(to, &Tuning::default()).map_err(std::io::Error::other)?;
+        first.get_or_insert_with(|| transport.shutdown.clone());
+        Ok(transport)
+    });
+    let settings = Settings { resume_within: Duration::from_millis(400), ..Settings::default() };
+    let here = Endpoint::connect(&engine, settings, dial).unwrap();
+    let _there = sessions.recv_timeout(Duration::from_secs(10)).unwrap();
+    let began = std::time::Instant::now();
+    first.lock().unwrap().as_ref().unwrap().abort();
+    let end = here.accept().unwrap_err();
+    assert!(end.text.contains("did not come back"), "{end}");
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+}

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -25,6 +25,10 @@ const TAIL_MAX: usize = 1 + PAGES_MAX / 8 + 5 + HEADER_LEN + 12;
 /// matter of their threads' turns; without it the round's first packets would go in full.
 const PATIENCE: Duration = Duration::from_millis(200);
 
+/// On a link up to this rate, in bytes a second, pages are kept when they are sent for the first time. Most will not change: two
+/// copies of a page, one at either end, cost some microseconds, and what one page in twenty saves takes as long at 500 Mbit/s.
+const FIRST_KEPT_RATE_MAX: u64 = 60_000_000;
+
 /// What the lanes of a migration share at the sender.
 #[derive(Debug)]
 pub struct Sender {
@@ -33,6 +37,7 @@ pub struct Sender {
     patience: Duration,
     state: Mutex<State>,
     moved: Condvar,
+    keeps_first: AtomicBool,
     pages: AtomicU64,
     left_out: AtomicU64,
     differences: AtomicU64,
@@ -77,6 +82,7 @@ impl Sender {
             patience,
             state: Mutex::default(),
             moved: Condvar::new(),
+            keeps_first: AtomicBool::new(false),
             pages: AtomicU64::new(0),
             left_out: AtomicU64::new(0),
             differences: AtomicU64::new(0),
@@ -93,6 +99,11 @@ impl Sender {
             state.surprised = true;
         }
         Some(Encoder { sender: self.clone(), lane: lane?, round: 0, before: [0; HEADER_LEN], tail: Vec::new() })
+    }
+
+    /// What the link carries, bytes a second; 0 while that is unknown.
+    pub fn set_link(&self, rate: u64) {
+        self.keeps_first.store((1..=FIRST_KEPT_RATE_MAX).contains(&rate), Relaxed);
     }
 
     /// Pages so far.
@@ -221,6 +232,7 @@ impl Encoder {
         if synced.is_some() {
             state.lanes.merge_to(self.round);
         }
+        let keeps_first = sender.keeps_first.load(Relaxed);
         for (index, offset) in packet.offsets(header).enumerate() {
             let hash = hashes.get(index).copied().unwrap_or(sender.zero);
             let seen = state.known.note((block, offset), hash, self.round);
@@ -228,6 +240,8 @@ impl Encoder {
                 ways.push(match seen {
                     Seen::Same if synced.is_some() => Way::LeftOut,
                     Seen::Other if synced.is_some() => Way::Again(state.lanes.store.find((block, offset)).cloned()),
+                    // Which pages will change is not known yet: as many as there is room for.
+                    Seen::Never if keeps_first && synced.is_some() && state.lanes.has_room() => Way::Again(None),
                     _ => Way::Full,
                 });
             }

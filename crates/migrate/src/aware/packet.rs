@@ -7,7 +7,7 @@
 //! | 8 | flags: bit 0 SYNC, bits 1-5 compression, bit 6 device state |
 //! | 12 | places for pages: 128, or 0 in a packet without pages |
 //! | 16 | pages that follow the header |
-//! | 20 | bytes that follow the header |
+//! | 20 | bytes that follow the header; where no page does, anything |
 //! | 24 | number of the packet, over all channels (8 bytes) |
 //! | 32 | zero pages, named behind the others and not sent (0 before QEMU 9.0) |
 //! | 64 | name of the memory block (256 bytes) |
@@ -76,7 +76,8 @@ impl Packet {
         if named > places || places as usize > PAGES_MAX {
             return Err(Surprise("more pages than a packet holds"));
         }
-        if u64::from(u32_at(header, 20)) != u64::from(normal) * PAGE_LEN as u64 {
+        // Where no page follows, QEMU before 9.0 leaves the length of its last packet standing.
+        if normal > 0 && u64::from(u32_at(header, 20)) != u64::from(normal) * PAGE_LEN as u64 {
             return Err(Surprise("pages of another length"));
         }
         let packet = Self { sync: flags & FLAG_SYNC != 0, normal: normal as usize, zero: zero as usize };

@@ -10,8 +10,8 @@ use std::{
 
 use super::{Key, Page};
 
-/// Pages kept: 64 MiB.
-pub const PAGES_KEPT: usize = 16 << 10;
+/// Pages kept: 256 MiB, which is what a small guest has in use. Of a larger one it is those that changed lately.
+pub const PAGES_KEPT: usize = 64 << 10;
 
 /// Pages in the order in which they were last kept.
 #[derive(Debug, Default)]
@@ -93,9 +93,15 @@ impl Lanes {
         held.round
     }
 
+    /// Whether more pages may be wanted.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.waiting < PAGES_KEPT
+    }
+
     /// A lane wants a page kept. `false` where as many wait as may, and it is not kept.
     pub fn want(&mut self, lane: u8, key: Key, page: Arc<Page>) -> bool {
-        if self.waiting >= PAGES_KEPT {
+        if !self.has_room() {
             return false;
         }
         self.lanes.entry(lane).or_default().keeps.push((key, page));

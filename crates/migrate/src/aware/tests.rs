@@ -307,6 +307,47 @@ fn headers_that_are_not_known_are_a_surprise() {
     }
 }
 
+// Goal: on a slow link a page that changes for the first time travels as difference already.
+#[test]
+fn on_a_slow_link_the_first_change_is_a_difference() {
+    for (rate, differences) in [(0, 0), (12_500_000, 1), (125_000_000, 0)] {
+        let (sender, receiver) = (Arc::new(Sender::default()), Arc::new(Receiver::default()));
+        sender.set_link(rate);
+        let (mut encoder, mut decoder) = (sender.lane(&init(0)).unwrap(), receiver.lane(&init(0)).unwrap());
+        // As QEMU does: a SYNC before the first page.
+        let first = header(true, 1, BLOCK, &[0], &[4096]);
+        let (mut page, mut changed) = ([5; PAGE_LEN], [5; PAGE_LEN]);
+        page[17] = 1;
+        changed[99] = 9;
+        for (head, pages) in [
+            (header(true, 0, BLOCK, &[], &[]), &[][..]),
+            (first, &page[..]),
+            (header(true, 2, BLOCK, &[0], &[]), &changed[..]),
+        ] {
+            let chunk = encode(&mut encoder, &head, pages);
+            let got = decoder.unpack(&chunk).unwrap();
+            assert!(got.header == &head && got.pages == pages);
+        }
+        assert_eq!(sender.counts().differences, differences, "{rate}");
+    }
+}
+
+// Goal: QEMU 7.2 ends a round with a packet of no pages that names the length of the packet before; it must arrive as it is.
+#[test]
+fn a_length_left_standing_where_no_page_follows_arrives() {
+    let mut end = header(true, 7, BLOCK, &[], &[]);
+    end[20..24].copy_from_slice(&(128 * PAGE_LEN as u32).to_be_bytes());
+    assert_eq!(Packet::parse(&end), Ok(Packet { sync: true, normal: 0, zero: 0 }));
+    let (sender, receiver) = (Arc::new(Sender::default()), Arc::new(Receiver::default()));
+    let (mut encoder, mut decoder) = (sender.lane(&init(0)).unwrap(), receiver.lane(&init(0)).unwrap());
+    for sent in [header(false, 6, BLOCK, &[0], &[]), end] {
+        let pages = if sent == end { &[][..] } else { &[5; PAGE_LEN] };
+        let chunk = encode(&mut encoder, &sent, pages);
+        let got = decoder.unpack(&chunk).unwrap();
+        assert!(got.header == &sent && got.pages == pages);
+    }
+}
+
 #[test]
 fn the_store_is_bounded_and_lets_the_oldest_go() {
     let mut lanes = store::Lanes::default();
