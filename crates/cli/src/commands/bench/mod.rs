@@ -5,6 +5,8 @@ mod pages;
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
+// Flattening makes two groups of flags one command's, and their names are those of the types.
+#[group(skip)]
 pub struct Args {
     #[command(subcommand)]
     pub what: Option<What>,
