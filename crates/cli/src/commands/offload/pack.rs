@@ -81,6 +81,7 @@ pub fn pack(args: &PackArgs, quiet: bool) -> anyhow::Result<()> {
         name.into()
     });
     free(&to, args.force)?;
+    file::readable(&args.file)?;
     let desk = Desk::new(&args.job, &args.security)?;
     let report = desk.run(&options, |job| file::pack(job, &args.file, &to))?;
     // The same number of bytes comes back, nothing being done to them.
@@ -95,6 +96,7 @@ pub fn unpack(args: &UnpackArgs, quiet: bool) -> anyhow::Result<()> {
         None => without_ending(&args.file)?,
     };
     free(&to, args.force)?;
+    file::readable(&args.file)?;
     // The file says with what, and how long its blocks are.
     let options = options(Method::Deflate, None, None, &args.job)?;
     let report = Desk::new(&args.job, &args.security)?.run(&options, |job| file::unpack(job, &args.file, &to))?;

@@ -65,6 +65,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     if args.job.to.is_none() {
         return Err(Usage("what a server does is what is compared here; name one with --to".into()).into());
     }
+    args.files.iter().try_for_each(|path| file::readable(path))?;
     let settings = args.codecs.iter().map(|text| setting(text, args)).collect::<Result<Vec<_>, _>>()?;
     let desk = Desk::new(&args.job, &args.security)?;
     let scratch = Scratch::make(args.scratch.as_deref())?;
