@@ -1,4 +1,4 @@
-"""Starts QEMUs in two network namespaces, talks QMP to them, and meters what a migration took."""
+"""Starts QEMUs in two network namespaces, talks QMP to them, and meters what they and others take."""
 
 import json
 import os
@@ -8,44 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-NS = ("nwmig-a", "nwmig-b")
-ADDRESS = ("10.78.0.1", "10.78.0.2")
-DEVICE = "nwm0"
 TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def sh(command):
-    subprocess.run(command, shell=True, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-
-
-def setup():
-    teardown()
-    for ns in NS:
-        sh(f"ip netns add {ns} && ip -n {ns} link set lo up")
-    sh(f"ip link add {DEVICE} netns {NS[0]} type veth peer name {DEVICE} netns {NS[1]}")
-    for ns, address in zip(NS, ADDRESS):
-        sh(f"ip -n {ns} addr add {address}/24 dev {DEVICE} && ip -n {ns} link set {DEVICE} up")
-
-
-def teardown():
-    for ns in NS:
-        subprocess.run(["ip", "netns", "del", ns], stderr=subprocess.DEVNULL)
-
-
-def shape(mbit):
-    for ns in NS:
-        subprocess.run(["tc", "-n", ns, "qdisc", "del", "dev", DEVICE, "root"], stderr=subprocess.DEVNULL)
-        if mbit:
-            sh(f"tc -n {ns} qdisc add dev {DEVICE} root tbf rate {mbit}mbit burst 256kb latency 20ms")
-
-
-def wire_bytes():
-    """Sent by either side so far, Ethernet included."""
-    total = 0
-    for ns in NS:
-        out = subprocess.run(["ip", "-n", ns, "-s", "-j", "link", "show", DEVICE], capture_output=True, text=True).stdout
-        total += json.loads(out)[0]["stats64"]["tx"]["bytes"]
-    return total
 
 
 class Qmp:
@@ -93,12 +56,8 @@ class Qmp:
 class Process:
     """A child that is killed by its own id when done with."""
 
-    def __init__(self, command, ns=None, log=None):
-        command = [str(word) for word in command]
-        if ns:
-            command = ["ip", "netns", "exec", ns, *command]
+    def __init__(self, command, log=None):
         out = open(log, "ab") if log else subprocess.DEVNULL
-        # `ip netns exec` replaces itself by the command, so the id is the command's.
         self.child = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
         self.pid = self.child.pid
 
@@ -135,9 +94,9 @@ def peak_rss(pid):
 
 
 class Qemu:
-    """One side. `binary` is qemu-system-x86_64, `data` its -L folders."""
+    """One side of `net`, the destination if `incoming`. `binary` is qemu-system-x86_64, `data` its -L folders."""
 
-    def __init__(self, binary, data, ram_mib, ns, folder, name, incoming, image=None, extra=(), paused=False):
+    def __init__(self, binary, data, ram_mib, net, folder, name, incoming, image=None, extra=(), paused=False):
         self.folder, self.name = folder, name
         backend = f"memory-backend-ram,id=pc.ram,size={ram_mib}M"
         if image and not incoming:
@@ -153,7 +112,7 @@ class Qemu:
             command += ["-incoming", "defer"]
         if paused:
             command += ["-S"]
-        self.process = Process(command, ns, folder / f"{name}.log")
+        self.process = Process(net.command(int(incoming), command), folder / f"{name}.log")
         self.qmp = Qmp(self.sockets[1])
         self.vcpus = [cpu["thread-id"] for cpu in self.qmp("query-cpus-fast")]
 

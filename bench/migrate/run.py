@@ -15,7 +15,6 @@ bytes), aware (adaptive, multifd understood), zstdL and awarezstdL (fixed level)
 import argparse
 import json
 import os
-import platform
 import shlex
 import shutil
 import subprocess
@@ -23,12 +22,13 @@ import sys
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import guests
 import qemu
-from qemu import ADDRESS, NS, Process, Qemu, Qmp, sh
+from netns import NARROWS, Net, machine
+from qemu import Process, Qemu
 
-ROOT = Path(__file__).resolve().parents[2]
-NARROWS = os.environ.get("NARROWS", str(ROOT / "target/release/narrows"))
+net = Net("migrate")
 OURS = {"plain": ["--policy", "none", "--opaque"], "opaque": ["--opaque"], "aware": [], "explain": ["--explain", "/tmp/explain.jsonl"]}
 SILESIA = ["dickens", "mr", "nci", "ooffice", "osdb", "reymont", "samba", "x-ray", "xml"]
 
@@ -67,7 +67,7 @@ class Guest:
         if self.live:
             # Without an image of its own on the destination: everything comes with the migration.
             extra += ["-serial", f"file:{folder / side}.console"]
-        return Qemu(args.qemu[0], args.qemu[1:], self.ram, NS[incoming], folder, side, incoming, self.image, extra)
+        return Qemu(args.qemu[0], args.qemu[1:], self.ram, net, folder, side, incoming, self.image, extra)
 
     def wait_ready(self, folder):
         if not self.live:
@@ -123,21 +123,21 @@ def measure(guest, method, channels, args, mbit):
         guest.wait_ready(folder)
         if flags is None:
             set_up(source, dest, method, channels, args.limit)
-            dest.qmp("migrate-incoming", uri=f"tcp:{ADDRESS[1]}:4444")
+            dest.qmp("migrate-incoming", uri=f"tcp:{net.address[1]}:4444")
         else:
-            serve = keep(Process([NARROWS, "migrate", "serve", "-l", f"{ADDRESS[1]}:4243", "--insecure", "--to", f"unix:{folder}/d.sock",
-                                  "--qmp", f"unix:{dest.sockets[0]}", "-v"], NS[1], folder / "serve.log"))
+            serve = keep(Process(net.command(1, [NARROWS, "migrate", "serve", "-l", f"{net.address[1]}:4243", "--insecure", "--to", f"unix:{folder}/d.sock",
+                                  "--qmp", f"unix:{dest.sockets[0]}", "-v"]), folder / "serve.log"))
             time.sleep(0.4)
-        wire, load = qemu.wire_bytes(), busy_s()
+        wire, load = net.sent_bytes(), busy_s()
         before = {"s": source.cpu_s(), "d": dest.cpu_s()}
         began = time.monotonic()
         report, tunnel = None, {"s": 0.0, "d": 0.0, "rss_s": 0, "rss_d": 0}
         if flags is None:
-            source.qmp("migrate", uri=f"tcp:{ADDRESS[1]}:4444")
+            source.qmp("migrate", uri=f"tcp:{net.address[1]}:4444")
         else:
             out = open(folder / "run.json", "wb")
-            run = subprocess.Popen(["ip", "netns", "exec", NS[0], NARROWS, "migrate", "run", "--json", "-v", "--insecure", "--qmp", f"unix:{source.sockets[0]}",
-                                    "--to", f"{ADDRESS[1]}:4243", "--channels", str(channels), "--downtime-ms", str(args.limit), *flags],
+            run = subprocess.Popen(net.command(0, [NARROWS, "migrate", "run", "--json", "-v", "--insecure", "--qmp", f"unix:{source.sockets[0]}",
+                                    "--to", f"{net.address[1]}:4243", "--channels", str(channels), "--downtime-ms", str(args.limit), *flags]),
                                    stdout=out, stderr=open(folder / "run.log", "wb"))
             keep(type("Run", (), {"stop": lambda self: (run.kill() if run.poll() is None else None, run.wait())})())
         status = {}
@@ -174,7 +174,7 @@ def measure(guest, method, channels, args, mbit):
             "total_ms": status.get("total-time"), "down_ms": status.get("downtime"),
             "real_down_ms": round((resume - stop) * 1000, 1) if stop and resume else None,
             "rounds": ram.get("dirty-sync-count"), "mbps": ram.get("mbps"), "pages_per_s_last": ram.get("pages-per-second"),
-            "pages_per_s": round(pages / seconds) if seconds else None, "wire_mib": round((qemu.wire_bytes() - wire) / 2**20, 1),
+            "pages_per_s": round(pages / seconds) if seconds else None, "wire_mib": round((net.sent_bytes() - wire) / 2**20, 1),
             "send_cpu_s": round(after["s"] - before["s"] + tunnel["s"], 2), "recv_cpu_s": round(after["d"] - before["d"] + tunnel["d"], 2),
             "send_tunnel_cpu_s": tunnel["s"], "recv_tunnel_cpu_s": tunnel["d"], "tunnel_rss": [tunnel["rss_s"], tunnel["rss_d"]],
             "others_cpu": round((busy_s() - load - (after["s"] - before["s"]) - (after["d"] - before["d"]) - tunnel["s"] - tunnel["d"]) / max(seconds, 0.1), 2),
@@ -185,8 +185,8 @@ def measure(guest, method, channels, args, mbit):
             if guest.live:
                 row["alive"] = guest.alive(folder)
             elif args.check:
-                for side, machine in (("s", source), ("d", dest)):
-                    machine.memory(folder / f"{side}.ram", guest.ram)
+                for side, guest_of in (("s", source), ("d", dest)):
+                    guest_of.memory(folder / f"{side}.ram", guest.ram)
                 row["pages_that_differ"] = differing(folder / "s.ram", folder / "d.ram")
         return row
     finally:
@@ -236,33 +236,26 @@ def main():
     if os.geteuid() != 0:
         sys.exit("run.py: needs root for network namespaces and tc")
     args.cache.mkdir(exist_ok=True)
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     version = subprocess.run([args.qemu[0], "--version"], capture_output=True, text=True).stdout.split()[3]
-    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
-    with args.out.open("a") as out:
-        machine = {"schema": "narrows.machine/1", "cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release(), "commit": commit,
-                   "qemu": version, "command": shlex.join(sys.argv), "load": os.getloadavg()[0]}
-        out.write(json.dumps(machine) + "\n")
-        try:
-            qemu.setup()
-            for name in args.guests.split(","):
-                guest = Guest(name, args)
-                for mbit in map(int, args.links.split(",")):
-                    qemu.shape(mbit)
-                    for turn in range(args.repeat):
-                        for text in args.methods.split(","):
-                            method, _, channels = text.partition(":")
-                            row = {"schema": "narrows.migrate-bench/1", "guest": name, "link_mbit": mbit, "method": method, "channels": int(channels or 0),
-                                   "turn": turn, "qemu": version, "commit": commit}
-                            try:
-                                row |= measure(guest, method, int(channels or 0), args, mbit)
-                            except (RuntimeError, OSError, EOFError, subprocess.SubprocessError) as fault:
-                                row |= {"status": "broken", "error": f"{type(fault).__name__}: {fault}"}
-                            out.write(json.dumps(row) + "\n")
-                            out.flush()
-                            print(*[f"{k}={row[k]}" for k in row if k not in ("schema", "qemu", "commit", "mbps", "pages_per_s_last", "turn")], flush=True)
-        finally:
-            qemu.teardown()
+    sheet = machine(qemu=version, command=shlex.join(sys.argv))
+    with args.out.open("a") as out, net:
+        out.write(json.dumps(sheet) + "\n")
+        for name in args.guests.split(","):
+            guest = Guest(name, args)
+            for mbit in map(int, args.links.split(",")):
+                net.shape(mbit, "256kb", "20ms")
+                for turn in range(args.repeat):
+                    for text in args.methods.split(","):
+                        method, _, channels = text.partition(":")
+                        row = {"schema": "narrows.migrate-bench/1", "guest": name, "link_mbit": mbit, "method": method, "channels": int(channels or 0),
+                               "turn": turn, "qemu": version, "commit": sheet["commit"]}
+                        try:
+                            row |= measure(guest, method, int(channels or 0), args, mbit)
+                        except (RuntimeError, OSError, EOFError, subprocess.SubprocessError) as fault:
+                            row |= {"status": "broken", "error": f"{type(fault).__name__}: {fault}"}
+                        out.write(json.dumps(row) + "\n")
+                        out.flush()
+                        print(*[f"{k}={row[k]}" for k in row if k not in ("schema", "qemu", "commit", "mbps", "pages_per_s_last", "turn")], flush=True)
 
 
 if __name__ == "__main__":

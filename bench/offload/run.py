@@ -15,7 +15,6 @@ Settings are interleaved; the table shows medians, and the spread as (max - min)
 import argparse
 import json
 import os
-import platform
 import shlex
 import shutil
 import statistics
@@ -24,10 +23,10 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-NARROWS = os.environ.get("NARROWS", str(ROOT / "target/release/narrows"))
-NS = ("nwoff-a", "nwoff-b")
-ADDRESS = ("10.78.0.1", "10.78.0.2")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from netns import NARROWS, Net, machine, sh
+
+net = Net("offload")
 PORT = 4244
 CPUS = ("0", "1")
 
@@ -45,30 +44,6 @@ KINDS = {
 SHOWN = ["turn_around_s", "copy_s", "pack_s", "over"]
 
 
-def sh(command):
-    subprocess.run(command, shell=True, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-
-
-def setup():
-    teardown()
-    for ns in NS:
-        sh(f"ip netns add {ns} && ip -n {ns} link set lo up")
-    sh(f"ip link add nwo0 netns {NS[0]} type veth peer name nwo0 netns {NS[1]}")
-    for ns, address in zip(NS, ADDRESS):
-        sh(f"ip -n {ns} addr add {address}/24 dev nwo0 && ip -n {ns} link set nwo0 up")
-
-
-def teardown():
-    for ns in NS:
-        subprocess.run(["ip", "netns", "del", ns], stderr=subprocess.DEVNULL)
-
-
-def shape(mbit):
-    for ns in NS:
-        subprocess.run(["tc", "-n", ns, "qdisc", "del", "dev", "nwo0", "root"], stderr=subprocess.DEVNULL)
-        sh(f"tc -n {ns} qdisc add dev nwo0 root tbf rate {mbit}mbit burst {LINKS[mbit]} latency 50ms")
-
-
 def make_data(kind, size, corpus, cache):
     path = cache / f"offload-{kind}-{size}"
     if not path.exists():
@@ -77,14 +52,14 @@ def make_data(kind, size, corpus, cache):
     return path
 
 
-def command(ns, args, words):
-    pin = [] if args.shared else ["taskset", "-c", CPUS[ns]]
-    return ["ip", "netns", "exec", NS[ns], *pin, NARROWS, "offload", *words]
+def command(end, args, words):
+    pin = [] if args.shared else ["taskset", "-c", CPUS[end]]
+    return net.command(end, [*pin, NARROWS, "offload", *words])
 
 
 def serve(args):
     workers = os.cpu_count() if args.shared else 1
-    words = ["serve", "--insecure", "--listen", f"{ADDRESS[1]}:{PORT}", "--workers", str(workers)]
+    words = ["serve", "--insecure", "--listen", f"{net.address[1]}:{PORT}", "--workers", str(workers)]
     server = subprocess.Popen(command(1, args, words), stderr=subprocess.PIPE, text=True)
     for line in server.stderr:
         if line.startswith("listening"):
@@ -96,7 +71,7 @@ def measure(setting, path, args):
     """One round: numbers by name."""
     codec, level = setting.split(":")
     threads = [] if args.shared else ["-T", "1"]
-    words = ["pack", str(path), "--to", f"{ADDRESS[1]}:{PORT}", "--insecure", "--codec", codec, "--level", level, "--json",
+    words = ["pack", str(path), "--to", f"{net.address[1]}:{PORT}", "--insecure", "--codec", codec, "--level", level, "--json",
              "--copy", "--force", *threads, *shlex.split(args.flags)]
     began = time.monotonic()
     done = subprocess.run(command(0, args, words), capture_output=True, text=True)
@@ -144,36 +119,30 @@ def main():
     if os.geteuid() != 0:
         sys.exit("run.py: needs root for network namespaces and tc")
     args.cache.mkdir(exist_ok=True)
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
-    with args.out.open("a") as out:
-        machine = {"schema": "narrows.machine/1", "cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release(),
-                   "commit": commit, "command": command_line(args), "load": os.getloadavg()[0]}
-        out.write(json.dumps(machine) + "\n")
-        server = None
+    with args.out.open("a") as out, net:
+        out.write(json.dumps(machine(command=command_line(args))) + "\n")
+        server = serve(args)
         try:
-            setup()
-            server = serve(args)
             for mbit in map(int, args.links.split(",")):
-                shape(mbit)
+                net.shape(mbit, LINKS[mbit])
                 for kind in args.data.split(","):
-                    path = make_data(kind, args.megabytes * 1_000_000, args.corpus, args.cache)
-                    settings = args.settings.split(",")
-                    rounds = {setting: [] for setting in settings}
-                    for number in range(args.rounds):
-                        for setting in settings:
-                            rounds[setting].append(measure(setting, path, args))
-                    checked = {setting: None for setting in settings}
-                    for setting in settings:
-                        measure(setting, path, args)
-                        checked[setting] = check(setting, path)
-                    for setting in settings:
-                        report(mbit, kind, path, setting, rounds[setting], checked[setting], args, out)
+                    measure_cell(mbit, kind, args, out)
         finally:
-            if server:
-                server.terminate()
-                server.wait()
-            teardown()
+            server.terminate()
+            server.wait()
+
+
+def measure_cell(mbit, kind, args, out):
+    path = make_data(kind, args.megabytes * 1_000_000, args.corpus, args.cache)
+    settings = args.settings.split(",")
+    rounds = {setting: [] for setting in settings}
+    for _ in range(args.rounds):
+        for setting in settings:
+            rounds[setting].append(measure(setting, path, args))
+    for setting in settings:
+        # Files of one ending replace each other, so each is made once more to be checked.
+        measure(setting, path, args)
+        report(mbit, kind, path, setting, rounds[setting], check(setting, path), args, out)
 
 
 def command_line(args):

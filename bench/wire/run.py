@@ -17,20 +17,19 @@ DIR holds unpacked corpus files; without it the data is made from the bundled sa
 import argparse
 import json
 import os
-import platform
 import random
 import shlex
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-NARROWS = os.environ.get("NARROWS", str(ROOT / "target/release/narrows"))
-NS = ("nwbench-a", "nwbench-b")
-ADDRESS = ("10.77.0.1", "10.77.0.2")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from netns import NARROWS, Net, machine
+
+# What `steps.py` replaces by one of its own.
+net = Net("bench")
 PORT = 4243
 
 # Megabits a second: tbf burst, and the megabytes that one run carries.
@@ -80,31 +79,6 @@ PAPER = {
 }
 
 
-def sh(command):
-    subprocess.run(command, shell=True, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-
-
-def setup():
-    teardown()
-    for ns in NS:
-        sh(f"ip netns add {ns} && ip -n {ns} link set lo up")
-    sh(f"ip link add nwb0 netns {NS[0]} type veth peer name nwb0 netns {NS[1]}")
-    for ns, address in zip(NS, ADDRESS):
-        sh(f"ip -n {ns} addr add {address}/24 dev nwb0 && ip -n {ns} link set nwb0 up")
-
-
-def teardown():
-    for ns in NS:
-        subprocess.run(["ip", "netns", "del", ns], stderr=subprocess.DEVNULL)
-
-
-def shape(mbit):
-    for ns in NS:
-        subprocess.run(["tc", "-n", ns, "qdisc", "del", "dev", "nwb0", "root"], stderr=subprocess.DEVNULL)
-        if mbit:
-            sh(f"tc -n {ns} qdisc add dev nwb0 root tbf rate {mbit}mbit burst {LINKS[mbit][0]} latency 50ms")
-
-
 def make_data(kind, size, corpus, cache):
     path = cache / f"{kind}-{size}"
     if path.exists():
@@ -132,13 +106,13 @@ def make_data(kind, size, corpus, cache):
     return path
 
 
-def in_ns(ns, command):
-    return ["ip", "netns", "exec", ns, "sh", "-c", command]
+def in_ns(end, command):
+    return net.command(end, ["sh", "-c", command])
 
 
-def wait_listening(ns):
+def wait_listening(end):
     for _ in range(500):
-        table = subprocess.run(["ip", "netns", "exec", ns, "ss", "-Hltn", f"sport = :{PORT}"], capture_output=True, text=True)
+        table = subprocess.run(net.command(end, ["ss", "-Hltn", f"sport = :{PORT}"]), capture_output=True, text=True)
         if table.stdout.strip():
             return
         time.sleep(0.01)
@@ -150,25 +124,25 @@ def run(setting, path):
     file = shlex.quote(str(path))
     if setting in PEERS:
         if PEERS[setting] is None:
-            send = f"socat -u -b 262144 OPEN:{file} TCP:{ADDRESS[1]}:{PORT}"
+            send = f"socat -u -b 262144 OPEN:{file} TCP:{net.address[1]}:{PORT}"
             recv = f"socat -u -b 262144 TCP-LISTEN:{PORT},reuseaddr OPEN:/dev/null"
         else:
             pack, unpack = PEERS[setting]
-            send = f"{pack} < {file} | nc -N {ADDRESS[1]} {PORT}"
-            recv = f"nc -l {ADDRESS[1]} {PORT} | {unpack} > /dev/null"
+            send = f"{pack} < {file} | nc -N {net.address[1]} {PORT}"
+            recv = f"nc -l {net.address[1]} {PORT} | {unpack} > /dev/null"
     else:
         flags = PAPER.get(setting)
         if flags is None:
             flags = {"adaptive": [], "none": ["--policy", "none"]}.get(setting, ["--codec", setting])
         # The receiver of a naive sender is naive too.
         naive = shlex.join(flags) if "naive" in flags else ""
-        send = f"{NARROWS} send -q --insecure {shlex.join(flags)} - {ADDRESS[1]}:{PORT} < {file}"
-        recv = f"{NARROWS} recv -q --insecure {naive} - -l {ADDRESS[1]}:{PORT} > /dev/null"
+        send = f"{NARROWS} send -q --insecure {shlex.join(flags)} - {net.address[1]}:{PORT} < {file}"
+        recv = f"{NARROWS} recv -q --insecure {naive} - -l {net.address[1]}:{PORT} > /dev/null"
     before = os.times()
-    receiver = subprocess.Popen(in_ns(NS[1], recv), stderr=subprocess.PIPE)
-    wait_listening(NS[1])
+    receiver = subprocess.Popen(in_ns(1, recv), stderr=subprocess.PIPE)
+    wait_listening(1)
     began = time.monotonic()
-    sender = subprocess.run(in_ns(NS[0], send), stderr=subprocess.PIPE)
+    sender = subprocess.run(in_ns(0, send), stderr=subprocess.PIPE)
     received = receiver.wait(timeout=600)
     seconds = time.monotonic() - began
     after = os.times()
@@ -187,7 +161,7 @@ def measure_cell(mbit, kind, args, cache, out):
             print(f"{mbit or 'none':>5} {kind:<12} skipped: {period / 1e6:.1f} MB of it are too short to say anything here", flush=True)
             return
     path = make_data(kind, size, args.corpus, cache)
-    shape(mbit)
+    net.shape(mbit, LINKS[mbit][0])
     settings = ["adaptive", "none", *PEERS, *FIXED, *PAPER]
     if args.settings:
         settings = args.settings.split(",")
@@ -237,19 +211,11 @@ def main():
     if os.geteuid() != 0:
         sys.exit("run.py: needs root for network namespaces and tc")
     args.cache.mkdir(exist_ok=True)
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
-    with args.out.open("a") as out:
-        machine = {"schema": "narrows.machine/1", "cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release(),
-                   "commit": commit, "command": shlex.join(sys.argv), "load": os.getloadavg()[0]}
-        out.write(json.dumps(machine) + "\n")
-        try:
-            setup()
-            for mbit in map(int, args.links.split(",")):
-                for kind in args.data.split(","):
-                    measure_cell(mbit, kind, args, args.cache, out)
-        finally:
-            teardown()
+    with args.out.open("a") as out, net:
+        out.write(json.dumps(machine(command=shlex.join(sys.argv))) + "\n")
+        for mbit in map(int, args.links.split(",")):
+            for kind in args.data.split(","):
+                measure_cell(mbit, kind, args, args.cache, out)
 
 
 if __name__ == "__main__":

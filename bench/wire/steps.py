@@ -36,7 +36,6 @@ import fcntl
 import json
 import mmap
 import os
-import platform
 import re
 import resource
 import shlex
@@ -52,7 +51,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import run as wire
 
-wire.NS = ("nwsteps-a", "nwsteps-b")
+from netns import NARROWS, ROOT, Net, machine
+
+net = wire.net = Net("steps")
 TICK = 0.05
 AVERAGE = 5
 WITHIN = 0.10
@@ -180,7 +181,7 @@ def produce(out, log, schedule, sources):
 
 def sampler(began, seconds):
     """In the sender's namespace: time, bytes the interface sent, bytes in the socket's send queue, in the qdisc's."""
-    count = open("/sys/class/net/nwb0/statistics/tx_bytes")
+    count = open(f"/sys/class/net/{net.device}/statistics/tx_bytes")
     tcp = open("/proc/net/tcp")
     for tick in range(1, int(seconds / TICK) + 1):
         time.sleep(max(0.0, began + tick * TICK - now()))
@@ -194,11 +195,6 @@ def sampler(began, seconds):
             if fields[3] == "01" and fields[2].endswith(f":{wire.PORT:04X}"):
                 queued += int(fields[4].split(":")[0], 16)
         print(f"{at - began:.4f} {sent} {queued}", flush=True)
-
-
-def shape(mbit, verb):
-    for ns in wire.NS:
-        wire.sh(f"tc -n {ns} qdisc {verb} dev nwb0 root tbf rate {mbit}mbit burst {BURST[mbit]} latency 50ms")
 
 
 def explain_reader(path, began, lines):
@@ -230,21 +226,21 @@ def measure(name, setting, phases, sources, quota, congestion):
     """One run. Returns its record without the analysis."""
     cell = CELLS[name]
     bounds = [sum(phases[:i]) for i in range(len(phases) + 1)]
-    wire.setup()
-    for ns in wire.NS:
-        wire.sh(f"ip netns exec {ns} sysctl -q net.ipv4.tcp_congestion_control={congestion}")
-    shape(cell["mbit"][0], "add")
+    net.create()
+    for end in range(2):
+        subprocess.run(net.command(end, ["sysctl", "-q", f"net.ipv4.tcp_congestion_control={congestion}"]), check=True)
+    net.shape(cell["mbit"][0], BURST[cell["mbit"][0]])
     flags = {"adaptive": [], "none": ["--policy", "none"]}.get(setting, ["--codec", setting])
     place = Path(tempfile.mkdtemp(prefix="narrows-steps-"))
     fifo = place / "explain"
     os.mkfifo(fifo)
     share = Share()
     load, busy, own, wall = os.getloadavg()[0], busy_s(), own_s(), now()
-    address = f"{wire.ADDRESS[1]}:{wire.PORT}"
+    address = f"{net.address[1]}:{wire.PORT}"
     receiver = subprocess.Popen(
-        wire.in_ns(wire.NS[1], f"exec {wire.NARROWS} recv -q --insecure - -l {address}"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        wire.in_ns(1, f"exec {NARROWS} recv -q --insecure - -l {address}"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     share.add(receiver.pid)
-    wire.wait_listening(wire.NS[1])
+    wire.wait_listening(1)
     feed, feed_in = os.pipe()
     log_out, log = os.pipe()
     fcntl.fcntl(receiver.stdout, fcntl.F_SETPIPE_SZ, 1 << 20)
@@ -258,10 +254,10 @@ def measure(name, setting, phases, sources, quota, congestion):
     lines, bins, total = [], collections.Counter(), [0]
     marks = {"pending": [], "at": []}
     sampling = subprocess.Popen(
-        ["ip", "netns", "exec", wire.NS[0], sys.executable, __file__, "--sampler", repr(began), str(bounds[-1])],
+        net.command(0, [sys.executable, __file__, "--sampler", repr(began), bounds[-1]]),
         stdout=subprocess.PIPE, text=True)
     sender = subprocess.Popen(
-        wire.in_ns(wire.NS[0], f"exec {wire.NARROWS} send -q --insecure --explain {fifo} {shlex.join(flags)} - {address}"),
+        wire.in_ns(0, f"exec {NARROWS} send -q --insecure --explain {fifo} {shlex.join(flags)} - {address}"),
         stdin=feed, stderr=subprocess.PIPE)
     os.close(feed)
     threads = [threading.Thread(target=explain_reader, args=(fifo, began, lines)),
@@ -289,7 +285,7 @@ def measure(name, setting, phases, sources, quota, congestion):
             quota = quota or used / 4
         time.sleep(max(0.0, began + bounds[index] - now()))
         if cell["mbit"][index] != cell["mbit"][index - 1]:
-            shape(cell["mbit"][index], "change")
+            net.reshape(cell["mbit"][index], BURST[cell["mbit"][index]])
         if cell["slow"]:
             share.limit(quota if index == 1 else None)
         steps.append(now() - began)
@@ -340,7 +336,7 @@ def shrink(lines):
 
 def codec_names():
     names = {}
-    for line in (wire.ROOT / "docs/specs/codec-ids.md").read_text().splitlines():
+    for line in (ROOT / "docs/specs/codec-ids.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.split("|")]
         if len(cells) > 4 and re.fullmatch(r"[\d ]+", cells[1]):
             names.update(zip(map(int, cells[1].split()), re.findall(r"`([^`]+)`", cells[2])))
@@ -568,14 +564,11 @@ def main():
         sources[kind] = mmap.mmap(-1, len(data))
         sources[kind][:] = data
     phases = list(map(float, args.phases.split(",")))
-    commit = subprocess.run(["git", "-C", wire.ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
     out = (args.out / "steps.jsonl").open("a")
-    version = subprocess.run([wire.NARROWS, "--version"], capture_output=True, text=True).stdout.strip()
-    out.write(json.dumps({"schema": "narrows.machine/1", "cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release(),
-                          "commit": commit, "version": version, "load": os.getloadavg()[0]}) + "\n")
+    version = subprocess.run([NARROWS, "--version"], capture_output=True, text=True).stdout.strip()
+    out.write(json.dumps(machine(version=version)) + "\n")
     print(HEAD)
-    try:
+    with net:
         for name in args.steps.split(","):
             quota, rows = None, []
             for setting in ["adaptive"] * args.rounds + [s for s in args.fixed.split(",") if s]:
@@ -587,8 +580,6 @@ def main():
                 out.write(json.dumps(row) + "\n")
                 out.flush()
             report(name, rows, args.out)
-    finally:
-        wire.teardown()
 
 
 if __name__ == "__main__":

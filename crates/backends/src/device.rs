@@ -34,12 +34,13 @@ use narrows_core::{Codec, DecodeError, Info, Level, Unavailable, Workspace};
 pub use self::lane::Usage;
 use self::lane::{Lane, Spill};
 pub(crate) use self::{
-    known::{Key, Known},
+    known::{Known, Place},
     wait::Wait,
 };
 use crate::{
-    cpu::{self, Inflater},
+    cpu,
     format::Format,
+    libdeflate::{self, Inflater},
 };
 
 /// A library and its device, opened.
@@ -157,9 +158,9 @@ impl<E: Engine> Device<E> {
         (self.packing.usage(), self.unpacking.usage())
     }
 
-    /// The codec of `info`, which is that of `format`.
-    pub(crate) fn codec(&'static self, format: Format, info: &'static Info) -> Arc<dyn Codec> {
-        Arc::new(Offloaded { device: self, format, info })
+    /// Its codecs of `formats`.
+    pub(crate) fn codecs(&'static self, formats: &'static [(Format, Info)]) -> Vec<Arc<dyn Codec>> {
+        formats.iter().map(|&(format, ref info)| Arc::new(Offloaded { device: self, format, info }) as _).collect()
     }
 
     /// Packs `raw` into the session's output, found right; the length is in `slot`.
@@ -169,7 +170,7 @@ impl<E: Engine> Device<E> {
         let Slot { session: Some((_, session)), inflater, spare, len, .. } = slot else { unreachable!("just used") };
         let right = session.output().get(..done).is_some_and(|packed| {
             spare.resize(raw.len(), 0);
-            cpu::unpack(Format::Deflate, packed, spare, inflater).is_ok() && spare == raw
+            libdeflate::unpack(Format::Deflate, packed, spare, inflater).is_ok() && spare == raw
         });
         *len = done;
         if right {
@@ -314,7 +315,7 @@ impl<E: Engine> Codec for Offloaded<E> {
         };
         let Err(why) = offloaded else { return Ok(()) };
         self.device.unpacking.spill(why);
-        cpu::unpack(self.format, packed, out, &mut slot.inflater)?;
+        libdeflate::unpack(self.format, packed, out, &mut slot.inflater)?;
         if matches!(why, Spill::Failed | Spill::Wrong) {
             self.device.unpacking.fault();
         }

@@ -21,48 +21,25 @@ use narrows_core::{Backend, Codec, Info, Unavailable};
 
 use self::ffi::{Context, Library, Opened};
 use crate::{
-    device::{Engine, Fault, Key, Known, Reach, Usage},
+    device::{Engine, Fault, Known, Place, Reach, Usage},
     format::Format,
 };
 
 /// The backend. Opens the library when it is probed.
 #[derive(Debug, Clone, Default)]
-pub struct Doca {
-    path: Option<PathBuf>,
-}
+pub struct Doca(Place);
 
 impl Doca {
     /// The backend of the library at `path`, which is absolute.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: Some(path.into()) }
+        Self(Place::at(path))
     }
 
     /// What became of packed and of unpacked chunks since the process began; `None` where the device is not in use.
     #[must_use]
     pub fn usage(&self) -> Option<(Usage, Usage)> {
-        KNOWN.usage(&self.key())
-    }
-
-    fn key(&self) -> Key {
-        (self.path.clone(), false)
-    }
-
-    fn open(&self) -> Result<BlueField, Unavailable> {
-        let library: &'static Library = Box::leak(Box::new(Library::open(self.path.as_deref())?));
-        let opened = Opened::first(library)?;
-        let reach = |max: Option<u64>| {
-            let max = usize::try_from(max?).unwrap_or(usize::MAX).min(CHUNK_MAX);
-            Some(CHUNK_MIN..=max)
-        };
-        let packed_max = opened.unpack_max.map_or(0, |max| usize::try_from(max).unwrap_or(usize::MAX).min(CHUNK_MAX));
-        let reach = Reach {
-            pack: reach(opened.pack_max),
-            unpack: reach(opened.unpack_max),
-            packed: 64..=packed_max,
-            far: true,
-        };
-        Ok(BlueField { opened, reach })
+        KNOWN.usage(&self.0)
     }
 }
 
@@ -78,18 +55,11 @@ impl Backend for Doca {
     }
 
     fn probe(&self) -> Result<Vec<Arc<dyn Codec>>, Unavailable> {
-        let device = KNOWN.device(&self.key(), || self.open())?;
-        Ok(vec![
-            device.codec(Format::Deflate, &DEFLATE),
-            device.codec(Format::Zlib, &ZLIB),
-            device.codec(Format::Gzip, &GZIP),
-        ])
+        Ok(KNOWN.device(&self.0, BlueField::at)?.codecs(&CODECS))
     }
 }
 
-static DEFLATE: Info = Format::Deflate.info(1, 1);
-static ZLIB: Info = Format::Zlib.info(1, 1);
-static GZIP: Info = Format::Gzip.info(1, 1);
+static CODECS: [(Format, Info); 3] = Format::common(1, 1);
 
 const CHUNK_MIN: usize = 16 << 10;
 /// Keeps a worker's mapped region to a few megabytes.
@@ -98,6 +68,25 @@ const CHUNK_MAX: usize = 2 << 20;
 struct BlueField {
     opened: Opened,
     reach: Reach,
+}
+
+impl BlueField {
+    fn at(place: &Place) -> Result<Self, Unavailable> {
+        let library = Library::open(place.path.as_deref())?;
+        let opened = Opened::first(library)?;
+        let reach = |max: Option<u64>| {
+            let max = usize::try_from(max?).unwrap_or(usize::MAX).min(CHUNK_MAX);
+            Some(CHUNK_MIN..=max)
+        };
+        let packed_max = opened.unpack_max.map_or(0, |max| usize::try_from(max).unwrap_or(usize::MAX).min(CHUNK_MAX));
+        let reach = Reach {
+            pack: reach(opened.pack_max),
+            unpack: reach(opened.unpack_max),
+            packed: 64..=packed_max,
+            far: true,
+        };
+        Ok(Self { opened, reach })
+    }
 }
 
 impl Engine for BlueField {

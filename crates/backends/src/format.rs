@@ -22,7 +22,16 @@ const ZLIB_HEADER: [u8; 2] = [0x78, 0x01];
 const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
 
 impl Format {
-    /// The codec's description where its levels are `levels`, of which the lowest is the default.
+    /// The three that everybody reads, with [`Self::info`].
+    pub(crate) const fn common(low: i16, high: i16) -> [(Self, Info); 3] {
+        [
+            (Self::Deflate, Self::Deflate.info(low, high)),
+            (Self::Zlib, Self::Zlib.info(low, high)),
+            (Self::Gzip, Self::Gzip.info(low, high)),
+        ]
+    }
+
+    /// The codec's description where its levels are `low..=high`, of which the lowest is the default.
     pub(crate) const fn info(self, low: i16, high: i16) -> Info {
         let (id, name, format) = match self {
             Self::Deflate => (6, "deflate", "RFC 1951"),

@@ -18,43 +18,31 @@ use narrows_core::{Backend, Codec, Info, Unavailable};
 
 use self::ffi::{Job, Library};
 use crate::{
-    device::{Engine, Fault, Key, Known, Reach, Usage},
+    device::{Engine, Fault, Known, Place, Reach, Usage},
     format::Format,
 };
 
 /// The backend. Opens the library when it is probed.
 #[derive(Debug, Clone, Default)]
-pub struct Iaa {
-    path: Option<PathBuf>,
-    software: bool,
-}
+pub struct Iaa(Place);
 
 impl Iaa {
     /// The backend of the library at `path`, which is absolute.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: Some(path.into()), software: false }
+        Self(Place::at(path))
     }
 
     /// Takes QPL's software path. Slower than the CPU backend: of use to test the binding alone.
     #[must_use]
     pub fn with_software(self) -> Self {
-        Self { software: true, ..self }
+        Self(Place { software: true, ..self.0 })
     }
 
     /// What became of packed and of unpacked chunks since the process began; `None` where the device is not in use.
     #[must_use]
     pub fn usage(&self) -> Option<(Usage, Usage)> {
-        KNOWN.usage(&self.key())
-    }
-
-    fn key(&self) -> Key {
-        (self.path.clone(), self.software)
-    }
-
-    fn open(&self) -> Result<Qpl, Unavailable> {
-        let library: &'static Library = Box::leak(Box::new(Library::open(self.path.as_deref())?));
-        Ok(Qpl { library, software: self.software })
+        KNOWN.usage(&self.0)
     }
 }
 
@@ -70,21 +58,14 @@ impl Backend for Iaa {
     }
 
     fn probe(&self) -> Result<Vec<Arc<dyn Codec>>, Unavailable> {
-        let device = KNOWN.device(&self.key(), || self.open())?;
-        Ok(vec![
-            device.codec(Format::W4k, &W4K),
-            device.codec(Format::Deflate, &DEFLATE),
-            device.codec(Format::Zlib, &ZLIB),
-            device.codec(Format::Gzip, &GZIP),
-        ])
+        let device = KNOWN.device(&self.0, Qpl::at)?;
+        Ok([device.codecs(&NEAR), device.codecs(&CODECS)].concat())
     }
 }
 
 // One level on the device; the CPU, where it steps in, tells 0 from 1.
-static W4K: Info = Format::W4k.info(1, 1);
-static DEFLATE: Info = Format::Deflate.info(1, 1);
-static ZLIB: Info = Format::Zlib.info(1, 1);
-static GZIP: Info = Format::Gzip.info(1, 1);
+static CODECS: [(Format, Info); 3] = Format::common(1, 1);
+static NEAR: [(Format, Info); 1] = [(Format::W4k, Format::W4k.info(1, 1))];
 
 /// See the module's head.
 static REACH: Reach =
@@ -95,6 +76,13 @@ const CHUNK_MAX: usize = 1 << 20;
 struct Qpl {
     library: &'static Library,
     software: bool,
+}
+
+impl Qpl {
+    fn at(place: &Place) -> Result<Self, Unavailable> {
+        let library = Library::open(place.path.as_deref())?;
+        Ok(Self { library, software: place.software })
+    }
 }
 
 impl Engine for Qpl {

@@ -14,8 +14,8 @@ use narrows_core::{Backend, Codec, CodecId, DecodeError, Info, Level, Unavailabl
 
 use self::ffi::{Library, Stream};
 use crate::{
-    cpu::{self, Inflater},
     format::Format,
+    libdeflate::{self, Inflater},
 };
 
 /// The backend. Opens `libisal.so.2` when it is probed.
@@ -40,10 +40,10 @@ impl Backend for IsaL {
     }
 }
 
-/// The library, opened once a process and never closed: its code must outlive every workspace.
+/// The library, opened once a process.
 fn library() -> Result<&'static Library, Unavailable> {
-    static LIBRARY: OnceLock<Result<Library, Unavailable>> = OnceLock::new();
-    LIBRARY.get_or_init(Library::open).as_ref().map_err(Clone::clone)
+    static LIBRARY: OnceLock<Result<&'static Library, Unavailable>> = OnceLock::new();
+    LIBRARY.get_or_init(Library::open).clone()
 }
 
 static DEFLATE: Info =
@@ -82,6 +82,6 @@ impl Codec for Igzip {
     }
 
     fn unpack(&self, packed: &[u8], _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Result<(), DecodeError> {
-        cpu::unpack(Format::Deflate, packed, out, ws.get::<Inflater>())
+        libdeflate::unpack(Format::Deflate, packed, out, ws.get::<Inflater>())
     }
 }

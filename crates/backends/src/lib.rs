@@ -10,7 +10,7 @@
 //! | [`iaa`] | QPL | Intel In-Memory Analytics Accelerator |
 //! | [`doca`] | DOCA Compress | NVIDIA BlueField |
 //!
-//! Beside them: `device`, what the last three share; `cpu`, what they fall back to; `format`, DEFLATE's wrappings;
+//! Beside them: `device`, what the last three share; `cpu`, what they fall back to; `libdeflate`, which unpacks for all; `format`, DEFLATE's wrappings;
 //! `library`, where libraries come from.
 
 mod cpu;
@@ -19,6 +19,7 @@ pub mod doca;
 mod format;
 pub mod iaa;
 pub mod isal;
+mod libdeflate;
 mod library;
 pub mod qat;
 

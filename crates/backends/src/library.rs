@@ -59,13 +59,15 @@ macro_rules! functions {
         }
 
         impl $name {
+            /// Lives as long as the process: its code must outlive whatever a workspace holds.
+            ///
             /// # Safety
             /// `handle` is a library whose functions have the declared types.
-            unsafe fn load(handle: libloading::Library) -> Result<Self, libloading::Error> {
+            unsafe fn load(handle: libloading::Library) -> Result<&'static Self, libloading::Error> {
                 // SAFETY: the caller's promise; `handle` lies beside the functions, so it lives as long.
                 unsafe {
                     $(let $field = *handle.get::<$type>(concat!($symbol, "\0").as_bytes())?;)*
-                    Ok(Self { $($field,)* _handle: handle })
+                    Ok(Box::leak(Box::new(Self { $($field,)* _handle: handle })))
                 }
             }
         }

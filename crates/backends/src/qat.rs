@@ -18,43 +18,31 @@ use narrows_core::{Backend, Codec, Info, Unavailable};
 
 use self::ffi::{Library, Quick};
 use crate::{
-    device::{Engine, Fault, Key, Known, Reach, Usage},
+    device::{Engine, Fault, Known, Place, Reach, Usage},
     format::Format,
 };
 
 /// The backend. Opens the library when it is probed.
 #[derive(Debug, Clone, Default)]
-pub struct Qat {
-    path: Option<PathBuf>,
-    software: bool,
-}
+pub struct Qat(Place);
 
 impl Qat {
     /// The backend of the library at `path`, which is absolute.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: Some(path.into()), software: false }
+        Self(Place::at(path))
     }
 
     /// Lets QATzip do without a device, with zlib. Slower than the CPU backend: of use to test the binding alone.
     #[must_use]
     pub fn with_software(self) -> Self {
-        Self { software: true, ..self }
+        Self(Place { software: true, ..self.0 })
     }
 
     /// What became of packed and of unpacked chunks since the process began; `None` where the device is not in use.
     #[must_use]
     pub fn usage(&self) -> Option<(Usage, Usage)> {
-        KNOWN.usage(&self.key())
-    }
-
-    fn key(&self) -> Key {
-        (self.path.clone(), self.software)
-    }
-
-    fn open(&self) -> Result<QatZip, Unavailable> {
-        let library: &'static Library = Box::leak(Box::new(Library::open(self.path.as_deref())?));
-        Ok(QatZip { library, software: self.software, reach: REACH })
+        KNOWN.usage(&self.0)
     }
 }
 
@@ -70,19 +58,12 @@ impl Backend for Qat {
     }
 
     fn probe(&self) -> Result<Vec<Arc<dyn Codec>>, Unavailable> {
-        let device = KNOWN.device(&self.key(), || self.open())?;
-        Ok(vec![
-            device.codec(Format::Deflate, &DEFLATE),
-            device.codec(Format::Zlib, &ZLIB),
-            device.codec(Format::Gzip, &GZIP),
-        ])
+        Ok(KNOWN.device(&self.0, QatZip::at)?.codecs(&CODECS))
     }
 }
 
 // QATzip packs level 9 with zlib on devices before the fourth generation.
-static DEFLATE: Info = Format::Deflate.info(1, 8);
-static ZLIB: Info = Format::Zlib.info(1, 8);
-static GZIP: Info = Format::Gzip.info(1, 8);
+static CODECS: [(Format, Info); 3] = Format::common(1, 8);
 
 /// See the module's head. The upper bound of packing keeps a session's output to some megabytes.
 const REACH: Reach =
@@ -95,6 +76,13 @@ struct QatZip {
     library: &'static Library,
     software: bool,
     reach: Reach,
+}
+
+impl QatZip {
+    fn at(place: &Place) -> Result<Self, Unavailable> {
+        let library = Library::open(place.path.as_deref())?;
+        Ok(Self { library, software: place.software, reach: REACH })
+    }
 }
 
 impl Engine for QatZip {

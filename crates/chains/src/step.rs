@@ -10,22 +10,24 @@ use crate::PAGE;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepId(pub u8);
 
-/// One transform. Shared by all threads: immutable; scratch memory comes in through `ws`.
-pub trait Step: Debug + Send + Sync {
+/// What a step is.
+#[derive(Debug, Clone, Copy)]
+pub struct Info {
     /// Number in packed pages.
-    fn id(&self) -> StepId;
-
+    pub id: StepId,
     /// What users type: `dk8`, `zstd`.
-    fn name(&self) -> &'static str;
-
+    pub name: &'static str,
     /// Whether packed bytes are always as many as raw ones. Where they are not, the page carries the raw length for the
     /// steps behind.
-    fn keeps_length(&self) -> bool;
-
+    pub keeps_length: bool,
     /// Whether it ever writes to its side.
-    fn has_side(&self) -> bool {
-        false
-    }
+    pub has_side: bool,
+}
+
+/// One transform. Shared by all threads: immutable; scratch memory comes in through `ws`.
+pub trait Step: Debug + Send + Sync {
+    /// What it is.
+    fn info(&self) -> &Info;
 
     /// Packs `raw` into the front of `out` and returns the packed length, or `None` if it does not fit or the step has
     /// no use for such bytes. What the inverse must know besides (an order, a period, exceptions) goes to `side`.
@@ -42,6 +44,26 @@ pub trait Step: Debug + Send + Sync {
         out: &mut [u8],
         ws: &mut Workspace,
     ) -> Result<(), UnpackError>;
+
+    /// See [`Info::id`].
+    fn id(&self) -> StepId {
+        self.info().id
+    }
+
+    /// See [`Info::name`].
+    fn name(&self) -> &'static str {
+        self.info().name
+    }
+
+    /// See [`Info::keeps_length`].
+    fn keeps_length(&self) -> bool {
+        self.info().keeps_length
+    }
+
+    /// See [`Info::has_side`].
+    fn has_side(&self) -> bool {
+        self.info().has_side
+    }
 }
 
 /// Why packed bytes did not become a page.

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use crate::step::BETWEEN_MAX;
+use crate::step::{BETWEEN_MAX, UnpackError};
 
 /// One of `u8`, `u16`, `u32`, `u64`. Arithmetic is modulo 2^BITS.
 pub(crate) trait Word: Copy + Default + Eq + Debug + Send + Sync + 'static {
@@ -147,4 +147,39 @@ pub(crate) fn write<W: Word>(words: &[W], raw: &mut [u8]) {
     for (word, bytes) in words.iter().zip(raw.chunks_exact_mut(W::LEN)) {
         word.store(bytes);
     }
+}
+
+/// Has `pack` pack the whole words of `raw` into the front of `out`, and puts the bytes behind the last of them after what it
+/// made. Returns the length of both.
+#[inline(always)]
+pub(crate) fn pack_whole<W: Word>(
+    raw: &[u8],
+    out: &mut [u8],
+    pack: impl FnOnce(&mut [W], &mut [u8]) -> Option<usize>,
+) -> Option<usize> {
+    let mut words = W::buffer();
+    let words = words.as_mut();
+    let count = read(raw, words);
+    let len = pack(&mut words[..count], out)?;
+    let tail = &raw[count * W::LEN..];
+    out.get_mut(len..len + tail.len())?.copy_from_slice(tail);
+    Some(len + tail.len())
+}
+
+/// Undoes [`pack_whole`]: `unpack` gets exactly what was made of the words, and as many words of zero to fill.
+#[inline(always)]
+pub(crate) fn unpack_whole<W: Word>(
+    packed: &[u8],
+    out: &mut [u8],
+    unpack: impl FnOnce(&[u8], &mut [W]) -> Result<(), UnpackError>,
+) -> Result<(), UnpackError> {
+    let (whole, to) = out.split_at_mut(out.len() / W::LEN * W::LEN);
+    let len = packed.len().checked_sub(to.len()).ok_or(UnpackError::Corrupt("bytes are missing"))?;
+    let (packed, tail) = packed.split_at(len);
+    let mut words = W::buffer();
+    let words = &mut words.as_mut()[..whole.len() / W::LEN];
+    unpack(packed, words)?;
+    write(words, whole);
+    to.copy_from_slice(tail);
+    Ok(())
 }

@@ -7,7 +7,6 @@
 #![allow(rustdoc::broken_intra_doc_links, reason = "the doc comments of flags are help texts, where [] is optional")]
 #![allow(unreachable_pub, reason = "a program exports nothing")]
 
-mod args;
 mod commands;
 mod exit;
 mod metrics;
@@ -17,10 +16,25 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// Adaptive, parallel lossless compression for data paths.
+// Flag beats environment (`NARROWS_…`) beats default.
+#[derive(Debug, Parser)]
+#[command(name = "narrows", version, after_help = exit::HELP, propagate_version = true)]
+struct Args {
+    /// Say more on stderr (twice: even more)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    /// Only errors on stderr, no progress
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    #[command(subcommand)]
+    command: commands::Command,
+}
+
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = Args::parse();
     output::log(args.verbose, args.quiet);
-    match commands::run(args) {
+    match commands::run(args.command, args.quiet) {
         Ok(()) => ExitCode::SUCCESS,
         Err(fault) => {
             commands::common::yield_to_interrupt();

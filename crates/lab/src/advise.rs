@@ -116,8 +116,9 @@ pub fn ask(
     let start_s = calibrate::start(racer, &question.link)?;
     let packed_start_s = calibrate::packed_start(racer, &question.link, &overhead, start_s)?;
     let link_bytes_per_s = question.link.rate.map_or(f64::INFINITY, |rate| rate.0);
-    let processors = question.processors as f64;
-    let threads = if racer.threads == 0 { processors } else { racer.threads as f64 };
+    told("how much of the processors transfers get");
+    let processors = (question.processors as f64 * calibrate::processors(racer)?).max(1.0);
+    let threads = if racer.threads == 0 { question.processors as f64 } else { racer.threads as f64 };
     let place = Place { link_bytes_per_s, start_s, threads, processors, shared: question.shared };
     let weigh = |setting: &str, cost: Cost, place: &Place| {
         let prediction = predict(question.len as f64, &cost, &overhead, place);
@@ -126,7 +127,6 @@ pub fn ask(
     };
     let raw = Cost { size: 1.0, pack_s: 0.0, unpack_s: 0.0, serial_unpack: false, chunk_bytes: RAW_CHUNK_BYTES };
     let mut options = vec![weigh("none", raw, &place)];
-    let mut had = Vec::new();
     let mut rows = Vec::new();
     let sample = data.excerpt(SAMPLE_LEN)?;
     let mut codecs = question.codecs.clone();
@@ -147,12 +147,7 @@ pub fn ask(
             Err(CalibrationError::Codec { .. }) if question.codecs.is_empty() => continue,
             measured => measured?,
         };
-        // A shared machine has less to give than it has processors; what packing got of them is what transfers will get.
-        if threads as f64 >= processors {
-            had.extend(row.value("processors").map(|had| had.clamp(1.0, processors)));
-        }
-        let processors = if had.is_empty() { processors } else { median(had.clone()) };
-        let place = Place { processors, start_s: packed_start_s, ..place };
+        let place = Place { start_s: packed_start_s, ..place };
         let option = weigh(codec, cost, &place);
         let best = options.iter().map(|option| option.prediction.seconds).fold(f64::INFINITY, f64::min);
         too_slow |= codec.starts_with("zstd:") && option.prediction.seconds > 2.0 * best;

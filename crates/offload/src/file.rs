@@ -276,6 +276,20 @@ impl Craft for Copying {
     }
 }
 
+/// Whether `path` can be packed or unpacked, as far as that is to be seen before a server is asked for anything.
+///
+/// # Errors
+/// [`OffloadError::File`].
+pub fn readable(path: &Path) -> Result<(), OffloadError> {
+    let seen = fs::metadata(path).and_then(|meta| match meta.file_type() {
+        kind if kind.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        // A pipe is opened once: whoever writes to it would take our leaving for its end.
+        kind if kind.is_file() => File::open(path).map(drop),
+        _ => Ok(()),
+    });
+    seen.map_err(|fault| OffloadError::file("cannot read", path, fault))
+}
+
 /// A file that is read in blocks.
 struct Input {
     file: File,

@@ -99,7 +99,7 @@ functions! {
 
 impl Library {
     /// Opens DOCA Compress, and with it what it depends on.
-    pub(super) fn open(path: Option<&Path>) -> Result<Self, Unavailable> {
+    pub(super) fn open(path: Option<&Path>) -> Result<&'static Self, Unavailable> {
         let handle = SOURCE.open(path)?;
         // SAFETY: the types are those of the documentation of 2.5 to 3.2; the version is checked before any is called.
         let library = unsafe { Self::load(handle) }.map_err(|error| SOURCE.missing(&error))?;

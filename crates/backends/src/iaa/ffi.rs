@@ -32,7 +32,7 @@ functions! {
 
 impl Library {
     /// Opens QPL.
-    pub(super) fn open(path: Option<&Path>) -> Result<Self, Unavailable> {
+    pub(super) fn open(path: Option<&Path>) -> Result<&'static Self, Unavailable> {
         let handle = SOURCE.open(path)?;
         // SAFETY: the types are those of QPL's headers, which the soname's major version 1 stands for.
         unsafe { Self::load(handle) }.map_err(|error| SOURCE.missing(&error))

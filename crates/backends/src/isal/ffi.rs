@@ -17,8 +17,8 @@ pub(super) struct Library {
 }
 
 impl Library {
-    /// Opens ISA-L wherever the system's loader finds it.
-    pub(super) fn open() -> Result<Self, Unavailable> {
+    /// Opens ISA-L wherever the system's loader finds it, for as long as the process lives.
+    pub(super) fn open() -> Result<&'static Self, Unavailable> {
         let missing =
             |error: libloading::Error| Unavailable(format!("libisal.so.2 (Debian package libisal2): {error}"));
         // SAFETY: ISA-L's initialisers only look at the CPU. The signatures are those of `igzip_lib.h`, which the
@@ -27,7 +27,7 @@ impl Library {
             let handle = libloading::Library::new("libisal.so.2").map_err(missing)?;
             let stateless_init = *handle.get(b"isal_deflate_stateless_init\0").map_err(missing)?;
             let stateless = *handle.get(b"isal_deflate_stateless\0").map_err(missing)?;
-            Ok(Self { stateless_init, stateless, _handle: handle })
+            Ok(Box::leak(Box::new(Self { stateless_init, stateless, _handle: handle })))
         }
     }
 }

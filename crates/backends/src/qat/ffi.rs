@@ -36,7 +36,7 @@ functions! {
 
 impl Library {
     /// Opens QATzip and has it keep quiet: it would write "no hardware" to standard error at every start.
-    pub(super) fn open(path: Option<&Path>) -> Result<Self, Unavailable> {
+    pub(super) fn open(path: Option<&Path>) -> Result<&'static Self, Unavailable> {
         let handle = SOURCE.open(path)?;
         // SAFETY: the types are those of `qatzip.h`, which the soname's major version 3 stands for.
         let library = unsafe { Self::load(handle) }.map_err(|error| SOURCE.missing(&error))?;

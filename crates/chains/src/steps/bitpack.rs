@@ -11,15 +11,14 @@ use narrows_core::Workspace;
 #[cfg(target_arch = "x86_64")]
 use crate::simd;
 use crate::{
-    step::{Side, SideReader, Step, StepId, UnpackError},
-    word::{Word, read, write},
+    step::{Info, Side, SideReader, Step, StepId, UnpackError},
+    word::{Word, pack_whole, unpack_whole},
 };
 
 /// For words of one width.
 #[derive(Debug)]
 pub struct Bitpack<W> {
-    id: StepId,
-    name: &'static str,
+    info: Info,
     width: std::marker::PhantomData<W>,
 }
 
@@ -29,8 +28,7 @@ const BLOCK: usize = 16;
 macro_rules! steps {
     ($(($word:ty, $id:literal, $name:literal)),*) => {
         pub(super) const STEPS: &[&dyn Step] = &[$(&Bitpack::<$word> {
-            id: StepId($id),
-            name: $name,
+            info: Info { id: StepId($id), name: $name, keeps_length: false, has_side: false },
             width: std::marker::PhantomData,
         }),*];
     };
@@ -38,26 +36,12 @@ macro_rules! steps {
 steps!((u8, 12, "pk1"), (u16, 13, "pk2"), (u32, 14, "pk4"), (u64, 15, "pk8"));
 
 impl<W: Word> Step for Bitpack<W> {
-    fn id(&self) -> StepId {
-        self.id
-    }
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn keeps_length(&self) -> bool {
-        false
+    fn info(&self) -> &Info {
+        &self.info
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], _: &mut Side, _: &mut Workspace) -> Option<usize> {
-        let mut words = W::buffer();
-        let words = words.as_mut();
-        let count = read(raw, words);
-        let len = pack_words(&words[..count], out)?;
-        let tail = &raw[count * W::LEN..];
-        out.get_mut(len..len + tail.len())?.copy_from_slice(tail);
-        Some(len + tail.len())
+        pack_whole::<W>(raw, out, |words, out| pack_words(words, out))
     }
 
     fn unpack(
@@ -67,17 +51,7 @@ impl<W: Word> Step for Bitpack<W> {
         out: &mut [u8],
         _: &mut Workspace,
     ) -> Result<(), UnpackError> {
-        let mut words = W::buffer();
-        let words = words.as_mut();
-        let (whole, tail) = out.split_at_mut(out.len() / W::LEN * W::LEN);
-        let words = &mut words[..whole.len() / W::LEN];
-        let len = unpack_words::<W, false>(packed, words)?;
-        write(words, whole);
-        if packed.len() - len != tail.len() {
-            return Err(UnpackError::Corrupt("bit blocks of another length"));
-        }
-        tail.copy_from_slice(&packed[len..]);
-        Ok(())
+        unpack_whole::<W>(packed, out, unpack_all::<W, false>)
     }
 }
 
@@ -105,6 +79,14 @@ pub(crate) fn pack_words<W: Word>(words: &[W], out: &mut [u8]) -> Option<usize> 
         }
     }
     pack_by(words, out, pack_block::<W>)
+}
+
+/// Fills `words` from all of `packed`; see [`unpack_words`].
+pub(crate) fn unpack_all<W: Word, const FOLDED: bool>(packed: &[u8], words: &mut [W]) -> Result<(), UnpackError> {
+    match unpack_words::<W, FOLDED>(packed, words)? {
+        len if len == packed.len() => Ok(()),
+        _ => Err(UnpackError::Corrupt("bit blocks of another length")),
+    }
 }
 
 /// Fills `words` from the front of `packed` and returns how many bytes that took. With `FOLDED` their signs are unfolded on

@@ -16,7 +16,7 @@ use zstd_safe::zstd_sys::{
 
 use crate::{
     lzt,
-    step::{Side, SideReader, Step, StepId, UnpackError},
+    step::{Info, Side, SideReader, Step, StepId, UnpackError},
 };
 
 pub(super) const STEPS: &[&dyn Step] = &[
@@ -24,29 +24,23 @@ pub(super) const STEPS: &[&dyn Step] = &[
     &DEFLATE_STEP,
     &DEFLATE_STRONG,
     &ZstdBlock,
-    &Lzt { id: StepId(48), name: "lzt", search: lzt::pack },
-    &Lzt { id: StepId(49), name: "lzts", search: lzt::pack_strong },
+    &Lzt { info: Info { id: StepId(48), name: "lzt", keeps_length: false, has_side: false }, search: lzt::pack },
+    &Lzt {
+        info: Info { id: StepId(49), name: "lzts", keeps_length: false, has_side: false },
+        search: lzt::pack_strong,
+    },
 ];
 
 /// The LZ of [`lzt`], with one of its two searches; what either makes has one format.
 #[derive(Debug)]
 pub struct Lzt {
-    id: StepId,
-    name: &'static str,
+    info: Info,
     search: fn(&[u8], &mut [u8], &mut lzt::Workspace) -> Option<usize>,
 }
 
 impl Step for Lzt {
-    fn id(&self) -> StepId {
-        self.id
-    }
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn keeps_length(&self) -> bool {
-        false
+    fn info(&self) -> &Info {
+        &self.info
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], _: &mut Side, ws: &mut Workspace) -> Option<usize> {
@@ -72,33 +66,34 @@ pub(crate) fn finds_matches(id: StepId) -> bool {
 /// A codec of the `codecs` crate, at one level.
 #[derive(Debug)]
 pub struct Block<C> {
-    id: StepId,
-    name: &'static str,
+    info: Info,
     codec: C,
     level: Level,
 }
 
-const LZ4: Block<Lz4> = Block { id: StepId(16), name: "lz4", codec: Lz4, level: Level(0) };
+const LZ4: Block<Lz4> = Block {
+    info: Info { id: StepId(16), name: "lz4", keeps_length: false, has_side: false },
+    codec: Lz4,
+    level: Level(0),
+};
 
 /// At level 8, where libdeflate is hardly slower on a page than at 6.
-const DEFLATE_STEP: Block<narrows_codecs::deflate::Deflate> =
-    Block { id: StepId(18), name: "deflate", codec: DEFLATE, level: Level(8) };
+const DEFLATE_STEP: Block<narrows_codecs::deflate::Deflate> = Block {
+    info: Info { id: StepId(18), name: "deflate", keeps_length: false, has_side: false },
+    codec: DEFLATE,
+    level: Level(8),
+};
 
 /// At level 10, which finds what is shortest for its own estimate of code lengths, and takes four times as long.
-const DEFLATE_STRONG: Block<narrows_codecs::deflate::Deflate> =
-    Block { id: StepId(50), name: "deflates", codec: DEFLATE, level: Level(10) };
+const DEFLATE_STRONG: Block<narrows_codecs::deflate::Deflate> = Block {
+    info: Info { id: StepId(50), name: "deflates", keeps_length: false, has_side: false },
+    codec: DEFLATE,
+    level: Level(10),
+};
 
 impl<C: Codec> Step for Block<C> {
-    fn id(&self) -> StepId {
-        self.id
-    }
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn keeps_length(&self) -> bool {
-        false
+    fn info(&self) -> &Info {
+        &self.info
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], _: &mut Side, ws: &mut Workspace) -> Option<usize> {
@@ -124,16 +119,8 @@ impl<C: Codec> Step for Block<C> {
 pub struct ZstdBlock;
 
 impl Step for ZstdBlock {
-    fn id(&self) -> StepId {
-        StepId(17)
-    }
-
-    fn name(&self) -> &'static str {
-        "zstd"
-    }
-
-    fn keeps_length(&self) -> bool {
-        false
+    fn info(&self) -> &Info {
+        &Info { id: StepId(17), name: "zstd", keeps_length: false, has_side: false }
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], _: &mut Side, ws: &mut Workspace) -> Option<usize> {

@@ -10,7 +10,7 @@
 use narrows_core::Workspace;
 
 use super::map::same_len;
-use crate::step::{Side, SideReader, Step, StepId, UnpackError};
+use crate::step::{Info, Side, SideReader, Step, StepId, UnpackError};
 
 /// For `f32`.
 #[derive(Debug)]
@@ -41,20 +41,8 @@ const EXCEPTIONS: usize = 8;
 macro_rules! of_width {
     ($step:ident, $id:literal, $name:literal, $float:ty, $signed:ty, $limit:literal) => {
         impl Step for $step {
-            fn id(&self) -> StepId {
-                StepId($id)
-            }
-
-            fn name(&self) -> &'static str {
-                $name
-            }
-
-            fn keeps_length(&self) -> bool {
-                true
-            }
-
-            fn has_side(&self) -> bool {
-                true
+            fn info(&self) -> &Info {
+                &Info { id: StepId($id), name: $name, keeps_length: true, has_side: true }
             }
 
             fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, _: &mut Workspace) -> Option<usize> {

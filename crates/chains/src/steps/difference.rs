@@ -17,23 +17,21 @@ use super::map::same_len;
 use crate::simd;
 use crate::{
     simd::twin,
-    step::{Side, SideReader, Step, StepId, UnpackError},
-    word::{Word, read, write},
+    step::{Info, Side, SideReader, Step, StepId, UnpackError},
+    word::{Word, pack_whole, read, unpack_whole, write},
 };
 
 /// First differences of words of one width.
 #[derive(Debug)]
 pub struct First<W> {
-    id: StepId,
-    name: &'static str,
+    info: Info,
     width: std::marker::PhantomData<W>,
 }
 
 /// Differences of up to [`ORDER_MAX`]-th order.
 #[derive(Debug)]
 pub struct Best<W> {
-    id: StepId,
-    name: &'static str,
+    info: Info,
     width: std::marker::PhantomData<W>,
 }
 
@@ -41,36 +39,27 @@ pub struct Best<W> {
 pub const ORDER_MAX: usize = 6;
 
 macro_rules! steps {
-    ($(($kind:ident, $word:ty, $id:literal, $name:literal)),* $(,)?) => {
+    ($(($kind:ident, $word:ty, $id:literal, $name:literal, $side:literal)),* $(,)?) => {
         pub(super) const STEPS: &[&dyn Step] = &[$(&$kind::<$word> {
-            id: StepId($id),
-            name: $name,
+            info: Info { id: StepId($id), name: $name, keeps_length: true, has_side: $side },
             width: std::marker::PhantomData,
         }),*];
     };
 }
 steps!(
-    (First, u8, 0, "d1"),
-    (First, u16, 1, "d2"),
-    (First, u32, 2, "d4"),
-    (First, u64, 3, "d8"),
-    (Best, u8, 4, "dk1"),
-    (Best, u16, 5, "dk2"),
-    (Best, u32, 6, "dk4"),
-    (Best, u64, 7, "dk8"),
+    (First, u8, 0, "d1", false),
+    (First, u16, 1, "d2", false),
+    (First, u32, 2, "d4", false),
+    (First, u64, 3, "d8", false),
+    (Best, u8, 4, "dk1", true),
+    (Best, u16, 5, "dk2", true),
+    (Best, u32, 6, "dk4", true),
+    (Best, u64, 7, "dk8", true),
 );
 
 impl<W: Word> Step for First<W> {
-    fn id(&self) -> StepId {
-        self.id
-    }
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn keeps_length(&self) -> bool {
-        true
+    fn info(&self) -> &Info {
+        &self.info
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], _: &mut Side, _: &mut Workspace) -> Option<usize> {
@@ -94,35 +83,19 @@ impl<W: Word> Step for First<W> {
 }
 
 impl<W: Word> Step for Best<W> {
-    fn id(&self) -> StepId {
-        self.id
-    }
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn keeps_length(&self) -> bool {
-        true
-    }
-
-    fn has_side(&self) -> bool {
-        true
+    fn info(&self) -> &Info {
+        &self.info
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, _: &mut Workspace) -> Option<usize> {
-        let out = out.get_mut(..raw.len())?;
-        let mut words = W::buffer();
-        let words = words.as_mut();
-        let count = read(raw, words);
-        let words = &mut words[..count];
-        let order = best_order(words).order;
-        differences(words, order);
-        put_seeds(words, order, side)?;
-        write(words, out);
-        let whole = count * W::LEN;
-        out[whole..].copy_from_slice(&raw[whole..]);
-        Some(raw.len())
+        pack_whole::<W>(raw, out, |words, out| {
+            let out = out.get_mut(..words.len() * W::LEN)?;
+            let order = best_order(words).order;
+            differences(words, order);
+            put_seeds(words, order, side)?;
+            write(words, out);
+            Some(out.len())
+        })
     }
 
     fn unpack(
@@ -133,16 +106,12 @@ impl<W: Word> Step for Best<W> {
         _: &mut Workspace,
     ) -> Result<(), UnpackError> {
         same_len(packed, out)?;
-        let mut words = W::buffer();
-        let words = words.as_mut();
-        let count = read(packed, words);
-        let words = &mut words[..count];
-        let order = take_seeds(words, side)?;
-        sums(words, order);
-        write(words, out);
-        let whole = count * W::LEN;
-        out[whole..].copy_from_slice(&packed[whole..]);
-        Ok(())
+        unpack_whole::<W>(packed, out, |packed, words| {
+            read(packed, words);
+            let order = take_seeds(words, side)?;
+            sums(words, order);
+            Ok(())
+        })
     }
 }
 

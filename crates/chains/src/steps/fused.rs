@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     simd::twin,
-    step::{Side, SideReader, Step, StepId, UnpackError},
-    word::{Word, read, write},
+    step::{Info, Side, SideReader, Step, StepId, UnpackError},
+    word::{Word, pack_whole, unpack_whole},
 };
 
 /// Folded differences, packed by `C`.
@@ -48,10 +48,7 @@ impl Coder for Bitpack {
         _: &mut SideReader<'_>,
         _: &mut Workspace,
     ) -> Result<(), UnpackError> {
-        match bitpack::unpack_words::<W, true>(packed, words)? {
-            len if len == packed.len() => Ok(()),
-            _ => Err(UnpackError::Corrupt("bit blocks of another length")),
-        }
+        bitpack::unpack_all::<W, true>(packed, words)
     }
 }
 
@@ -92,39 +89,26 @@ pub(super) fn find(ids: &[StepId]) -> Option<&'static dyn Step> {
 }
 
 impl<W: Word, C: Coder> Step for Folded<W, C> {
-    /// That of its first step; a page lists the steps, not the stage.
-    fn id(&self) -> StepId {
-        StepId(4 + W::LEN.trailing_zeros() as u8)
-    }
-
-    fn name(&self) -> &'static str {
-        "dk-zz"
-    }
-
-    fn keeps_length(&self) -> bool {
-        false
-    }
-
-    fn has_side(&self) -> bool {
-        true
+    fn info(&self) -> &Info {
+        // The number of its first step; a page lists the steps, not the stage.
+        const {
+            let id = StepId(4 + W::LEN.trailing_zeros() as u8);
+            &Info { id, name: "dk-zz", keeps_length: false, has_side: true }
+        }
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, ws: &mut Workspace) -> Option<usize> {
-        let mut words = W::buffer();
-        let words = words.as_mut();
-        let count = read(raw, words);
-        let words = &mut words[..count];
-        let order = best_order(words).order;
-        differences(words, order);
-        let start = side.bytes().len();
-        put_seeds(words, order, side)?;
-        let seeds = side.bytes().len() - start;
-        fold(words);
-        let len = C::pack(words, out, side, ws)?;
-        side.move_back(start, seeds);
-        let tail = &raw[count * W::LEN..];
-        out.get_mut(len..len + tail.len())?.copy_from_slice(tail);
-        Some(len + tail.len())
+        pack_whole::<W>(raw, out, |words, out| {
+            let order = best_order(words).order;
+            differences(words, order);
+            let start = side.bytes().len();
+            put_seeds(words, order, side)?;
+            let seeds = side.bytes().len() - start;
+            fold(words);
+            let len = C::pack(words, out, side, ws)?;
+            side.move_back(start, seeds);
+            Some(len)
+        })
     }
 
     fn unpack(
@@ -134,17 +118,12 @@ impl<W: Word, C: Coder> Step for Folded<W, C> {
         out: &mut [u8],
         ws: &mut Workspace,
     ) -> Result<(), UnpackError> {
-        let mut words = W::buffer();
-        let (whole, to) = out.split_at_mut(out.len() / W::LEN * W::LEN);
-        let words = &mut words.as_mut()[..whole.len() / W::LEN];
-        let coded = packed.len().checked_sub(to.len()).ok_or(UnpackError::Corrupt("bytes are missing"))?;
-        let (packed, tail) = packed.split_at(coded);
-        C::unpack(packed, words, side, ws)?;
-        let order = take_seeds(words, side)?;
-        sums(words, order);
-        write(words, whole);
-        to.copy_from_slice(tail);
-        Ok(())
+        unpack_whole::<W>(packed, out, |packed, words| {
+            C::unpack(packed, words, side, ws)?;
+            let order = take_seeds(words, side)?;
+            sums(words, order);
+            Ok(())
+        })
     }
 }
 

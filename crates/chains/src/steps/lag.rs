@@ -10,23 +10,21 @@ use narrows_core::Workspace;
 use super::map::same_len;
 use crate::{
     simd::twin,
-    step::{Side, SideReader, Step, StepId, UnpackError},
+    step::{Info, Side, SideReader, Step, StepId, UnpackError},
     word::{Word, read, write},
 };
 
 /// For words of one width.
 #[derive(Debug)]
 pub struct Lag<W> {
-    id: StepId,
-    name: &'static str,
+    info: Info,
     width: PhantomData<W>,
 }
 
 macro_rules! steps {
     ($(($word:ty, $id:literal, $name:literal)),*) => {
         pub(super) const STEPS: &[&dyn Step] = &[$(&Lag::<$word> {
-            id: StepId($id),
-            name: $name,
+            info: Info { id: StepId($id), name: $name, keeps_length: true, has_side: true },
             width: PhantomData,
         }),*];
     };
@@ -34,20 +32,8 @@ macro_rules! steps {
 steps!((u8, 44, "lag1"), (u16, 45, "lag2"), (u32, 46, "lag4"), (u64, 47, "lag8"));
 
 impl<W: Word> Step for Lag<W> {
-    fn id(&self) -> StepId {
-        self.id
-    }
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn keeps_length(&self) -> bool {
-        true
-    }
-
-    fn has_side(&self) -> bool {
-        true
+    fn info(&self) -> &Info {
+        &self.info
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, _: &mut Workspace) -> Option<usize> {

@@ -10,15 +10,14 @@ use narrows_core::Workspace;
 
 use crate::{
     simd::twin,
-    step::{Side, SideReader, Step, StepId, UnpackError},
+    step::{Info, Side, SideReader, Step, StepId, UnpackError},
     word::Word,
 };
 
 /// One function of words, and its inverse.
 #[derive(Debug)]
 pub struct Map<W, F> {
-    id: StepId,
-    name: &'static str,
+    info: Info,
     of: PhantomData<(W, F)>,
 }
 
@@ -54,8 +53,7 @@ functions! {
 macro_rules! steps {
     ($(($word:ty, $function:ident, $id:literal, $name:literal)),* $(,)?) => {
         pub(super) const STEPS: &[&dyn Step] = &[$(&Map::<$word, $function> {
-            id: StepId($id),
-            name: $name,
+            info: Info { id: StepId($id), name: $name, keeps_length: true, has_side: false },
             of: PhantomData,
         }),*];
     };
@@ -74,16 +72,8 @@ steps!(
 );
 
 impl<W: Word, F: Function> Step for Map<W, F> {
-    fn id(&self) -> StepId {
-        self.id
-    }
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn keeps_length(&self) -> bool {
-        true
+    fn info(&self) -> &Info {
+        &self.info
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], _: &mut Side, _: &mut Workspace) -> Option<usize> {

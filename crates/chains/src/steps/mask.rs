@@ -11,23 +11,21 @@ use std::marker::PhantomData;
 use narrows_core::Workspace;
 
 use crate::{
-    step::{Side, SideReader, Step, StepId, UnpackError},
-    word::{Word, read, write},
+    step::{Info, Side, SideReader, Step, StepId, UnpackError},
+    word::{Word, pack_whole, read, write},
 };
 
 /// For words of one width.
 #[derive(Debug)]
 pub struct Mask<W> {
-    id: StepId,
-    name: &'static str,
+    info: Info,
     width: PhantomData<W>,
 }
 
 macro_rules! steps {
     ($(($word:ty, $id:literal, $name:literal)),*) => {
         pub(super) const STEPS: &[&dyn Step] = &[$(&Mask::<$word> {
-            id: StepId($id),
-            name: $name,
+            info: Info { id: StepId($id), name: $name, keeps_length: false, has_side: true },
             width: PhantomData,
         }),*];
     };
@@ -35,41 +33,24 @@ macro_rules! steps {
 steps!((u8, 38, "mk1"), (u16, 39, "mk2"), (u32, 40, "mk4"), (u64, 41, "mk8"));
 
 impl<W: Word> Step for Mask<W> {
-    fn id(&self) -> StepId {
-        self.id
-    }
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn keeps_length(&self) -> bool {
-        false
-    }
-
-    fn has_side(&self) -> bool {
-        true
+    fn info(&self) -> &Info {
+        &self.info
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, _: &mut Workspace) -> Option<usize> {
-        let mut words = W::buffer();
-        let words = words.as_mut();
-        let count = read(raw, words);
-        let words = &mut words[..count];
-        let masked = frequent(words)?;
-        side.put(&masked.wide().to_le_bytes()[..W::LEN])?;
-        put_places(words, masked, side)?;
-        let mut kept = 0;
-        for n in 0..count {
-            words[kept] = words[n];
-            kept += usize::from(words[n] != masked);
-        }
-        let tail = &raw[count * W::LEN..];
-        let len = kept * W::LEN;
-        let out = out.get_mut(..len + tail.len())?;
-        write(&words[..kept], out);
-        out[len..].copy_from_slice(tail);
-        Some(out.len())
+        pack_whole::<W>(raw, out, |words, out| {
+            let masked = frequent(words)?;
+            side.put(&masked.wide().to_le_bytes()[..W::LEN])?;
+            put_places(words, masked, side)?;
+            let mut kept = 0;
+            for n in 0..words.len() {
+                words[kept] = words[n];
+                kept += usize::from(words[n] != masked);
+            }
+            let out = out.get_mut(..kept * W::LEN)?;
+            write(&words[..kept], out);
+            Some(out.len())
+        })
     }
 
     fn unpack(

@@ -7,13 +7,12 @@ use narrows_codecs::typed::shuffle::{shuffle, unshuffle};
 use narrows_core::Workspace;
 
 use super::map::same_len;
-use crate::step::{Side, SideReader, Step, StepId, UnpackError};
+use crate::step::{Info, Side, SideReader, Step, StepId, UnpackError};
 
 /// Planes of bytes of words of `width` bytes.
 #[derive(Debug)]
 pub struct Planes {
-    id: StepId,
-    name: &'static str,
+    info: Info,
     width: usize,
 }
 
@@ -22,23 +21,15 @@ pub struct Planes {
 pub struct BitPlanes;
 
 pub(super) const STEPS: &[&dyn Step] = &[
-    &Planes { id: StepId(34), name: "t2", width: 2 },
-    &Planes { id: StepId(35), name: "t4", width: 4 },
-    &Planes { id: StepId(36), name: "t8", width: 8 },
+    &Planes { info: Info { id: StepId(34), name: "t2", keeps_length: true, has_side: false }, width: 2 },
+    &Planes { info: Info { id: StepId(35), name: "t4", keeps_length: true, has_side: false }, width: 4 },
+    &Planes { info: Info { id: StepId(36), name: "t8", keeps_length: true, has_side: false }, width: 8 },
     &BitPlanes,
 ];
 
 impl Step for Planes {
-    fn id(&self) -> StepId {
-        self.id
-    }
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn keeps_length(&self) -> bool {
-        true
+    fn info(&self) -> &Info {
+        &self.info
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], _: &mut Side, _: &mut Workspace) -> Option<usize> {
@@ -60,16 +51,8 @@ impl Step for Planes {
 }
 
 impl Step for BitPlanes {
-    fn id(&self) -> StepId {
-        StepId(37)
-    }
-
-    fn name(&self) -> &'static str {
-        "bt"
-    }
-
-    fn keeps_length(&self) -> bool {
-        true
+    fn info(&self) -> &Info {
+        &Info { id: StepId(37), name: "bt", keeps_length: true, has_side: false }
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], _: &mut Side, _: &mut Workspace) -> Option<usize> {

@@ -1,6 +1,6 @@
 //! `narrows advise`
 
-use std::thread;
+use std::{path::PathBuf, thread, time::Duration};
 
 use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
@@ -15,14 +15,63 @@ use narrows_lab::{
     trial::digits,
 };
 
-use super::lab;
+use super::{
+    lab::{self, Out},
+    options::{milliseconds, seconds},
+};
 use crate::{
-    args::{Advise, GoalName},
     exit::{Damaged, Usage},
     output,
 };
 
-pub fn run(args: &Advise, quiet: bool) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Files and directories to send, as one stream; a bundled sample of real data if none are given
+    pub paths: Vec<PathBuf>,
+    /// What the link carries, `100mbit`, or none for no limit
+    #[arg(long, value_name = "RATE")]
+    pub link: LinkSpec,
+    /// Milliseconds there and back
+    #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
+    pub rtt: Duration,
+    /// Processors of each end; those of this machine if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub cpu: Option<u16>,
+    /// What counts
+    #[arg(long, value_enum, default_value_t)]
+    pub goal: GoalName,
+    /// Codecs to weigh besides raw and adaptive; a choice of them if not given
+    #[arg(long, value_name = "CODEC,…", value_delimiter = ',')]
+    pub codec: Vec<String>,
+    /// Run the choice over an emulated link, both ends on this machine, and say how far off the prediction was
+    #[arg(long)]
+    pub verify: bool,
+    /// Run every setting, and say how far the choice is from the best
+    #[arg(long, conflicts_with = "verify")]
+    pub sweep: bool,
+    /// Times that each is run
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub repeat: u16,
+    /// Seconds that sending raw takes in a verification: a slow link gets an excerpt of the data
+    #[arg(long, default_value = "2", value_parser = seconds)]
+    pub seconds: Duration,
+    #[command(flatten)]
+    pub out: Out,
+}
+
+/// What counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum GoalName {
+    /// The shortest transfer
+    #[default]
+    Time,
+    /// Little processor time, nearly as fast
+    Cpu,
+    /// Egress and processors, at the prices of `narrows tco link`
+    Cost,
+}
+
+pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     lab::place(args.out.report.as_ref())?;
     let registry = narrows::default_registry();
     let mut codecs = Vec::new();
@@ -87,7 +136,7 @@ fn fault(fault: CalibrationError) -> anyhow::Error {
     }
 }
 
-fn print(args: &Advise, advice: &Advice, outcomes: &[Outcome], link: &LinkSpec, len: u64) -> anyhow::Result<()> {
+fn print(args: &Args, advice: &Advice, outcomes: &[Outcome], link: &LinkSpec, len: u64) -> anyhow::Result<()> {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(["setting", "Mbit/s", "s", "wire", "CPU s", "slowest", "tried", "off by"]);
     for column in [1, 2, 3, 4, 6, 7] {

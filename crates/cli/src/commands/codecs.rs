@@ -4,9 +4,16 @@ use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
 use narrows::default_registry;
 use serde_json::json;
 
-use crate::{args::Codecs, output};
+use crate::output;
 
-pub fn run(args: &Codecs) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
     let registry = default_registry();
     if args.json {
         let codecs: Vec<_> = registry

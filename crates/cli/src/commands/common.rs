@@ -23,10 +23,8 @@ use narrows::{
 use narrows_wire::TransferError;
 use parking_lot::Mutex;
 
-use crate::{
-    args::{Packing, PolicyName, Security, Session},
-    exit::Usage,
-};
+use super::options::{Packing, PolicyName, Security, Session};
+use crate::exit::Usage;
 
 /// Port where none is given.
 pub const PORT: u16 = 4242;

@@ -3,17 +3,30 @@
 use std::{
     fs::File,
     io::{self, BufWriter, IsTerminal, Write},
+    path::PathBuf,
 };
 
 use anyhow::Context;
-use narrows_lab::synthetic;
+use narrows::core::units::Size;
+use narrows_lab::synthetic::{self, Kind};
 
-use crate::{
-    args::Gen,
-    exit::{OutputClosed, Usage},
-};
+use crate::exit::{OutputClosed, Usage};
 
-pub fn run(args: &Gen) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// lineal (consecutive 32-bit integers), random, or sparse (runs of zeros and of random bytes)
+    pub kind: Kind,
+    /// How many bytes: 64K, 100M, 2G
+    pub size: Size,
+    /// The same seed always gives the same bytes
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub seed: u64,
+    /// File to write; standard output if not given
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
     let (mut out, to): (Box<dyn Write>, _) = match &args.output {
         Some(path) => {
             let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;

@@ -1,11 +1,29 @@
 //! What the commands of the laboratory share: progress, results, reports.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context;
 use narrows_lab::{album, report::Report, result::Run};
 
-use crate::{args::Out, exit::Usage, output};
+use crate::{exit::Usage, output};
+
+/// Where results go.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Results")]
+pub struct Out {
+    /// Add the results to this file, as lines of `narrows.result/1`
+    #[arg(long, value_name = "FILE")]
+    pub results: Option<PathBuf>,
+    /// Make a report with pictures
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Print the results as JSON Lines
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// The report is what a user waits minutes for: a place that cannot be written is to be known before.
 pub fn place<P: AsRef<Path>>(report: Option<P>) -> anyhow::Result<()> {

@@ -1,16 +1,40 @@
 //! `narrows link-emulator`
 
-use std::thread;
+use std::{thread, time::Duration};
 
-use narrows::io::{
-    emulator::{Direction, Emulator, Link},
-    secure::{self, Auth},
+use narrows::{
+    core::units::{Rate, Size},
+    io::{
+        emulator::{Direction, Emulator, Link},
+        secure::{self, Auth},
+    },
 };
 
-use super::common;
-use crate::args::LinkEmulator;
+use super::{common, options::milliseconds};
 
-pub fn run(args: LinkEmulator) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Address to listen on
+    #[arg(short, long)]
+    pub listen: String,
+    /// Where the link leads
+    #[arg(long)]
+    pub to: String,
+    /// Rate each way, `100mbit`; unlimited if not given
+    #[arg(long)]
+    pub rate: Option<Rate>,
+    /// Delay each way, in milliseconds
+    #[arg(long, default_value = "0", value_parser = milliseconds)]
+    pub delay_ms: Duration,
+    /// Most additional delay each way, in milliseconds; bytes stay in order
+    #[arg(long, default_value = "0", value_parser = milliseconds)]
+    pub jitter_ms: Duration,
+    /// Reset the connections after this many bytes towards the target
+    #[arg(long, value_name = "SIZE")]
+    pub reset_after: Option<Size>,
+}
+
+pub fn run(args: Args) -> anyhow::Result<()> {
     let listen = common::address(&args.listen)?;
     // It relays what others encrypt, or not; opening a plain relay beyond this host is not its business.
     secure::require_auth(&listen, &Auth::None, false)?;

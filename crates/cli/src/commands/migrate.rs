@@ -1,5 +1,7 @@
 //! `narrows migrate`
 
+mod args;
+
 use std::{
     fs::DirBuilder,
     io,
@@ -32,24 +34,26 @@ use narrows_migrate::{
 };
 use parking_lot::Mutex;
 
-use super::{common, recv::accept_loop};
-use crate::{
-    args::{Carrying, Migrate, MigrateRun, MigrateServe, MigrateStatus, MigrateTunnel, Packing, PolicyName, Security},
-    exit::Usage,
-    output,
+pub use self::args::Command;
+use self::args::{Carrying, RunArgs, ServeArgs, StatusArgs, TunnelArgs};
+use super::{
+    common,
+    options::{Packing, PolicyName, Security},
+    recv::accept_loop,
 };
+use crate::{exit::Usage, output};
 
 /// A channel for each of QEMU's sockets (main, up to 32 multifd, urgent pages) and for `run`.
 const LANES_MAX: u16 = 36;
 /// How long lanes may take to close once QEMU says that it is done, and the destination to say what it cost.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-pub fn run(args: Migrate, quiet: bool) -> anyhow::Result<()> {
-    match args {
-        Migrate::Serve(args) => serve(&args),
-        Migrate::Run(args) => run_one(&args, quiet),
-        Migrate::Tunnel(args) => tunnel(&args),
-        Migrate::Status(args) => ask_status(&args),
+pub fn run(command: Command, quiet: bool) -> anyhow::Result<()> {
+    match command {
+        Command::Serve(args) => serve(&args),
+        Command::Run(args) => run_one(&args, quiet),
+        Command::Tunnel(args) => tunnel(&args),
+        Command::Status(args) => ask_status(&args),
     }
 }
 
@@ -87,7 +91,7 @@ fn settings(engine: &Engine, packing: Option<&Packing>, carrying: &Carrying) -> 
     Ok(settings)
 }
 
-fn serve(args: &MigrateServe) -> anyhow::Result<()> {
+fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     let engine = Engine::new(0);
     let settings = settings(&engine, None, &args.carrying)?;
     let target = common::address(&args.to)?;
@@ -154,7 +158,7 @@ impl Way {
     }
 }
 
-fn tunnel(args: &MigrateTunnel) -> anyhow::Result<()> {
+fn tunnel(args: &TunnelArgs) -> anyhow::Result<()> {
     let way = Way::new(&args.peer, &args.packing, &args.carrying, &args.security)?;
     let listen = common::address(&args.listen)?;
     // Whoever reaches this address can send the destination a guest.
@@ -195,12 +199,12 @@ fn tunnel(args: &MigrateTunnel) -> anyhow::Result<()> {
     }
 }
 
-fn ask_status(args: &MigrateStatus) -> anyhow::Result<()> {
+fn ask_status(args: &StatusArgs) -> anyhow::Result<()> {
     let status = status::ask(&common::address(&args.at)?)?;
     output::print(&if args.json { serde_json::to_string(&status)? } else { status.line() })
 }
 
-fn run_one(args: &MigrateRun, quiet: bool) -> anyhow::Result<()> {
+fn run_one(args: &RunArgs, quiet: bool) -> anyhow::Result<()> {
     let way = Way::new(&args.to, &args.packing, &args.carrying, &args.security)?;
     let qmp = common::address(&args.qmp)?;
     let cancel = Arc::new(AtomicBool::new(false));
@@ -259,7 +263,7 @@ fn run_one(args: &MigrateRun, quiet: bool) -> anyhow::Result<()> {
 
 /// Prepares the destination, migrates, and settles who runs the guest.
 fn converse(
-    args: &MigrateRun,
+    args: &RunArgs,
     migration: &Arc<Migration>,
     source: &mut Source,
     listener: Listener,

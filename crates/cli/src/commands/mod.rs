@@ -1,15 +1,18 @@
-//! One module a command.
+//! One module a command: its flags, and what it does.
 
 mod advise;
 mod bench;
 mod codecs;
 pub mod common;
 mod gen_;
+mod keys;
 mod lab;
 mod link_emulator;
+mod manual;
 mod memory;
 mod migrate;
 mod offload;
+mod options;
 mod recv;
 mod report;
 mod send;
@@ -18,27 +21,62 @@ mod tco;
 mod try_;
 mod tunnel;
 
-use std::{fs, io};
-
-use anyhow::Context;
-use clap::CommandFactory;
-
-use crate::args::{Args, Command, Keys, Man};
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Send files, directories or standard input to a receiver
+    Send(send::Args),
+    /// Receive files into a directory, or a stream to standard output
+    Recv(recv::Args),
+    /// Carry TCP or Unix connections of other programs through one compressed session
+    Tunnel(tunnel::Args),
+    /// Move a running virtual machine between two QEMUs through a compressed session
+    #[command(subcommand)]
+    Migrate(migrate::Command),
+    /// Pack files on a host that has the accelerators, into files that gzip, zstd and lz4 read
+    #[command(subcommand)]
+    Offload(offload::Command),
+    /// List every codec and backend: available, chosen, or why not
+    Codecs(codecs::Args),
+    /// Emulate a slow link: relay connections at a rate and delay
+    LinkEmulator(link_emulator::Args),
+    /// Race policies over emulated links with your data, and make a report with pictures
+    Try(try_::Args),
+    /// A RAM disk that holds several times its memory, served over NBD
+    Memory(memory::Args),
+    /// Measure codecs on your data: ratio, speed, processor time, memory
+    Bench(bench::Args),
+    /// Say what to send your data with over a link, from seconds of calibration; and try whether that holds
+    Advise(advise::Args),
+    /// Measure the published study again: threads × chunks × lengths × codecs × data × links
+    Study(study::Args),
+    /// Reckon what compressing storage or a link costs and saves over the years
+    Tco(tco::Args),
+    /// Make one offline HTML file with pictures of any results
+    Report(report::Args),
+    /// Write generated data: the kinds of the published study
+    Gen(gen_::Args),
+    /// Make keys: certificates for TLS and a pre-shared key
+    Keys(keys::Args),
+    /// Print a completion script for a shell
+    Completions(manual::CompletionsArgs),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(manual::PagesArgs),
+}
 
 /// Runs the command that was asked for.
 ///
 /// # Errors
 /// With a sentence that says what to do next.
-pub fn run(args: Args) -> anyhow::Result<()> {
-    let quiet = args.quiet;
-    match args.command {
-        Command::Send(send) => send::run(send, quiet),
-        Command::Recv(recv) => recv::run(recv, quiet),
-        Command::Tunnel(tunnel) => tunnel::run(tunnel),
-        Command::Migrate(migrate) => migrate::run(migrate, quiet),
-        Command::Offload(args) => offload::run(args, quiet),
-        Command::Codecs(codecs) => codecs::run(&codecs),
-        Command::LinkEmulator(emulator) => link_emulator::run(emulator),
+pub fn run(command: Command, quiet: bool) -> anyhow::Result<()> {
+    match command {
+        Command::Send(args) => send::run(args, quiet),
+        Command::Recv(args) => recv::run(args, quiet),
+        Command::Tunnel(args) => tunnel::run(args),
+        Command::Migrate(command) => migrate::run(command, quiet),
+        Command::Offload(command) => offload::run(command, quiet),
+        Command::Codecs(args) => codecs::run(&args),
+        Command::LinkEmulator(args) => link_emulator::run(args),
         Command::Try(args) => try_::run(args, quiet),
         Command::Memory(args) => memory::run(args, quiet),
         Command::Bench(args) => bench::run(args, quiet),
@@ -47,26 +85,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Tco(args) => tco::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Gen(args) => gen_::run(&args),
-        Command::Keys(keys) => self::keys(&keys),
-        Command::Completions(completions) => {
-            clap_complete::generate(completions.shell, &mut Args::command(), "narrows", &mut io::stdout());
+        Command::Keys(args) => keys::run(&args),
+        Command::Completions(args) => {
+            manual::completions(&args);
             Ok(())
         }
-        Command::Man(man) => self::man(&man),
+        Command::Man(args) => manual::pages(&args),
     }
-}
-
-fn keys(keys: &Keys) -> anyhow::Result<()> {
-    use narrows::io::secure::keys::{Request, generate};
-    let request = Request { server_names: &keys.hosts, ..Request::default() };
-    for path in generate(&keys.dir, &request)? {
-        crate::output::print(&path.display().to_string())?;
-    }
-    Ok(())
-}
-
-fn man(man: &Man) -> anyhow::Result<()> {
-    fs::create_dir_all(&man.dir).with_context(|| format!("cannot make {}", man.dir.display()))?;
-    clap_mangen::generate_to(Args::command(), &man.dir)
-        .with_context(|| format!("cannot write to {}", man.dir.display()))
 }

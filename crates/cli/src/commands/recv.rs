@@ -4,7 +4,7 @@ use std::{
     fs::File,
     io::{self, IsTerminal, Write},
     os::fd::AsFd,
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     thread,
 };
@@ -20,10 +20,41 @@ use narrows::{
 use narrows_wire::recv::{self, Sink};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::common;
-use crate::{args::Recv, exit::Usage, output};
+use super::{
+    common,
+    options::{Packing, Security, Session},
+};
+use crate::{exit::Usage, output};
 
-pub fn run(args: Recv, quiet: bool) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Directory to receive into (made if absent), or `-` for a stream to standard output
+    #[arg(default_value = ".")]
+    pub into: PathBuf,
+    /// Address to listen on: HOST[:PORT] or unix:/PATH
+    #[arg(short, long, default_value = "127.0.0.1:4242", env = "NARROWS_LISTEN")]
+    pub listen: String,
+    /// Be the remote end of `narrows send … HOST:DIR`: the session is on standard input and output
+    #[arg(long, conflicts_with_all = ["listen", "keep"])]
+    pub stdio: bool,
+    /// Receive a stream, check it and throw it away; the result says its XXH3-64. For measuring
+    #[arg(long, conflicts_with_all = ["into", "stdio"])]
+    pub discard: bool,
+    /// Go on receiving until interrupted, instead of ending after one transfer
+    #[arg(long)]
+    pub keep: bool,
+    #[command(flatten)]
+    pub packing: Packing,
+    #[command(flatten)]
+    pub session: Session,
+    #[command(flatten)]
+    pub security: Security,
+    /// Print the result as JSON, a line for each transfer
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     let to_stdout = !args.discard && args.into == Path::new("-");
     if to_stdout && io::stdout().is_terminal() {
         return Err(Usage("standard output is a terminal; redirect it, or name a directory".into()).into());
@@ -104,7 +135,7 @@ fn admit(transport: Transport, auth: &Auth, acceptor: &Acceptor) -> Result<Optio
     acceptor.take(transport)
 }
 
-fn receive(endpoint: &Arc<Endpoint>, args: &Recv, quiet: bool) -> anyhow::Result<()> {
+fn receive(endpoint: &Arc<Endpoint>, args: &Args, quiet: bool) -> anyhow::Result<()> {
     common::metered(&args.session, endpoint)?;
     let bar = output::progress(quiet);
     let mut progress = |bytes| bar.set_position(bytes);

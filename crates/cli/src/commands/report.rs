@@ -1,11 +1,22 @@
 //! `narrows report`
 
+use std::path::PathBuf;
+
 use narrows_lab::{album, result};
 
 use super::lab;
-use crate::args::Report;
 
-pub fn run(args: &Report) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Files of results, as --results of other commands writes them
+    #[arg(required = true)]
+    pub results: Vec<PathBuf>,
+    /// Where the report goes
+    #[arg(short, long, value_name = "FILE", default_value = "narrows-report.html")]
+    pub output: PathBuf,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
     lab::place(Some(&args.output))?;
     let mut runs = Vec::new();
     for path in &args.results {

@@ -1,6 +1,7 @@
 //! `narrows send`
 
 use std::{
+    ffi::OsString,
     io::{self, IsTerminal},
     path::{Path, PathBuf},
     process::Command,
@@ -10,10 +11,38 @@ use std::{
 use narrows::{Dial, Endpoint, io::transport};
 use narrows_wire::send;
 
-use super::common;
-use crate::{args::Send, exit::Usage, output};
+use super::{
+    common,
+    options::{Packing, Security, Session},
+};
+use crate::{exit::Usage, output};
 
-pub fn run(args: Send, quiet: bool) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "narrows send [OPTIONS] <PATH>... <TO>")]
+pub struct Args {
+    /// Files and directories, or `-` for standard input; and last, where to: HOST[:PORT], unix:/PATH, or HOST:DIR, which
+    /// starts the receiver there over ssh
+    // One list: clap cannot part two when flags stand between them.
+    #[arg(required = true, value_names = ["PATH", "TO"], num_args = 1..)]
+    pub paths_and_to: Vec<OsString>,
+    /// Program that reaches the remote host for HOST:DIR
+    #[arg(long, default_value = "ssh", value_name = "COMMAND", env = "NARROWS_RSH")]
+    pub rsh: String,
+    /// The narrows program on the remote host
+    #[arg(long, default_value = "narrows", value_name = "PATH")]
+    pub remote_program: String,
+    #[command(flatten)]
+    pub packing: Packing,
+    #[command(flatten)]
+    pub session: Session,
+    #[command(flatten)]
+    pub security: Security,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     let (to, paths) = args.paths_and_to.split_last().expect("the command line requires one");
     if paths.is_empty() {
         return Err(Usage("what to send, and where to? narrows send PATH… HOST".into()).into());
@@ -50,7 +79,7 @@ pub fn run(args: Send, quiet: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn dial(to: &str, args: &Send) -> anyhow::Result<Dial> {
+fn dial(to: &str, args: &Args) -> anyhow::Result<Dial> {
     if let Some((host, dir)) = remote_dir(to) {
         let mut words = args.rsh.split_whitespace();
         let program = words.next().ok_or_else(|| Usage("--rsh names no program".into()))?;

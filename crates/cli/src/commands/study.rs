@@ -1,6 +1,9 @@
 //! `narrows study`
 
-use std::time::{Duration, Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context;
 use narrows_lab::{
@@ -14,9 +17,38 @@ use narrows_lab::{
 };
 
 use super::lab;
-use crate::{args, exit::Damaged, output};
+use crate::{exit::Damaged, output};
 
-pub fn run(args: &args::Study, quiet: bool) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The whole study has some ten thousand transfers. To share it among machines:  narrows study --shard 0/4 --results part0.jsonl  and so
+on; then  narrows report part*.jsonl. A study that was cut goes on where its --results file ends."
+)]
+pub struct Args {
+    /// Three minutes' worth: ends and middles of the axes
+    #[arg(long)]
+    pub quick: bool,
+    /// Real data beside the generated kinds, as `traced`: buffers of a training for instance (bench/study/capture.py)
+    #[arg(long, value_name = "FILE")]
+    pub traced: Vec<PathBuf>,
+    /// Only this part of the cells: 0/4 is the first of four
+    #[arg(long, value_name = "I/N", default_value = "0/1", value_parser = shard)]
+    pub shard: (usize, usize),
+    /// Begin no case after this many minutes
+    #[arg(long, value_name = "N")]
+    pub minutes: Option<f64>,
+    /// Seed of generated data
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
+    /// Where rows go as they are measured; what it holds already is not measured again
+    #[arg(long, value_name = "FILE", default_value = "narrows-study.jsonl")]
+    pub results: PathBuf,
+    /// Where the report goes
+    #[arg(long, value_name = "FILE", default_value = "narrows-study.html")]
+    pub report: PathBuf,
+}
+
+pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     lab::place(Some(&args.report))?;
     let mut data: Vec<_> = [Kind::Lineal, Kind::Random, Kind::Sparse]
         .map(|kind| (kind.name().to_string(), Data::synthetic(kind, SYNTHETIC_LEN, args.seed)))
@@ -77,3 +109,8 @@ pub fn run(args: &args::Study, quiet: bool) -> anyhow::Result<()> {
 const SYNTHETIC_LEN: u64 = 64 << 20;
 /// Three, with the report.
 const QUICK_MINUTES: f64 = 2.8;
+
+fn shard(text: &str) -> Result<(usize, usize), String> {
+    let parts = text.split_once('/').and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
+    parts.filter(|(part, parts)| part < parts).ok_or_else(|| "write it like 0/4, 1/4, 2/4, 3/4".into())
+}

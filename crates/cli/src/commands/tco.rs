@@ -1,9 +1,13 @@
 //! `narrows tco`
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use narrows::core::units::Size;
 use narrows_lab::{
     result::{self, Row},
     tco::{
@@ -14,13 +18,54 @@ use narrows_lab::{
 };
 
 use super::lab;
-use crate::{
-    args::{Tco, TcoWhat},
-    exit::Usage,
-    output,
-};
+use crate::{exit::Usage, output};
 
-pub fn run(args: &Tco) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Without inputs it reckons a published example: zstd on storage servers against drives that compress. To change
+any number:  narrows tco --print-inputs > mine.toml;  narrows tco --inputs mine.toml --report tco.html"
+)]
+pub struct Args {
+    /// What to reckon: storage servers, or a link
+    #[arg(value_enum, default_value_t)]
+    pub what: What,
+    /// TOML file with every input, its unit, range and source
+    #[arg(long, value_name = "FILE")]
+    pub inputs: Option<PathBuf>,
+    /// Change one input: `usd_per_kwh=0.3`, `link.ratio=2`; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+    /// Take ratio and processor time from results of `narrows bench`, as a design of its own
+    #[arg(long, value_name = "FILE")]
+    pub results: Option<PathBuf>,
+    /// Which codec of the results; the one with the best ratio among the fastest if not given
+    #[arg(long, value_name = "NAME:LEVEL", requires = "results")]
+    pub codec: Option<String>,
+    /// Length of chunks of those results
+    #[arg(long, value_name = "SIZE", requires = "results")]
+    pub chunk: Option<Size>,
+    /// Print the inputs, to be changed
+    #[arg(long)]
+    pub print_inputs: bool,
+    /// Make a report with pictures
+    #[arg(long, visible_alias = "html", value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to reckon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum What {
+    /// Storage servers over their years
+    #[default]
+    Storage,
+    /// A month of transfers over a link
+    Link,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.print_inputs {
         return output::print(Inputs::deck_text().trim_end());
     }
@@ -34,12 +79,12 @@ pub fn run(args: &Tco) -> anyhow::Result<()> {
         return output::print(&document.to_string());
     }
     match args.what {
-        TcoWhat::Storage => storage(&inputs),
-        TcoWhat::Link => transfer(&inputs),
+        What::Storage => storage(&inputs),
+        What::Link => transfer(&inputs),
     }
 }
 
-fn inputs(args: &Tco) -> anyhow::Result<Inputs> {
+fn inputs(args: &Args) -> anyhow::Result<Inputs> {
     let mut inputs = match &args.inputs {
         Some(path) => {
             let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -60,7 +105,7 @@ fn inputs(args: &Tco) -> anyhow::Result<Inputs> {
 }
 
 /// The row that the flags name, or the best ratio on the front.
-fn measured(args: &Tco, path: &Path) -> anyhow::Result<Row> {
+fn measured(args: &Args, path: &Path) -> anyhow::Result<Row> {
     let rows = result::read(path)?.into_iter().flat_map(|run| run.rows);
     let wanted = |row: &Row| match &args.codec {
         Some(codec) => row.case.codec.as_ref() == Some(codec),

@@ -1,22 +1,69 @@
 //! `narrows try`
 
+use std::{path::PathBuf, time::Duration};
+
 use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use narrows::core::units::Size;
 use narrows_lab::{
     data::Data,
-    race::{LinkSpec, Racer},
+    race::{Contestant, LinkSpec, Racer},
     trial::{self, Document, LinkResult, Plan, TrialError, digits, rounds},
 };
 
-use super::{common, lab};
+use super::{
+    common, lab,
+    options::{milliseconds, seconds},
+};
 use crate::{
-    args::Try,
     exit::{Damaged, Usage},
     output,
 };
 
-pub fn run(args: Try, quiet: bool) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Runs both ends on this machine, over a link it emulates; needs no root and no set-up. A link takes up to a
+minute and a half with the defaults."
+)]
+pub struct Args {
+    /// Files and directories to send, as one stream; a bundled sample of real data if none are given
+    pub paths: Vec<PathBuf>,
+    /// Links to race over: rates, or `none` for no limit
+    #[arg(long, value_name = "RATE,…", default_value = "100mbit", value_delimiter = ',')]
+    pub link: Vec<LinkSpec>,
+    /// Delay each way, in milliseconds
+    #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
+    pub delay_ms: Duration,
+    /// Who races: none, adaptive, naive:CODEC, or a codec for all chunks (`zstd:3`); a choice of them if not given
+    #[arg(long, value_name = "POLICY,…", value_delimiter = ',')]
+    pub race: Vec<Contestant>,
+    /// Rounds; results are medians
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// Seconds that sending raw may take on a link: a slow link gets an excerpt of the data, spread evenly
+    #[arg(long, default_value = "3", value_parser = seconds)]
+    pub seconds: Duration,
+    /// Most bytes a link gets
+    #[arg(long, default_value = "256M")]
+    pub size: Size,
+    /// Threads of each end; 0 means one for each processor
+    #[arg(short = 'T', long, default_value_t = 0)]
+    pub threads: usize,
+    /// Add the results to this file, as lines of `narrows.result/1`
+    #[arg(long, value_name = "FILE")]
+    pub results: Option<PathBuf>,
+    /// Where the report goes
+    #[arg(long, value_name = "FILE", default_value = "narrows-try.html")]
+    pub report: PathBuf,
+    /// Make no report
+    #[arg(long, conflicts_with = "report")]
+    pub no_report: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     for who in &args.race {
         if let Some(codec) = &who.codec {
             narrows::candidate(&narrows::default_registry(), codec, 0).map_err(|fault| Usage(fault.to_string()))?;

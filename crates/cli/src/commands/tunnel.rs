@@ -11,15 +11,42 @@ use narrows::{
 };
 use narrows_wire::tunnel;
 
-use super::{common, recv::accept_loop};
-use crate::args::Tunnel;
+use super::{
+    common,
+    options::{Packing, Security, Session},
+    recv::accept_loop,
+};
 
 /// A connection's share: many may be open, and each may have this much outstanding.
 const WINDOW_LEN: usize = 1 << 20;
 const HISTORY_LEN: usize = 256 << 10;
 const CHUNK_LEN: usize = 256 << 10;
 
-pub fn run(args: Tunnel) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Near the program:  narrows tunnel --listen 127.0.0.1:5432 --peer HOST:4242
+Near the server:   narrows tunnel --listen 0.0.0.0:4242 --to 127.0.0.1:5432")]
+pub struct Args {
+    /// Address to listen on: for programs (with --peer), or for the other end (with --to)
+    #[arg(short, long)]
+    pub listen: String,
+    /// The other end of the tunnel; makes this the near end
+    #[arg(long, conflicts_with = "to", required_unless_present = "to")]
+    pub peer: Option<String>,
+    /// The server that connections are for; makes this the far end
+    #[arg(long)]
+    pub to: Option<String>,
+    /// Connections open at once, at most
+    #[arg(long, default_value_t = 256)]
+    pub connections_max: u16,
+    #[command(flatten)]
+    pub packing: Packing,
+    #[command(flatten)]
+    pub session: Session,
+    #[command(flatten)]
+    pub security: Security,
+}
+
+pub fn run(args: Args) -> anyhow::Result<()> {
     let engine = common::engine(&args.packing);
     let mut settings = common::settings(&engine, &args.packing, &args.session)?;
     settings.limits.channels_max = args.connections_max;
@@ -34,7 +61,7 @@ pub fn run(args: Tunnel) -> anyhow::Result<()> {
     }
 }
 
-fn near(args: &Tunnel, peer: &str, engine: narrows::Engine, settings: &Settings) -> anyhow::Result<()> {
+fn near(args: &Args, peer: &str, engine: narrows::Engine, settings: &Settings) -> anyhow::Result<()> {
     let peer = common::address(peer)?;
     let auth = common::auth(&args.security)?;
     secure::require_auth(&peer, &auth, args.security.insecure)?;
@@ -64,7 +91,7 @@ fn near(args: &Tunnel, peer: &str, engine: narrows::Engine, settings: &Settings)
     }
 }
 
-fn far(args: &Tunnel, to: &str, engine: narrows::Engine, settings: Settings) -> anyhow::Result<()> {
+fn far(args: &Args, to: &str, engine: narrows::Engine, settings: Settings) -> anyhow::Result<()> {
     let target = common::address(to)?;
     let listen = common::address(&args.listen)?;
     let auth = common::auth(&args.security)?;

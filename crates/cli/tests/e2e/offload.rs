@@ -123,6 +123,12 @@ fn what_does_not_work_is_told_with_its_code() {
     let ended = bench.pack(Path::new(file), &[]).wait().expect(0);
     assert!(String::from_utf8(ended.stdout).unwrap().contains("given up"));
     run(["offload", "pack", file, "--to", "127.0.0.1:1", "--force"]).expect(1);
+    // Nobody is asked for anything that cannot be read: else it would be the server that cannot be reached.
+    for [op, file] in
+        [["pack", "/nowhere/file"], ["pack", "/"], ["unpack", "/nowhere/file.gz"], ["table", "/nowhere/file"]]
+    {
+        run(["offload", op, file, "--to", "127.0.0.1:1"]).expect(1).says("cannot read");
+    }
     run(["offload", "pack", file]).expect(2);
     run(["offload", "pack", file, "--local", "--codec", "lz4", "--block", "100K"]).expect(2);
     run(["offload", "pack", file, "--local", "--block", "1G"]).expect(2);

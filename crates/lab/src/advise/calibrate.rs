@@ -4,7 +4,7 @@
 //! has. Overhead comes from real transfers of generated data over an emulated link without a limit: random bytes as they
 //! are, and runs of zeros and random bytes through LZ4, which packs them for next to nothing; two equations, two unknowns.
 
-use std::time::Duration;
+use std::{thread, time::Duration};
 
 use narrows::{
     core::units::{Rate, Size},
@@ -107,6 +107,29 @@ pub fn overhead(racer: &Racer) -> Result<Overhead, CalibrationError> {
     Ok(Overhead { send_raw_s, send_wire_s, recv_raw_s, recv_wire_s, relay_s: relay_s / wide })
 }
 
+/// Share of this machine's processors that transfers get, up to 1: others may want them too.
+///
+/// Found by a transfer that packing holds up, since short bursts of packing say little: new threads begin on one processor, and
+/// have moved apart only when a burst is over.
+///
+/// # Errors
+/// [`CalibrationError`].
+pub fn processors(racer: &Racer) -> Result<f64, CalibrationError> {
+    let racer = Racer { threads: 0, ..racer.clone() };
+    let link = LinkSpec { rate: Some(Rate(UNLIMITED)), delay: Duration::ZERO };
+    let excerpt = Data::synthetic(Kind::Sparse, OVERHEAD_LEN.0, 1).excerpt(OVERHEAD_LEN.0)?;
+    let who: Contestant = "zstd:6".parse().expect("it is well formed");
+    let here = thread::available_parallelism().map_or(1, usize::from) as f64;
+    let mut most: f64 = 0.0;
+    for _ in 0..PROCESSORS_RUNS {
+        let before = CpuTime::of_process();
+        let run = racer.run(&link, &who, &excerpt, None)?;
+        let relay_s = CpuTime::of_process().since(before).total_ns() as f64 / 1e9;
+        most = most.max((run.send_cpu_s + run.recv_cpu_s + relay_s) / run.seconds);
+    }
+    Ok((most / here).min(1.0))
+}
+
 /// Seconds that a transfer of next to nothing takes over `link`: greetings, and the way there and back.
 ///
 /// # Errors
@@ -151,5 +174,6 @@ const OVERHEAD_LEN: Size = Size(96 << 20);
 const PACKED_START_LEN: Size = Size(4 << 20);
 const OVERHEAD_RUNS: usize = 3;
 const START_RUNS: usize = 3;
+const PROCESSORS_RUNS: usize = 2;
 /// Bytes a second that no emulated link is held up by.
 const UNLIMITED: f64 = 100e9;

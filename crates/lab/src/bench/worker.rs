@@ -8,7 +8,10 @@ use std::{
     io::{self, Read},
     sync::{
         Mutex,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{
+            AtomicU64, AtomicUsize,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
     thread,
     time::Instant,
@@ -116,9 +119,9 @@ pub fn run(job: &Job, mut input: impl Read) -> Result<Measured, WorkerError> {
     reset_peak();
     let before = Memory::of_process().ok();
     let meter = energy::Meter::open().ok();
-    let (packed, passes, all) = fastest(job.seconds, || case.pass(&mut workspaces, Bench::pack));
+    let (packed, passes, all) = case.passes(job.seconds, &mut workspaces, Bench::pack);
     let pack_joules = meter.and_then(|meter| meter.joules()).map(|joules| joules / f64::from(passes));
-    let (unpacked, ..) = fastest(job.seconds, || case.pass(&mut workspaces, Bench::unpack));
+    let (unpacked, ..) = case.passes(job.seconds, &mut workspaces, Bench::unpack);
     let after = Memory::of_process().ok();
     case.compare(&mut workspaces[0], &job.codec)?;
 
@@ -169,30 +172,63 @@ impl Scratch {
 }
 
 impl Bench<'_> {
-    /// One pass over all chunks, shared among the threads.
-    fn pass(&self, threads: &mut [Scratch], work: fn(&Self, usize, &mut Scratch)) -> Pass {
-        let next = AtomicUsize::new(0);
-        let began = Instant::now();
-        let cpu_ns: u64 = thread::scope(|scope| {
-            let running: Vec<_> = threads
+    /// Passes over all chunks, shared among the threads, until `seconds` are over; see [`fastest`].
+    ///
+    /// Threads live as long as the passes and do not sleep between them: fresh ones, and those that wake, begin on one processor
+    /// more often than not, and a pass of some milliseconds is over before they have moved apart.
+    fn passes(&self, seconds: f64, threads: &mut [Scratch], work: fn(&Self, usize, &mut Scratch)) -> (Pass, u32, Pass) {
+        let (turn, next, done, cpu_ns) =
+            (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0), AtomicU64::new(0));
+        let share = |scratch: &mut Scratch| {
+            let cpu = thread_cpu_ns();
+            loop {
+                let number = next.fetch_add(1, Relaxed);
+                if number >= self.slots.len() {
+                    break;
+                }
+                work(self, number, scratch);
+            }
+            cpu_ns.fetch_add(thread_cpu_ns() - cpu, Relaxed);
+            done.fetch_add(1, Release);
+        };
+        let (own, others) = threads.split_first_mut().expect("there is a thread");
+        thread::scope(|scope| {
+            let others: Vec<_> = others
                 .iter_mut()
                 .map(|scratch| {
-                    let next = &next;
-                    scope.spawn(move || {
-                        let cpu = thread_cpu_ns();
-                        loop {
-                            let number = next.fetch_add(1, Relaxed);
-                            if number >= self.slots.len() {
-                                return thread_cpu_ns() - cpu;
+                    scope.spawn(|| {
+                        for pass in 1.. {
+                            while turn.load(Acquire) < pass {
+                                thread::yield_now();
                             }
-                            work(self, number, scratch);
+                            if turn.load(Acquire) == OVER {
+                                return;
+                            }
+                            share(scratch);
                         }
                     })
                 })
                 .collect();
-            running.into_iter().map(|thread| thread.join().expect("codecs do not panic")).sum()
-        });
-        Pass { wall_s: began.elapsed().as_secs_f64(), cpu_s: cpu_ns as f64 / 1e9 }
+            let result = fastest(seconds, || {
+                for counter in [&next, &done] {
+                    counter.store(0, Relaxed);
+                }
+                cpu_ns.store(0, Relaxed);
+                let began = Instant::now();
+                turn.fetch_add(1, Release);
+                share(own);
+                while done.load(Acquire) <= others.len() {
+                    if others.iter().any(|other| other.is_finished()) {
+                        turn.store(OVER, Release);
+                        panic!("{POISON}");
+                    }
+                    thread::yield_now();
+                }
+                Pass { wall_s: began.elapsed().as_secs_f64(), cpu_s: cpu_ns.load(Relaxed) as f64 / 1e9 }
+            });
+            turn.store(OVER, Release);
+            result
+        })
     }
 
     fn chunk(&self, number: usize) -> (&[u8], &[u8]) {
@@ -296,6 +332,8 @@ impl Measured {
 }
 
 const POISON: &str = "codecs do not panic";
+/// The pass after the last.
+const OVER: usize = usize::MAX;
 
 #[cfg(test)]
 mod tests {

@@ -13,15 +13,14 @@ use narrows_core::Workspace;
 
 use super::coder::{Classes, pack_words, unpack_words};
 use crate::{
-    step::{Side, SideReader, Step, StepId, UnpackError},
-    word::{Word, read, write},
+    step::{Info, Side, SideReader, Step, StepId, UnpackError},
+    word::{Word, pack_whole, unpack_whole},
 };
 
 /// Floats of one format.
 #[derive(Debug)]
 pub(super) struct Exponent<W> {
-    id: StepId,
-    name: &'static str,
+    info: Info,
     /// Bits of the exponent.
     exponent: u32,
     width: PhantomData<W>,
@@ -30,8 +29,7 @@ pub(super) struct Exponent<W> {
 macro_rules! steps {
     ($(($word:ty, $id:literal, $name:literal, $exponent:literal)),*) => {
         pub(crate) const STEPS: &[&dyn Step] = &[$(&Exponent::<$word> {
-            id: StepId($id),
-            name: $name,
+            info: Info { id: StepId($id), name: $name, keeps_length: false, has_side: true },
             exponent: $exponent,
             width: PhantomData,
         }),*];
@@ -70,53 +68,36 @@ impl<W: Word> Classes<W> for ByExponent {
 }
 
 impl<W: Word> Step for Exponent<W> {
-    fn id(&self) -> StepId {
-        self.id
-    }
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn keeps_length(&self) -> bool {
-        false
-    }
-
-    fn has_side(&self) -> bool {
-        true
+    fn info(&self) -> &Info {
+        &self.info
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, ws: &mut Workspace) -> Option<usize> {
-        let mut words = W::buffer();
-        let words = words.as_mut();
-        let count = read(raw, words);
-        let words = &mut words[..count];
-        let mut differ = 0;
-        for word in words.iter_mut() {
-            *word = word.rotate_left(1);
-        }
-        let first = words.first()?.wide();
-        for word in words.iter() {
-            differ |= word.wide() ^ first;
-        }
-        let fraction = W::BITS - self.exponent;
-        let low = differ.trailing_zeros().min(fraction);
-        let mut highest = 0;
-        for word in words.iter_mut() {
-            *word = W::truncate(word.wide() >> low);
-            highest = highest.max(word.wide());
-        }
-        let classes = ByExponent { fraction: fraction - low, highest: highest >> (fraction - low) };
-        // The side of this step stands before that of the coder, which is read after it.
-        side.put(&[low as u8])?;
-        if low > 0 {
-            side.put(&first.to_le_bytes()[..W::LEN])?;
-        }
-        side.put(&(classes.highest as u16).to_le_bytes())?;
-        let len = pack_words(words, classes, out, side, ws.get())?;
-        let tail = &raw[count * W::LEN..];
-        out.get_mut(len..len + tail.len())?.copy_from_slice(tail);
-        Some(len + tail.len())
+        pack_whole::<W>(raw, out, |words, out| {
+            let mut differ = 0;
+            for word in words.iter_mut() {
+                *word = word.rotate_left(1);
+            }
+            let first = words.first()?.wide();
+            for word in words.iter() {
+                differ |= word.wide() ^ first;
+            }
+            let fraction = W::BITS - self.exponent;
+            let low = differ.trailing_zeros().min(fraction);
+            let mut highest = 0;
+            for word in words.iter_mut() {
+                *word = W::truncate(word.wide() >> low);
+                highest = highest.max(word.wide());
+            }
+            let classes = ByExponent { fraction: fraction - low, highest: highest >> (fraction - low) };
+            // The side of this step stands before that of the coder, which is read after it.
+            side.put(&[low as u8])?;
+            if low > 0 {
+                side.put(&first.to_le_bytes()[..W::LEN])?;
+            }
+            side.put(&(classes.highest as u16).to_le_bytes())?;
+            pack_words(words, classes, out, side, ws.get())
+        })
     }
 
     fn unpack(
@@ -136,16 +117,12 @@ impl<W: Word> Step for Exponent<W> {
         if highest >> self.exponent != 0 {
             return Err(UnpackError::Corrupt("an exponent of too many bits"));
         }
-        let (whole, tail) = out.split_at_mut(out.len() / W::LEN * W::LEN);
-        let mut words = W::buffer();
-        let words = &mut words.as_mut()[..whole.len() / W::LEN];
-        let streams = packed.len().checked_sub(tail.len()).ok_or(UnpackError::Corrupt("streams are cut short"))?;
-        unpack_words(&packed[..streams], ByExponent { fraction: fraction - low, highest }, words, side, ws.get())?;
-        for word in words.iter_mut() {
-            *word = W::truncate(word.wide() << low | first).rotate_right(1);
-        }
-        write(words, whole);
-        tail.copy_from_slice(&packed[streams..]);
-        Ok(())
+        unpack_whole::<W>(packed, out, |packed, words| {
+            unpack_words(packed, ByExponent { fraction: fraction - low, highest }, words, side, ws.get())?;
+            for word in words.iter_mut() {
+                *word = W::truncate(word.wide() << low | first).rotate_right(1);
+            }
+            Ok(())
+        })
     }
 }

@@ -26,23 +26,21 @@ pub(crate) use self::coder::{pack_words, unpack_words};
 #[doc(hidden)]
 pub use self::huffman::training;
 use crate::{
-    step::{Side, SideReader, Step, StepId, UnpackError},
-    word::{Word, read, write},
+    step::{Info, Side, SideReader, Step, StepId, UnpackError},
+    word::{Word, pack_whole, unpack_whole},
 };
 
 /// Words by their length in bits.
 #[derive(Debug)]
 pub struct Lengths<W> {
-    id: StepId,
-    name: &'static str,
+    info: Info,
     width: PhantomData<W>,
 }
 
 macro_rules! steps {
     ($(($word:ty, $id:literal, $name:literal)),*) => {
         pub(super) const STEPS: &[&dyn Step] = &[$(&Lengths::<$word> {
-            id: StepId($id),
-            name: $name,
+            info: Info { id: StepId($id), name: $name, keeps_length: false, has_side: true },
             width: PhantomData,
         }),*];
     };
@@ -73,30 +71,12 @@ impl<W: Word> Classes<W> for BitLen {
 }
 
 impl<W: Word> Step for Lengths<W> {
-    fn id(&self) -> StepId {
-        self.id
-    }
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn keeps_length(&self) -> bool {
-        false
-    }
-
-    fn has_side(&self) -> bool {
-        true
+    fn info(&self) -> &Info {
+        &self.info
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, ws: &mut Workspace) -> Option<usize> {
-        let mut words = W::buffer();
-        let words = words.as_mut();
-        let count = read(raw, words);
-        let len = pack_words(&words[..count], BitLen, out, side, ws.get())?;
-        let tail = &raw[count * W::LEN..];
-        out.get_mut(len..len + tail.len())?.copy_from_slice(tail);
-        Some(len + tail.len())
+        pack_whole::<W>(raw, out, |words, out| pack_words(words, BitLen, out, side, ws.get()))
     }
 
     fn unpack(
@@ -106,14 +86,7 @@ impl<W: Word> Step for Lengths<W> {
         out: &mut [u8],
         ws: &mut Workspace,
     ) -> Result<(), UnpackError> {
-        let mut words = W::buffer();
-        let (whole, tail) = out.split_at_mut(out.len() / W::LEN * W::LEN);
-        let words = &mut words.as_mut()[..whole.len() / W::LEN];
-        let streams = packed.len().checked_sub(tail.len()).ok_or(UnpackError::Corrupt("streams are cut short"))?;
-        unpack_words(&packed[..streams], BitLen, words, side, ws.get())?;
-        write(words, whole);
-        tail.copy_from_slice(&packed[streams..]);
-        Ok(())
+        unpack_whole::<W>(packed, out, |packed, words| unpack_words(packed, BitLen, words, side, ws.get()))
     }
 }
 

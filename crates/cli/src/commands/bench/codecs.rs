@@ -1,6 +1,6 @@
 //! `narrows bench codecs`
 
-use std::{io, thread};
+use std::{io, path::PathBuf, thread, time::Duration};
 
 use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
@@ -12,10 +12,46 @@ use narrows_lab::{
     trial::digits,
 };
 
-use super::super::{common, lab};
-use crate::{args::BenchCodecs, exit::Usage, output};
+use super::super::{
+    common,
+    lab::{self, Out},
+    options::seconds,
+};
+use crate::{exit::Usage, output};
 
-pub fn run(args: &BenchCodecs, quiet: bool) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Files and directories, as one stream; a bundled sample of real data if none are given
+    pub paths: Vec<PathBuf>,
+    /// Codecs: `zstd:3`, a range of levels `zstd:1..9`, or all; a choice of them if not given
+    #[arg(long, value_name = "CODEC,…", value_delimiter = ',')]
+    pub codec: Vec<String>,
+    /// Lengths of chunks
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "64K,1M")]
+    pub chunk: Vec<Size>,
+    /// Numbers of threads; 1 and one for each processor if not given
+    #[arg(short = 'T', long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub threads: Vec<u64>,
+    /// Bytes before a chunk that it may refer to
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    pub history: Size,
+    /// Seconds that packing is repeated, and unpacking again; the fastest pass counts
+    #[arg(long, default_value = "0.2", value_parser = seconds)]
+    pub seconds: Duration,
+    /// Most bytes to measure on, spread evenly over all
+    #[arg(long, default_value = "16M")]
+    pub size: Size,
+    /// Measure each file for itself
+    #[arg(long)]
+    pub each: bool,
+    #[command(flatten)]
+    pub out: Out,
+    /// Be the process that measures one case of standard input
+    #[arg(long, hide = true, value_name = "JSON")]
+    pub worker: Option<String>,
+}
+
+pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     if let Some(job) = &args.worker {
         let job = serde_json::from_str(job).map_err(|fault| Usage(format!("--worker: {fault}")))?;
         return output::print(&serde_json::to_string(&worker::run(&job, io::stdin().lock())?)?);
@@ -51,7 +87,7 @@ pub fn run(args: &BenchCodecs, quiet: bool) -> anyhow::Result<()> {
     if faults.is_empty() { Ok(()) } else { Err(anyhow::anyhow!("some cases failed: {}", faults.join("; "))) }
 }
 
-fn plan(args: &BenchCodecs) -> anyhow::Result<Plan> {
+fn plan(args: &Args) -> anyhow::Result<Plan> {
     let registry = narrows::default_registry();
     let named: Vec<&str> = args.codec.iter().map(String::as_str).collect();
     let named = if named.is_empty() { bench::CODECS_DEFAULT.to_vec() } else { named };

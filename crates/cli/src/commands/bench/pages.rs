@@ -1,16 +1,59 @@
 //! `narrows bench pages`
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use narrows::core::units::{Rate, Size};
 use narrows_lab::pages::{self, Contestant, Document, PagesError, Plan, Set, SetResult, paper};
 
 use super::super::common;
 use crate::{
-    args::BenchPages,
     exit::{Damaged, Usage},
     output,
 };
 
-pub fn run(args: &BenchPages, quiet: bool) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Files may be any: dumps of memory, disk images, data. Generated ones have names: jacobi:sine:LINES:ITERATIONS,
+jacobi:borders:LINES:ITERATIONS, hpcg:SIDE:ITERATIONS, table:ROWS, noise:PAGES."
+)]
+pub struct Args {
+    /// Files whose pages are packed; with --paper NAME=FILE for data that cannot be made here: linux, isabel-p, isabel-tc,
+    /// isabel-cloud
+    #[arg(required_unless_present = "paper")]
+    pub files: Vec<String>,
+    /// Make the published tables again, with what was published beside
+    #[arg(long)]
+    pub paper: bool,
+    /// Who packs: lz4, lzo, zstd-1, zstd-3, deflate-6, 842, zbewalgo, zbewalgo:STEPS, fast, balanced, ratio, chain:STEPS;
+    /// all without steps if not given
+    #[arg(long = "codec", value_name = "NAME,…", value_delimiter = ',')]
+    pub codecs: Vec<String>,
+    /// Also each chain of zBeWalgo and each of ours alone
+    #[arg(long)]
+    pub every_chain: bool,
+    /// Also the kernel's /dev/zram0 with each algorithm it has; needs root and that nobody uses it
+    #[arg(long)]
+    pub zram: bool,
+    /// The device that holds what memory does not: hdd (100 MB/s), ssd (500 MB/s), or bytes a second
+    #[arg(long, default_value = "hdd", value_name = "DEVICE", value_parser = backing)]
+    pub backing: Rate,
+    /// Pages of each file, in 16 contiguous runs if it has more
+    #[arg(long, default_value_t = 1024, value_name = "N", value_parser = clap::value_parser!(u32).range(16..))]
+    pub pages: u32,
+    /// Threads that share the pages; /dev/zram0 has one all the same
+    #[arg(short = 'T', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub threads: u32,
+    /// Longest packed page worth storing; longer ones count as 4096 bytes
+    #[arg(long, default_value = "3264", value_name = "SIZE")]
+    pub limit: Size,
+    /// Rounds; speeds are medians
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     let mut contestants = match &args.codecs[..] {
         [] => Contestant::usual(),
         names => names.iter().map(|name| Contestant::named(name)).collect::<Result<_, _>>().map_err(fault)?,
@@ -102,4 +145,16 @@ fn table(set: &SetResult) -> Table {
         table.add_row(row);
     }
     table
+}
+
+fn backing(text: &str) -> Result<Rate, String> {
+    match text {
+        "hdd" => Ok(Rate(100e6)),
+        "ssd" => Ok(Rate(500e6)),
+        _ => match text.parse::<Size>() {
+            Ok(Size(0)) => Err("a device of no speed".into()),
+            Ok(size) => Ok(Rate(size.0 as f64)),
+            Err(fault) => Err(fault.to_string()),
+        },
+    }
 }

@@ -7,12 +7,24 @@ mod view;
 
 use std::path::PathBuf;
 
-use crate::args::{Memory, MemoryCommand};
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
 
-pub fn run(args: Memory, quiet: bool) -> anyhow::Result<()> {
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Serve a RAM disk of packed pages until interrupted; its content ends with it
+    Serve(Box<serve::Args>),
+    /// Show what a RAM disk holds, costs and does
+    Stat(stat::Args),
+}
+
+pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     match args.command {
-        MemoryCommand::Serve(args) => serve::run(*args, quiet),
-        MemoryCommand::Stat(args) => stat::run(&args),
+        Command::Serve(args) => serve::run(*args, quiet),
+        Command::Stat(args) => stat::run(&args),
     }
 }
 

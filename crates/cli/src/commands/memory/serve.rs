@@ -1,7 +1,7 @@
 //! `narrows memory serve`
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, mpsc},
     thread,
     time::{Duration, Instant},
@@ -29,8 +29,7 @@ use signal_hook::{
 
 use super::{control_path, metrics, view};
 use crate::{
-    args::{MemoryServe, ProfileName},
-    commands::common,
+    commands::{common, options::seconds},
     exit::Usage,
     output,
 };
@@ -40,7 +39,84 @@ const PORT: u16 = 10809;
 /// Bytes that a Unix socket holds.
 const SEND_BUFFER: usize = 1 << 20;
 
-pub fn run(args: MemoryServe, quiet: bool) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Use it:   nbdinfo nbd://localhost          nbdcopy FILE nbd://localhost
+Mount it: mkdir /tmp/nbd; nbdfuse /tmp/nbd nbd://localhost &
+          losetup --find --show /tmp/nbd/nbd       then mkfs and mount what it prints")]
+pub struct Args {
+    /// Size of the device: 512M, 8G
+    #[arg(long)]
+    pub size: Size,
+    /// Most memory for its pages; beyond it writes fail with ENOSPC, and nothing written before is lost
+    #[arg(long, value_name = "SIZE")]
+    pub mem_limit: Option<Size>,
+    /// Name of its export; nameless if not given
+    #[arg(long, default_value = "", value_name = "NAME")]
+    pub name: String,
+    /// One more device under a name of its own, within the same memory limit; may be repeated
+    #[arg(long = "export", value_name = "NAME=SIZE", value_parser = export)]
+    pub exports: Vec<(String, Size)>,
+    /// TCP address to listen on: HOST[:PORT]
+    #[arg(
+        short,
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:10809",
+        default_value_if("unix", clap::builder::ArgPredicate::IsPresent, None),
+        env = "NARROWS_MEMORY_LISTEN"
+    )]
+    pub listen: Option<String>,
+    /// Unix socket to listen on
+    #[arg(long, value_name = "PATH")]
+    pub unix: Option<PathBuf>,
+    /// How hard to pack as pages are written
+    #[arg(long, value_enum, default_value_t)]
+    pub profile: ProfileName,
+    /// File or block device for pages that do not pack, and for cold ones while memory is short
+    #[arg(long, value_name = "FILE")]
+    pub backing: Option<PathBuf>,
+    /// Most bytes of the backing file
+    #[arg(long, value_name = "SIZE", requires = "backing")]
+    pub backing_size: Option<Size>,
+    /// Seconds after which an untouched page is cold, and packed harder
+    #[arg(long, default_value = "60", value_name = "SECONDS", value_parser = seconds)]
+    pub idle_after: Duration,
+    /// Leave cold pages as they were written
+    #[arg(long)]
+    pub no_recompress: bool,
+    /// Connections open at once, at most
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    pub connections_max: u16,
+    /// Socket that `narrows memory stat` asks
+    #[arg(long, value_name = "PATH", env = "NARROWS_MEMORY_CONTROL")]
+    pub control: Option<PathBuf>,
+    /// Serve Prometheus metrics at this address
+    #[arg(long, value_name = "ADDRESS", env = "NARROWS_METRICS")]
+    pub metrics: Option<String>,
+    /// Mutual TLS 1.3 with the certificates in this directory (ca-cert.pem, server-cert.pem, server-key.pem)
+    #[arg(long, value_name = "DIR", env = "NARROWS_TLS_CERTIFICATES")]
+    pub tls_certificates: Option<PathBuf>,
+    /// Allow plain connections from beyond this host: anybody on the way can read and change the data
+    #[arg(long)]
+    pub insecure: bool,
+    /// Print where it listens as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A profile of the packer by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum ProfileName {
+    /// Least processor time; cold pages are packed harder later
+    #[default]
+    Fast,
+    /// Between the two
+    Balanced,
+    /// Least memory
+    Ratio,
+}
+
+pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     let begun = Instant::now();
     // First, so that whoever stops us while we start is heard as well.
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot catch signals")?;
@@ -106,7 +182,7 @@ pub fn run(args: MemoryServe, quiet: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn listeners(args: &MemoryServe) -> anyhow::Result<Vec<Listener>> {
+fn listeners(args: &Args) -> anyhow::Result<Vec<Listener>> {
     let auth = match &args.tls_certificates {
         Some(dir) => Auth::Tls { dir: dir.clone(), server_name: None },
         None => Auth::None,
@@ -126,7 +202,7 @@ fn listeners(args: &MemoryServe) -> anyhow::Result<Vec<Listener>> {
         .collect()
 }
 
-fn stores(args: &MemoryServe, chains: &Chains) -> anyhow::Result<Vec<(String, Arc<Store>)>> {
+fn stores(args: &Args, chains: &Chains) -> anyhow::Result<Vec<(String, Arc<Store>)>> {
     let budget = Arc::new(Budget::new(args.mem_limit.map(|limit| limit.0)));
     let open = |path: &Path| Backing::open(path, args.backing_size.map(|size| size.0)).map(Arc::new);
     let backing = args.backing.as_deref().map(open).transpose()?;
@@ -148,7 +224,7 @@ fn stores(args: &MemoryServe, chains: &Chains) -> anyhow::Result<Vec<(String, Ar
 }
 
 /// Says how to reach it.
-fn announce(args: &MemoryServe, server: &Server, control: &Path) -> anyhow::Result<()> {
+fn announce(args: &Args, server: &Server, control: &Path) -> anyhow::Result<()> {
     let scheme = if args.tls_certificates.is_some() { "nbds" } else { "nbd" };
     let uri = |address: &Address| match address {
         Address::Unix(path) => format!("{scheme}+unix:///{}?socket={}", args.name, path.display()),
@@ -170,4 +246,9 @@ fn announce(args: &MemoryServe, server: &Server, control: &Path) -> anyhow::Resu
     }
     eprintln!("to watch it: narrows memory stat --watch --control {}", control.display());
     Ok(())
+}
+
+fn export(text: &str) -> Result<(String, Size), String> {
+    let (name, size) = text.rsplit_once('=').ok_or("write it as NAME=SIZE")?;
+    Ok((name.into(), size.parse().map_err(|fault: narrows::core::units::ParseUnitError| fault.to_string())?))
 }

@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, IsTerminal},
+    path::PathBuf,
     thread,
     time::Duration,
 };
@@ -10,12 +11,25 @@ use anyhow::Context;
 use narrows_memory::control;
 
 use super::{control_path, view};
-use crate::{args::MemoryStat, output};
+use crate::output;
 
 /// Home, and clear to the end: without the flicker of clearing everything first.
 const REDRAW: &str = "\x1b[H\x1b[J";
 
-pub fn run(args: &MemoryStat) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Socket of the server: its --control
+    #[arg(long, value_name = "PATH", env = "NARROWS_MEMORY_CONTROL")]
+    pub control: Option<PathBuf>,
+    /// Go on, once a second
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Print as JSON, a line each time
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
     let path = control_path(args.control.clone());
     let ask = || {
         control::ask(&path).with_context(|| format!("no RAM disk answers at {}; name its --control", path.display()))

@@ -1,72 +1,74 @@
 //! `narrows offload`
 
+mod pack;
 mod serve;
+mod show;
 mod table;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    thread,
-};
+use std::{sync::Arc, thread, time::Duration};
 
-use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use narrows::{
     Endpoint, Engine,
     core::units::Size,
     io::secure::{self, Auth},
 };
-use narrows_lab::{
-    result::{Case, Origin, Row, Run},
-    trial::digits,
-};
 use narrows_offload::{
-    BLOCK_LEN_MAX, BLOCK_LEN_MIN, Method, Options, Report, Spill, container::lz4::BLOCK_LENS, file, file::Job, server,
+    BLOCK_LEN_MAX, BLOCK_LEN_MIN, Method, Options, Spill, container::lz4::BLOCK_LENS, file::Job, server,
 };
 
-use super::common;
-use crate::{
-    args::{MethodName, Offload, OffloadPack, OffloadUnpack, Offloading, Security},
-    exit::Usage,
-    output,
+use super::{
+    common,
+    options::{Security, seconds},
 };
+use crate::exit::Usage;
 
-pub fn run(args: Offload, quiet: bool) -> anyhow::Result<()> {
-    match args {
-        Offload::Serve(args) => serve::run(&args),
-        Offload::Pack(args) => pack(&args, quiet),
-        Offload::Unpack(args) => unpack(&args, quiet),
-        Offload::Table(args) => table::run(&args, quiet),
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// On the host with the accelerators: pack and unpack for others
+    Serve(serve::Args),
+    /// Have a file packed there, check what comes back, and write a file that gzip, zstd or lz4 reads
+    Pack(pack::PackArgs),
+    /// Have such a file unpacked there
+    Unpack(pack::UnpackArgs),
+    /// Measure packing here, packing there, and the copying, side by side
+    Table(table::Args),
+}
+
+/// How a job is done.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Job")]
+pub struct JobOptions {
+    /// The server: `narrows offload serve` at HOST[:PORT] or unix:/PATH
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "local")]
+    pub to: Option<String>,
+    /// Do everything here, in the same way
+    #[arg(long, conflicts_with = "to")]
+    pub local: bool,
+    /// Threads that check what comes back, and pack what the server does not; 0 means one for each processor
+    #[arg(short = 'T', long, default_value_t = 0, env = "NARROWS_THREADS")]
+    pub threads: usize,
+    /// Do not unpack and compare what comes back: a wrong block is found by whoever unpacks the file
+    #[arg(long)]
+    pub no_verify: bool,
+    /// Seconds the server may owe a block before this side helps; if not given, four times what this side would take, and
+    /// a quarter of a second at least
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub spill_after: Option<Duration>,
+    /// Fail where the server cannot do a block, instead of doing it here
+    #[arg(long, conflicts_with = "spill_after")]
+    pub no_spill: bool,
+    /// Seconds a cut session waits for the server
+    #[arg(long, default_value = "3", value_name = "SECONDS", value_parser = seconds)]
+    pub resume_within: Duration,
+}
+
+pub fn run(command: Command, quiet: bool) -> anyhow::Result<()> {
+    match command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Pack(args) => pack::pack(&args, quiet),
+        Command::Unpack(args) => pack::unpack(&args, quiet),
+        Command::Table(args) => table::run(&args, quiet),
     }
-}
-
-fn pack(args: &OffloadPack, quiet: bool) -> anyhow::Result<()> {
-    let method = method(args.codec);
-    let options = options(method, args.level, args.block, &args.job)?;
-    let to = args.output.clone().unwrap_or_else(|| {
-        let mut name = args.file.clone().into_os_string();
-        name.push(".");
-        name.push(method.extension());
-        name.into()
-    });
-    free(&to, args.force)?;
-    let desk = Desk::new(&args.job, &args.security)?;
-    let report = desk.run(&options, |job| file::pack(job, &args.file, &to))?;
-    // The same number of bytes comes back, nothing being done to them.
-    let back = report.packed_bytes as f64 / report.raw_bytes.max(1) as f64;
-    let copy = args.copy.then(|| desk.run(&options, |job| file::copy(job, &args.file, back))).transpose()?;
-    show(&args.file, &report, copy.as_ref(), args.json, quiet)
-}
-
-fn unpack(args: &OffloadUnpack, quiet: bool) -> anyhow::Result<()> {
-    let to = match &args.output {
-        Some(to) => to.clone(),
-        None => without_ending(&args.file)?,
-    };
-    free(&to, args.force)?;
-    // The file says with what, and how long its blocks are.
-    let options = options(Method::Deflate, None, None, &args.job)?;
-    let report = Desk::new(&args.job, &args.security)?.run(&options, |job| file::unpack(job, &args.file, &to))?;
-    show(&args.file, &report, None, args.json, quiet)
 }
 
 /// Codecs, and the way to the server.
@@ -77,7 +79,7 @@ struct Desk {
 }
 
 impl Desk {
-    fn new(job: &Offloading, security: &Security) -> anyhow::Result<Self> {
+    fn new(job: &JobOptions, security: &Security) -> anyhow::Result<Self> {
         let way = match &job.to {
             None => None,
             Some(to) => {
@@ -112,7 +114,7 @@ impl Desk {
     }
 }
 
-fn options(method: Method, level: Option<i16>, block: Option<Size>, job: &Offloading) -> Result<Options, Usage> {
+fn options(method: Method, level: Option<i16>, block: Option<Size>, job: &JobOptions) -> Result<Options, Usage> {
     let block_len = match block {
         Some(Size(len)) => usize::try_from(len).unwrap_or(usize::MAX),
         None if method == Method::Lz4 => 1 << 20,
@@ -137,157 +139,4 @@ fn options(method: Method, level: Option<i16>, block: Option<Size>, job: &Offloa
             (false, None) => Spill::Auto,
         },
     })
-}
-
-fn method(name: MethodName) -> Method {
-    match name {
-        MethodName::Deflate => Method::Deflate,
-        MethodName::Zstd => Method::Zstd,
-        MethodName::Lz4 => Method::Lz4,
-    }
-}
-
-fn without_ending(file: &Path) -> Result<PathBuf, Usage> {
-    let known = file.extension().is_some_and(|ending| ["gz", "zst", "lz4"].iter().any(|known| ending == *known));
-    if known { Ok(file.with_extension("")) } else { Err(Usage("name the result with --output".into())) }
-}
-
-fn free(to: &Path, force: bool) -> Result<(), Usage> {
-    if !force && to.exists() {
-        return Err(Usage(format!("{} is there already; --force replaces it", to.display())));
-    }
-    Ok(())
-}
-
-fn show(file: &Path, report: &Report, copy: Option<&Report>, json: bool, quiet: bool) -> anyhow::Result<()> {
-    if json {
-        let mut run = Run::new(Origin::now("offload", &common::command_line(), Vec::new()));
-        run.rows.extend(copy.map(|copy| row(file, copy)));
-        run.rows.push(row(file, report));
-        return output::print(run.lines().trim_end());
-    }
-    if quiet {
-        return Ok(());
-    }
-    output::print(&turn_around(report, copy))
-}
-
-/// What a job took, for people.
-fn turn_around(report: &Report, copy: Option<&Report>) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_header(["", "s", "MB", "%"]);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    let mb = |bytes: u64| digits(bytes as f64 / 1e6);
-    let of_raw = |bytes: u64| format!("{:.1}", bytes as f64 * 100.0 / report.raw_bytes.max(1) as f64);
-    let of_total = |s: f64| format!("{:.1}", s * 100.0 / report.total_s.max(1e-9));
-    let mut time = |name: &str, s: f64| {
-        table.add_row([name.to_string(), format!("{s:.3}"), String::new(), of_total(s)]);
-    };
-    if let Some(copy) = copy {
-        time("copy and back, alone", copy.total_s);
-    }
-    if report.server.is_some() {
-        time("device", report.device_s);
-        time("wait for a worker, mean", report.queue_mean_s);
-        time("wait for a worker, longest", report.queue_max_s);
-    }
-    time("turn-around", report.total_s);
-    time("processor here", report.client_cpu_s);
-    if let Some((work_s, _)) = report.server_cpu_s {
-        time("processor there", work_s);
-    }
-    table.add_row(["raw".into(), String::new(), mb(report.raw_bytes), "100.0".into()]);
-    table.add_row(["packed".into(), String::new(), mb(report.packed_bytes), of_raw(report.packed_bytes)]);
-    format!("{table}\n{}", sentences(report).join("\n"))
-}
-
-fn sentences(report: &Report) -> Vec<String> {
-    let by = match &report.server {
-        Some((backend, level, workers)) => format!("{backend} at level {level}, {workers} at once"),
-        None => format!("{} here", report.own_backend),
-    };
-    let mut lines = vec![format!(
-        "{} {} MB/s, ratio {:.3}; {} blocks by {by}, {}",
-        report.method.name(),
-        digits(report.mb_s()),
-        report.ratio(),
-        report.blocks,
-        if report.verified { "all checked here" } else { "not checked" },
-    )];
-    let spilled = report.spilled;
-    if spilled.total() > 0 && report.server.is_some() || report.server_lost.is_some() {
-        lines.push(format!(
-            "done here by {}: {} blocks ({} the server was too busy for, {} came back wrong, {} were owed for too long, \
-             {} were left when it was gone)",
-            report.own_backend,
-            spilled.total(),
-            spilled.busy,
-            spilled.bad,
-            spilled.slow,
-            spilled.lost,
-        ));
-    }
-    if let Some(why) = &report.server_lost {
-        lines.push(format!("the server was given up: {why}"));
-    }
-    if report.resumed > 0 {
-        lines.push(format!("the link was lost and made again {} times", report.resumed));
-    }
-    lines
-}
-
-/// A report as a row of results.
-fn row(file: &Path, report: &Report) -> Row {
-    let case = Case {
-        part: Some(report.op.into()),
-        data: Some(file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()),
-        data_bytes: Some(report.raw_bytes),
-        codec: (report.op != "copy").then(|| format!("{}:{}", report.method.name(), report.level)),
-        chunk_bytes: Some(report.block_len as u64),
-        threads: report.server.as_ref().map(|(.., workers)| u64::from(*workers)),
-        ..Case::default()
-    };
-    let count = |count: u64| count as f64;
-    let mut row = Row::new(
-        case,
-        [
-            ("turn_around_s", report.total_s),
-            ("packed_bytes", count(report.packed_bytes)),
-            ("ratio", report.ratio()),
-            ("effective_mb_s", report.mb_s()),
-            ("client_cpu_s", report.client_cpu_s),
-            ("sent_bytes", count(report.wire_bytes.0)),
-            ("received_bytes", count(report.wire_bytes.1)),
-            ("blocks", count(report.blocks)),
-            ("remote_blocks", count(report.remote_blocks)),
-            ("stored_blocks", count(report.stored_blocks)),
-            ("spilled_busy_blocks", count(report.spilled.busy)),
-            ("spilled_bad_blocks", count(report.spilled.bad)),
-            ("spilled_slow_blocks", count(report.spilled.slow)),
-            ("spilled_lost_blocks", count(report.spilled.lost)),
-            ("late_answers", count(report.late_answers)),
-            ("links_resumed", count(report.resumed)),
-        ],
-    );
-    if let Some((backend, level, _)) = &report.server {
-        row.extend([
-            ("device_s", report.device_s),
-            ("queue_mean_s", report.queue_mean_s),
-            ("queue_max_s", report.queue_max_s),
-            ("level_there", f64::from(*level)),
-        ]);
-        row.marks.insert(format!("by {backend}"));
-    }
-    if let Some((work_s, process_s)) = report.server_cpu_s {
-        row.extend([("server_work_cpu_s", work_s), ("server_cpu_s", process_s)]);
-    }
-    if report.verified {
-        row.marks.insert("verified".into());
-    }
-    if let Some(why) = &report.server_lost {
-        row.marks.insert(format!("server given up: {why}"));
-    }
-    row
 }

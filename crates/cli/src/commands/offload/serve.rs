@@ -1,6 +1,6 @@
 //! `narrows offload serve`
 
-use std::{sync::Arc, thread};
+use std::{sync::Arc, thread, time::Duration};
 
 use narrows::{
     Acceptor, Engine,
@@ -13,10 +13,41 @@ use narrows::{
 use narrows_offload::{Method, Server, ServerOptions, server};
 use serde_json::json;
 
-use super::super::{common, recv::accept_loop};
-use crate::{args::OffloadServe, output};
+use super::super::{
+    common,
+    options::{Security, seconds},
+    recv::accept_loop,
+};
+use crate::output;
 
-pub fn run(args: &OffloadServe) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Address to listen on: HOST[:PORT] or unix:/PATH
+    #[arg(short, long, default_value = "127.0.0.1:4242", env = "NARROWS_LISTEN")]
+    pub listen: String,
+    /// Blocks worked on at once; one for each processor if not given, more where a device does the work
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub workers: Option<u16>,
+    /// Blocks that one client may have under way; twice the workers and four if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub depth: Option<u16>,
+    /// Most memory that all jobs together may come to hold; a job beyond it is refused
+    #[arg(long, default_value = "1G", value_name = "SIZE")]
+    pub memory: Size,
+    /// Clients connected at once, at most
+    #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub clients_max: u16,
+    /// Seconds after which a block that waits for a worker goes back undone, for its client to pack
+    #[arg(long, default_value = "1", value_name = "SECONDS", value_parser = seconds)]
+    pub queue_max: Duration,
+    #[command(flatten)]
+    pub security: Security,
+    /// Print where it listens and what it has as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let mut options = ServerOptions::new(args.workers.map_or(processors, usize::from));
     options.depth = args.depth.map_or(options.depth, usize::from);
@@ -47,7 +78,7 @@ pub fn run(args: &OffloadServe) -> anyhow::Result<()> {
 }
 
 /// Says what it has: which backend does what at which levels, and what of the others is missing.
-fn describe(args: &OffloadServe, engine: &Engine, options: &ServerOptions, listening: &str) -> anyhow::Result<()> {
+fn describe(args: &Args, engine: &Engine, options: &ServerOptions, listening: &str) -> anyhow::Result<()> {
     let registry = &engine.registry;
     let methods = [Method::Deflate, Method::Zstd, Method::Lz4];
     if args.json {

@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use narrows::core::units::Size;
 use narrows_lab::{
     result::{Case, Origin, Row, Run},
     sample,
@@ -15,19 +16,56 @@ use narrows_lab::{
 };
 use narrows_offload::{Method, Options, Report, file};
 
-use super::{super::common, super::lab, Desk, options};
-use crate::{args::OffloadTable, exit::Usage, output};
+use super::{
+    super::{
+        common,
+        lab::{self, Out},
+        options::Security,
+    },
+    Desk, JobOptions, options,
+};
+use crate::{exit::Usage, output};
 
 /// A published BlueField-2 run of 100 MB through its DEFLATE engine, in seconds: there and back, packing, all of it.
 ///
 /// The steps come one after the other there; here they overlap.
 const PUBLISHED: (f64, f64, f64) = (0.190, 0.128, 0.330);
 
-pub fn run(args: &OffloadTable, quiet: bool) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Files to pack, each for itself; a bundled sample of real data if none are given
+    pub files: Vec<PathBuf>,
+    /// Codecs with their levels
+    #[arg(
+        long = "codec",
+        value_name = "NAME:LEVEL,…",
+        value_delimiter = ',',
+        default_value = "deflate:6,zstd:3,deflate:1,lz4:0"
+    )]
+    pub codecs: Vec<String>,
+    /// Length of a block, 4K to 8M
+    #[arg(long, value_name = "SIZE")]
+    pub block: Option<Size>,
+    /// Rounds; figures are medians
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub repeat: u16,
+    /// Directory for what is packed, which is removed again; the system's for temporary files if not given
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    #[command(flatten)]
+    pub job: JobOptions,
+    #[command(flatten)]
+    pub security: Security,
+    #[command(flatten)]
+    pub out: Out,
+}
+
+pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     lab::place(args.out.report.as_ref())?;
     if args.job.to.is_none() {
         return Err(Usage("what a server does is what is compared here; name one with --to".into()).into());
     }
+    args.files.iter().try_for_each(|path| file::readable(path))?;
     let settings = args.codecs.iter().map(|text| setting(text, args)).collect::<Result<Vec<_>, _>>()?;
     let desk = Desk::new(&args.job, &args.security)?;
     let scratch = Scratch::make(args.scratch.as_deref())?;
@@ -51,7 +89,7 @@ pub fn run(args: &OffloadTable, quiet: bool) -> anyhow::Result<()> {
 }
 
 /// A codec with its level, and the job that follows.
-fn setting(text: &str, args: &OffloadTable) -> Result<(String, Options), Usage> {
+fn setting(text: &str, args: &Args) -> Result<(String, Options), Usage> {
     let (name, level) = text.split_once(':').map_or((text, None), |(name, level)| (name, Some(level)));
     let fault = || Usage(format!("`{text}` is no codec of this table; there are deflate:6, zstd:3, lz4:0"));
     let method = [Method::Deflate, Method::Zstd, Method::Lz4].into_iter().find(|method| method.name() == name);

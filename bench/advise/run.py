@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Tries `narrows advise`: thirty cases of data and link, every setting predicted and then run; prints what held.
+
+Both ends and the emulated link run on this machine, as `narrows advise --sweep` has it; needs a release build and no root.
+A case's files are given several times over where they are short for its link, so that a transfer takes half a second or
+more: less is a matter of milliseconds that nobody has control of. A repeat is farther away than any codec of the sweep looks
+back, so repeating helps nobody. Cases that --out holds already are not run again; --minutes begins no case after that.
+
+    bench/advise/run.py --corpus DIR [--links 50,200,1000] [--data nci,vm] [--minutes 2] [--out advise.jsonl] [--table]
+
+--table only prints, from --out.
+"""
+
+import argparse
+import json
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from netns import NARROWS, machine
+
+# Megabits a second: milliseconds there and back, seconds that raw takes. What packs well is there in a fifth of them.
+LINKS = {50: (20, 1.5), 200: (5, 1.5), 1000: (0, 2.0)}
+# None of these was looked at while the model was made; that was done with the bundled sample, silesia.dickens,
+# standin.mozilla.firefox, disk.ext4_guest and silesia.xml.
+DATA = {
+    "nci": ["silesia.nci"],
+    "samba": ["silesia.samba"],
+    "osdb": ["silesia.osdb"],
+    "images": ["silesia.x-ray", "silesia.mr"],
+    "tables": ["tables.nycflights_csv", "tables.pg_heap"],
+    "swap": ["swap.python_pandas"],
+    "vm": ["vm.A_ram"],
+    "sources": ["src.linux_kernel"],
+    "floats": ["isabel.velmag_t02_f32", "isabel.velmag_t46_f32", "climate.uk_hires_pp", "ocean.nemo", "wind.navy_u"],
+    "training": ["dl.mnist_cnn_trace"],
+}
+
+
+def measure(mbit, data, names, args):
+    rtt, seconds = LINKS[mbit]
+    files = [args.corpus / name for name in names]
+    once = sum(file.stat().st_size for file in files)
+    times = -(-int(mbit / 8e-6 * seconds) // once)
+    command = [NARROWS, "advise", "-q", "--json", "--sweep", "--link", f"{mbit}mbit", "--rtt", rtt, "--seconds", seconds,
+               "--repeat", args.repeat, *files * times]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{mbit} {data}: {done.stderr}")
+    rows = [line["row"] for line in map(json.loads, done.stdout.splitlines()) if "row" in line]
+    settings, sent = {}, 0
+    for row in rows:
+        case, part = row["case"], row["case"].get("part")
+        name = case.get("codec") or case.get("policy")
+        if part == "prediction":
+            settings[name] = {"predicted_mbit_s": row["values"]["effective_mbit_s"], "mbit_s": [], "chosen": "chosen" in row.get("marks", [])}
+        elif part == "verification":
+            settings[name]["mbit_s"].append(row["values"]["effective_mbit_s"])
+            sent = case["data_bytes"]
+    return {"schema": "narrows.advise-bench/1", "link_mbit": mbit, "rtt_ms": rtt, "data": data, "files": names, "bytes": sent,
+            "repeat": args.repeat, "settings": settings}
+
+
+class Case:
+    """A line of results, judged."""
+
+    def __init__(self, row):
+        self.row = row
+        self.rate = {name: statistics.median(one["mbit_s"]) for name, one in row["settings"].items()}
+        self.choice = next(name for name, one in row["settings"].items() if one["chosen"])
+        self.best = max(self.rate, key=self.rate.get)
+        self.share = self.rate[self.choice] / self.rate[self.best]
+        self.error = self.off(self.choice)
+
+    def off(self, name):
+        return self.row["settings"][name]["predicted_mbit_s"] / self.rate[name] - 1
+
+    def line(self):
+        row, predicted = self.row, self.row["settings"][self.choice]["predicted_mbit_s"]
+        seconds = row["bytes"] * 8e-6 / self.rate[self.choice]
+        return (f"| {row['link_mbit']} Mbit/s, {row['rtt_ms']} ms | {', '.join(row['files'])} | {row['bytes'] / 1e6:.0f} | {seconds:.2f} | {self.choice} "
+                f"| {predicted:.0f} | {self.rate[self.choice]:.0f} | {self.error * 100:+.1f} % | {self.best} {self.rate[self.best]:.0f} "
+                f"| {self.share:.3f} |")
+
+
+def table(out):
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    cases = sorted((Case(line) for line in lines if line["schema"] == "narrows.advise-bench/1"), key=lambda case: case.row["link_mbit"])
+    print("| link | data | MB | s | choice | predicted | measured | off by | best | share |\n" + "|---" * 10 + "|")
+    for case in cases:
+        print(case.line())
+    percent = lambda shares: f"{statistics.median(shares) * 100:.1f} %"
+    errors = [abs(case.error) for case in cases]
+    print(f"\n{len(cases)} cases: error of the choice's prediction median {percent(errors)}, worst {max(errors) * 100:.1f} %; within 5 % of the best in "
+          f"{sum(case.share >= 0.95 for case in cases)}, least share {min(case.share for case in cases):.3f}")
+    for mbit in LINKS:
+        some = [case for case in cases if case.row["link_mbit"] == mbit]
+        if some:
+            print(f"{mbit} Mbit/s: median {percent([abs(c.error) for c in some])}, worst {max(abs(c.error) for c in some) * 100:.1f} %, "
+                  f"within 5 % in {sum(c.share >= 0.95 for c in some)} of {len(some)}")
+    every = [(abs(case.off(name)), name, case) for case in cases for name in case.rate if name != "adaptive"]
+    every.sort(key=lambda one: one[0])
+    print(f"all {len(every)} predictions but adaptive's: median {percent([e for e, _, _ in every])}, "
+          f"nine in ten within {every[len(every) * 9 // 10][0] * 100:.1f} %")
+    adaptive = [case.rate["adaptive"] / max(rate for name, rate in case.rate.items() if name != "adaptive") for case in cases]
+    print(f"adaptive over the best fixed setting: median {statistics.median(adaptive):.3f}, least {min(adaptive):.3f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path)
+    parser.add_argument("--links", default=",".join(map(str, LINKS)))
+    parser.add_argument("--data", default=",".join(DATA), help="of the cases; or files of the corpus")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--out", type=Path, default=Path("advise.jsonl"))
+    parser.add_argument("--table", action="store_true")
+    args = parser.parse_args()
+    if args.table:
+        return table(args.out)
+    had = {(row["link_mbit"], row["data"]) for row in map(json.loads, args.out.read_text().splitlines()) if "data" in row} if args.out.exists() else set()
+    began = time.monotonic()
+    with args.out.open("a") as out:
+        out.write(json.dumps(machine(command=shlex.join(["bench/advise/run.py", "--links", args.links, "--data", args.data]))) + "\n")
+        for mbit in map(int, args.links.split(",")):
+            for data in args.data.split(","):
+                if (mbit, data) in had:
+                    continue
+                if time.monotonic() - began > args.minutes * 60:
+                    sys.exit("time is over; the same command goes on from here")
+                row = measure(mbit, data, DATA.get(data, [data]), args)
+                out.write(json.dumps(row) + "\n")
+                out.flush()
+                print(Case(row).line(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

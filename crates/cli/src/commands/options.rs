@@ -1,0 +1,106 @@
+//! Groups of flags that several commands have, and how their values are read.
+
+use std::{path::PathBuf, time::Duration};
+
+use narrows::core::units::Size;
+
+/// How to pack.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Packing")]
+pub struct Packing {
+    /// How to choose codecs
+    #[arg(long, value_enum, default_value_t, env = "NARROWS_POLICY")]
+    pub policy: PolicyName,
+    /// Codec of the fixed and naive policies, with its level: `zstd:3`, `lz4`. Alone it means --policy fixed
+    #[arg(long, value_name = "NAME[:LEVEL]", env = "NARROWS_CODEC")]
+    pub codec: Option<String>,
+    /// Threads that pack and unpack; 0 means one for each processor
+    #[arg(short = 'T', long, default_value_t = 0, env = "NARROWS_THREADS")]
+    pub threads: usize,
+    /// Length of chunks, 512 to 16M; the policy's choice if not given
+    #[arg(long, value_name = "SIZE")]
+    pub chunk: Option<Size>,
+    /// Chunks under way at once
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub depth: u16,
+    /// Send what the codec made even where it is no smaller (the published pipeline's plain variant)
+    #[arg(long)]
+    pub keep_larger: bool,
+    /// What a second of processor time is worth, in seconds of the link's: 0 spends whatever saves time, 0.1 wants one second
+    /// saved for ten spent. [default: 0; 0.1 for a migration, whose processors are other guests']
+    #[arg(long, value_name = "SECONDS", value_parser = price)]
+    pub cpu_price: Option<f64>,
+    /// Pack every chunk on its own, without reference to those before it
+    #[arg(long)]
+    pub no_history: bool,
+    /// Write each decision, its estimate and its outcome to this file as JSON Lines
+    #[arg(long, value_name = "FILE")]
+    pub explain: Option<PathBuf>,
+}
+
+/// A policy by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum PolicyName {
+    /// Follow link, processors and data, chunk by chunk
+    #[default]
+    Adaptive,
+    /// Send raw
+    None,
+    /// The whole message packed, then sent, then unpacked
+    Naive,
+    /// One codec and level for all
+    Fixed,
+}
+
+/// What the session may hold and how it recovers.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Session")]
+pub struct Session {
+    /// TCP connections to stripe over
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub connections: u16,
+    /// Packed bytes the sender may have outstanding, per channel
+    #[arg(long, default_value = "16M", value_name = "SIZE")]
+    pub window: Size,
+    /// Seconds a cut session waits for its peer
+    #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = seconds)]
+    pub resume_within: Duration,
+    /// Serve Prometheus metrics at this address
+    #[arg(long, value_name = "ADDRESS", env = "NARROWS_METRICS")]
+    pub metrics: Option<String>,
+}
+
+/// Who may talk to whom. Anything but loopback and Unix sockets needs one of these.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Security")]
+pub struct Security {
+    /// Mutual TLS 1.3 with the certificates in this directory (ca-cert.pem, server-cert.pem, …)
+    #[arg(long, value_name = "DIR", env = "NARROWS_TLS_CERTIFICATES")]
+    pub tls_certificates: Option<PathBuf>,
+    /// Name the server's certificate must carry, if not the host connected to
+    #[arg(long, value_name = "NAME", requires = "tls_certificates")]
+    pub tls_hostname: Option<String>,
+    /// Pre-shared key file, lines of `user:hex`
+    #[arg(long, value_name = "FILE", conflicts_with = "tls_certificates", env = "NARROWS_TLS_PSK")]
+    pub tls_psk: Option<PathBuf>,
+    /// Whose key of the file; the first if not given
+    #[arg(long, value_name = "USER", requires = "tls_psk")]
+    pub psk_user: Option<String>,
+    /// Allow a plain connection beyond this host: anybody on the way can read and change the data
+    #[arg(long)]
+    pub insecure: bool,
+}
+
+/// Reads a span.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or_else(|| "not a number of seconds".into())
+}
+
+/// Reads a span.
+pub fn milliseconds(text: &str) -> Result<Duration, String> {
+    seconds(text).map(|duration| duration / 1000).map_err(|_| "not a number of milliseconds".into())
+}
+
+fn price(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|price| (0.0..=1e6).contains(price)).ok_or_else(|| "not a number of seconds".into())
+}
