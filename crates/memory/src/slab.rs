@@ -1,8 +1,13 @@
 //! Objects side by side in frames.
 //!
+//! An object goes to the class of its length if a slab of it has room, else to one of longer objects that has, as long as
+//! the bytes this leaves unused are less than another open slab would: a small store thus has few classes in use, a
+//! large one all of them ([`Slabs::suits`]).
+//!
 //! A slab has a stride of address space of 8 frames, of which it touches as many as its class has, one after the other
 //! as objects are carved from it; what was never touched costs nothing. Freed objects form a list threaded through
-//! their own bytes. A slab that empties gives its frames back, unless it is the only one of its class with room.
+//! their own bytes. A slab that empties gives its frames back, unless it is the only one of its class with room and a small
+//! part of all.
 //!
 //! Invariants: a slab is on the list of its class and fill exactly while an object may be taken from it; `frames` of the
 //! budget are taken before the first byte in them is written. Not thread-safe: a shard's lock guards it.
@@ -20,6 +25,8 @@ const SLAB_LEN: usize = FRAMES_MAX * FRAME;
 const NONE: u32 = u32::MAX;
 /// End of a slab's list of free objects.
 const LAST: u16 = u16::MAX;
+/// An empty slab of at most one frame in so many is kept for the next object of its class.
+const SPARE_SHARE: u64 = 64;
 /// Bits of a place that number the object within its slab.
 const OBJECT_BITS: u32 = 11;
 
@@ -49,6 +56,13 @@ struct Slab {
     free: u16,
     next: u32,
     previous: u32,
+}
+
+impl Slab {
+    /// Frames that were touched.
+    fn frames(&self) -> u64 {
+        (usize::from(self.carved) * CLASSES.class(self.class).stride).div_ceil(FRAME) as u64
+    }
 }
 
 /// A shard's objects.
@@ -86,19 +100,18 @@ impl Slabs {
 
     /// Stores `bytes`, at most a frame, and says where.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<u64, Full> {
-        let class = CLASSES.of_len(bytes.len());
-        let (slab, object) = self.take(class)?;
-        let at = address(slab, object, CLASSES.class(class));
+        let (slab, object) = self.take(CLASSES.of_len(bytes.len()))?;
+        let at = address(slab, object, self.class_of(slab));
         self.region[at..at + bytes.len()].copy_from_slice(bytes);
-        Ok(u64::from(slab) << OBJECT_BITS | u64::from(object))
+        Ok(join(slab, object))
     }
 
-    /// Puts `bytes` in place of an object, where they fit and, unless `loosely`, want no smaller class.
+    /// Puts `bytes` in place of an object, where they fit and, unless `loosely`, would not rather be in a smaller one.
     pub(crate) fn replace(&mut self, place: u64, bytes: &[u8], loosely: bool) -> bool {
         let (slab, object) = split(place);
         let held = self.slabs[slab as usize].class;
-        let class = CLASSES.class(held);
-        let fits = held == CLASSES.of_len(bytes.len()) || loosely && bytes.len() <= class.stride;
+        let (own, class) = (CLASSES.of_len(bytes.len()), CLASSES.class(held));
+        let fits = bytes.len() <= class.stride && (loosely || self.suits(own, held));
         if fits {
             let at = address(slab, object, class);
             self.region[at..at + bytes.len()].copy_from_slice(bytes);
@@ -126,10 +139,11 @@ impl Slabs {
             return self.refile(number);
         }
         let (leaving, class_number) = (slab.leaving, usize::from(slab.class));
+        let small = slab.frames() * SPARE_SHARE <= self.frames;
         self.refile(number);
         let heads = self.heads[class_number];
         let alone = heads[0] == NONE && heads[1] == number && self.slabs[number as usize].next == NONE;
-        if leaving || !alone {
+        if leaving || !(alone && small) {
             self.release(number);
         }
     }
@@ -163,41 +177,68 @@ impl Slabs {
         room.into_iter().enumerate().map(frames).sum()
     }
 
-    /// Chooses sparse slabs whose objects fit into the room of others, and closes them. The caller moves each object
-    /// for which [`Slabs::is_leaving`] holds by [`Slabs::relocate`]; the slab goes with its last one. Returns how many
-    /// slabs were chosen.
-    pub(crate) fn evacuate(&mut self) -> usize {
-        let mut chosen = 0;
-        for class in 0..self.heads.len() {
-            let mut partial: Vec<(u16, u32)> = Vec::new();
-            for fill in [Fill::Dense, Fill::Sparse] {
-                let mut number = self.heads[class][fill as usize];
+    /// Chooses sparse slabs whose objects fit into the room of others, and closes them if at least `frames_min` frames would
+    /// come free. The caller moves each object for which [`Slabs::is_leaving`] holds by [`Slabs::relocate`]; the slab
+    /// goes with its last one. Says whether any object is to be moved.
+    pub(crate) fn evacuate(&mut self, frames_min: u64) -> bool {
+        let (leaving, frames) = self.plan();
+        if frames < frames_min {
+            return false;
+        }
+        let mut moves = false;
+        for number in leaving {
+            if self.slabs[number as usize].used == 0 {
+                self.release(number);
+            } else {
+                self.slabs[number as usize].leaving = true;
+                self.refile(number);
+                moves = true;
+            }
+        }
+        moves
+    }
+
+    /// Slabs whose objects fit into the room of others, and how many frames they have.
+    fn plan(&self) -> (Vec<u32>, u64) {
+        let room = |slab: &Slab| i64::from(slab.carved - slab.used);
+        let mut rooms = vec![0; self.heads.len()];
+        let mut partial: Vec<Vec<(u16, u32)>> = vec![Vec::new(); self.heads.len()];
+        for (class, heads) in self.heads.iter().enumerate() {
+            for &head in heads {
+                let mut number = head;
                 while number != NONE {
-                    partial.push((self.slabs[number as usize].used, number));
-                    number = self.slabs[number as usize].next;
-                }
-            }
-            partial.sort_unstable();
-            let room = |number: u32| u64::from(self.slabs[number as usize].carved - self.slabs[number as usize].used);
-            let mut room_left: u64 = partial.iter().map(|&(_, number)| room(number)).sum();
-            let mut leaving = Vec::new();
-            for (used, number) in partial {
-                // Its own room is lost, and that of its objects elsewhere is taken.
-                let Some(left) = room_left.checked_sub(room(number) + u64::from(used)) else { break };
-                room_left = left;
-                leaving.push(number);
-            }
-            chosen += leaving.len();
-            for number in leaving {
-                if self.slabs[number as usize].used == 0 {
-                    self.release(number);
-                } else {
-                    self.slabs[number as usize].leaving = true;
-                    self.refile(number);
+                    let slab = &self.slabs[number as usize];
+                    partial[class].push((slab.used, number));
+                    rooms[class] += room(slab);
+                    number = slab.next;
                 }
             }
         }
-        chosen
+        let (mut leaving, mut frames) = (Vec::new(), 0);
+        // The shortest first, since their objects fit among longer ones and not the other way round.
+        for (class, partial) in partial.iter_mut().enumerate().rev() {
+            partial.sort_unstable();
+            for &(used, number) in &*partial {
+                // Its own room is lost, and that of its objects elsewhere is taken.
+                let slab = &self.slabs[number as usize];
+                let own = rooms[class] - room(slab);
+                let hosts = || (1..class).rev().take_while(|&host| self.suits(class as u8, host as u8));
+                let elsewhere: i64 = hosts().map(|host| rooms[host].max(0)).sum();
+                if own < 0 || own + elsewhere < i64::from(used) {
+                    break;
+                }
+                let mut left = i64::from(used) - own.min(i64::from(used));
+                rooms[class] = own - (i64::from(used) - left);
+                for host in hosts() {
+                    let taken = left.min(rooms[host].max(0));
+                    rooms[host] -= taken;
+                    left -= taken;
+                }
+                leaving.push(number);
+                frames += slab.frames();
+            }
+        }
+        (leaving, frames)
     }
 
     /// Whether the object's slab is being emptied.
@@ -205,15 +246,18 @@ impl Slabs {
         self.slabs[split(place).0 as usize].leaving
     }
 
-    /// Moves an object to another slab of its class.
+    /// Moves an object to another slab.
     pub(crate) fn relocate(&mut self, place: u64, len: usize) -> Result<u64, Full> {
         let (number, object) = split(place);
-        let class = self.slabs[number as usize].class;
-        let (slab, new) = self.take(class)?;
-        let (from, to) = (address(number, object, CLASSES.class(class)), address(slab, new, CLASSES.class(class)));
+        let own = CLASSES.of_len(len);
+        let held = self.slabs[number as usize].class;
+        let room = self.take_room(own).or_else(|| self.take_room(held));
+        let (slab, new) = room.map_or_else(|| self.take(own), Ok)?;
+        let from = address(number, object, CLASSES.class(held));
+        let to = address(slab, new, self.class_of(slab));
         self.region.copy_within(from..from + len, to);
         self.free(place);
-        Ok(u64::from(slab) << OBJECT_BITS | u64::from(new))
+        Ok(join(slab, new))
     }
 
     /// Opens slabs again that an interrupted evacuation left closed.
@@ -230,29 +274,51 @@ impl Slabs {
         CLASSES.class(self.slabs[number as usize].class)
     }
 
-    /// An object of the class: a freed one, else the next of a slab, else the first of a new one.
-    fn take(&mut self, class_number: u8) -> Result<(u32, u16), Full> {
-        let class = CLASSES.class(class_number);
-        let heads = self.heads[usize::from(class_number)];
-        let number = match heads.into_iter().find(|&head| head != NONE) {
-            Some(number) => number,
-            None => self.open(class_number),
-        };
-        let slab = &mut self.slabs[number as usize];
-        if slab.free == LAST {
-            let touched = |objects: u16| (usize::from(objects) * class.stride).div_ceil(FRAME) as u64;
-            let more = touched(slab.carved + 1) - touched(slab.carved);
-            if more > 0 && !self.budget.take(more) {
-                return self.take_freed(class_number).ok_or(Full);
-            }
-            self.frames += more;
-            slab.carved += 1;
-            slab.used += 1;
-            let object = slab.carved - 1;
-            self.refile(number);
-            return Ok((number, object));
+    /// Whether an object of class `own` may lie among those of `host`. What it then leaves unused, as a share of its
+    /// length, is at most `2 / sqrt(frames)`: with classes that far from each other, their slabs with room leave about
+    /// as much unused as their strides do.
+    fn suits(&self, own: u8, host: u8) -> bool {
+        const SHARE_MAX: usize = 6;
+        if own == host {
+            return true;
         }
-        Ok((number, self.pop(number, class)))
+        let (own, host) = (CLASSES.class(own).stride, CLASSES.class(host).stride);
+        let Some(unused) = host.checked_sub(own) else { return false };
+        unused <= own / SHARE_MAX && (unused * unused) as u64 * self.frames <= (4 * own * own) as u64
+    }
+
+    /// An object of the class: a freed one, else the next of a slab, else among longer objects, else the first of a new slab.
+    fn take(&mut self, own: u8) -> Result<(u32, u16), Full> {
+        let hosts = (1..=own).rev().take_while(|&host| self.suits(own, host));
+        let head = |host: u8| self.heads[usize::from(host)].into_iter().find(|&head| head != NONE);
+        // Class 0 is of whole frames, among which nothing shorter belongs.
+        let number = match head(own).or_else(|| hosts.skip(1).find_map(head)) {
+            Some(number) => number,
+            None => self.open(own),
+        };
+        let class = self.class_of(number);
+        let slab = &mut self.slabs[number as usize];
+        if slab.free != LAST {
+            return Ok((number, self.pop(number, class)));
+        }
+        let frames = slab.frames();
+        slab.carved += 1;
+        let more = slab.frames() - frames;
+        if more > 0 && !self.budget.take(more) {
+            slab.carved -= 1;
+            return self.take_room(own).ok_or(Full);
+        }
+        slab.used += 1;
+        let object = slab.carved - 1;
+        self.frames += more;
+        self.refile(number);
+        Ok((number, object))
+    }
+
+    /// A freed object of the class or among longer ones: needs no frame.
+    fn take_room(&mut self, own: u8) -> Option<(u32, u16)> {
+        let longest = (1..=own).rev().take_while(|&host| self.suits(own, host)).last().unwrap_or(own);
+        (longest..=own).rev().find_map(|host| self.take_freed(host))
     }
 
     /// A freed object of any slab of the class: needs no frame.
@@ -307,17 +373,16 @@ impl Slabs {
 
     /// Takes the slab's frames away. It holds no object.
     fn release(&mut self, number: u32) {
-        let class = self.class_of(number);
         let slab = &mut self.slabs[number as usize];
         debug_assert_eq!(slab.used, 0, "a slab that is released is empty");
-        let frames = (usize::from(slab.carved) * class.stride).div_ceil(FRAME);
+        let frames = slab.frames();
         (slab.carved, slab.free, slab.leaving) = (0, LAST, false);
         self.unlink(number);
         self.spare.push(number);
         let start = number as usize * SLAB_LEN;
-        self.region.release(start..start + frames * FRAME);
-        self.budget.give(frames as u64);
-        self.frames -= frames as u64;
+        self.region.release(start..start + frames as usize * FRAME);
+        self.budget.give(frames);
+        self.frames -= frames;
     }
 
     /// Puts the slab on the list where it belongs now.
@@ -373,6 +438,10 @@ fn split(place: u64) -> (u32, u16) {
     ((place >> OBJECT_BITS) as u32, (place & ((1 << OBJECT_BITS) - 1)) as u16)
 }
 
+fn join(slab: u32, object: u16) -> u64 {
+    u64::from(slab) << OBJECT_BITS | u64::from(object)
+}
+
 fn address(slab: u32, object: u16, class: Class) -> usize {
     slab as usize * SLAB_LEN + usize::from(object) * class.stride
 }
@@ -411,10 +480,11 @@ mod tests {
                         }
                     }
                     _ => {
-                        slabs.evacuate();
+                        slabs.evacuate(0);
                         for (place, (seed, len)) in std::mem::take(&mut held) {
-                            let place = if slabs.is_leaving(place) { slabs.relocate(place, len).unwrap() } else { place };
-                            held.insert(place, (seed, len));
+                            let moved = slabs.is_leaving(place).then(|| slabs.relocate(place, len));
+                            let place = moved.and_then(Result::ok).unwrap_or(place);
+                            prop_assert!(held.insert(place, (seed, len)).is_none(), "an object is given once");
                         }
                         slabs.settle();
                     }
