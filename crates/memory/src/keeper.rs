@@ -179,7 +179,6 @@ impl Worker {
                     break;
                 }
             }
-            shard.lock().end_compaction();
         }
         before.saturating_sub(shard.lock().object_frames())
     }

@@ -355,12 +355,11 @@ impl Shard {
         self.slabs.trim();
         if self.begin_compaction(1) {
             self.compact_part(0..self.slots());
-            self.end_compaction();
         }
     }
 
-    /// Chooses slabs to be emptied, if that frees `frames_min` frames or more. Says whether there are objects to be moved: then
-    /// [`Shard::compact_part`] is called for all slots, a part at a time as the caller likes, and [`Shard::end_compaction`].
+    /// Chooses objects to be moved, if that frees `frames_min` frames or more. Says whether there are any: then
+    /// [`Shard::compact_part`] is to be called for all slots, a part at a time as the caller likes.
     pub(crate) fn begin_compaction(&mut self, frames_min: u64) -> bool {
         let before = self.slabs.frames();
         let moves = self.slabs.evacuate(frames_min);
@@ -381,11 +380,6 @@ impl Shard {
             }
         }
         self.tally.pages_compacted += before.saturating_sub(self.slabs.frames());
-    }
-
-    /// Opens slabs again that could not be emptied.
-    pub(crate) fn end_compaction(&mut self) {
-        self.slabs.settle();
     }
 
     /// Gives back slabs that were kept empty.

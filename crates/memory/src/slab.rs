@@ -27,6 +27,8 @@ const NONE: u32 = u32::MAX;
 const LAST: u16 = u16::MAX;
 /// An empty slab of at most one frame in so many is kept for the next object of its class.
 const SPARE_SHARE: u64 = 64;
+/// The limit of a slab of which nothing is to be moved.
+const ALL_STAY: u16 = u16::MAX;
 /// Bits of a place that number the object within its slab.
 const OBJECT_BITS: u32 = 11;
 
@@ -48,8 +50,10 @@ enum Fill {
 struct Slab {
     class: u8,
     fill: Fill,
-    /// Being emptied by [`Slabs::evacuate`].
-    leaving: bool,
+    /// Objects from this number on are to be moved: 0 for a slab that is being emptied, [`ALL_STAY`] for most.
+    limit: u16,
+    /// Objects taken from `limit` on.
+    above: u16,
     used: u16,
     /// Objects that were ever taken: `0..carved`.
     carved: u16,
@@ -61,7 +65,12 @@ struct Slab {
 impl Slab {
     /// Frames that were touched.
     fn frames(&self) -> u64 {
-        (usize::from(self.carved) * CLASSES.class(self.class).stride).div_ceil(FRAME) as u64
+        self.frames_of(self.carved)
+    }
+
+    /// Frames that its first objects touch.
+    fn frames_of(&self, objects: u16) -> u64 {
+        (usize::from(objects) * CLASSES.class(self.class).stride).div_ceil(FRAME) as u64
     }
 }
 
@@ -131,14 +140,21 @@ impl Slabs {
         let (number, object) = split(place);
         let class = self.class_of(number);
         let slab = &mut self.slabs[number as usize];
-        let at = address(number, object, class);
-        self.region[at..at + 2].copy_from_slice(&slab.free.to_le_bytes());
-        slab.free = object;
         slab.used -= 1;
+        if object < slab.limit {
+            let at = address(number, object, class);
+            self.region[at..at + 2].copy_from_slice(&slab.free.to_le_bytes());
+            slab.free = object;
+        } else {
+            slab.above -= 1;
+        }
         if slab.used > 0 {
+            if slab.above == 0 && slab.limit != ALL_STAY {
+                self.shorten(number);
+            }
             return self.refile(number);
         }
-        let (leaving, class_number) = (slab.leaving, usize::from(slab.class));
+        let (leaving, class_number) = (slab.limit != ALL_STAY, usize::from(slab.class));
         let small = slab.frames() * SPARE_SHARE <= self.frames;
         self.refile(number);
         let heads = self.heads[class_number];
@@ -177,29 +193,34 @@ impl Slabs {
         room.into_iter().enumerate().map(frames).sum()
     }
 
-    /// Chooses sparse slabs whose objects fit into the room of others, and closes them if at least `frames_min` frames would
-    /// come free. The caller moves each object for which [`Slabs::is_leaving`] holds by [`Slabs::relocate`]; the slab
-    /// goes with its last one. Says whether any object is to be moved.
+    /// Chooses objects that fit into the room of others, so that their frames come free, if those are `frames_min` or more. The
+    /// caller moves each object for which [`Slabs::is_leaving`] holds by [`Slabs::relocate`]; frames go with the last
+    /// object in them. Says whether any object is to be moved.
     pub(crate) fn evacuate(&mut self, frames_min: u64) -> bool {
-        let (leaving, frames) = self.plan();
+        let (limits, frames) = self.plan();
         if frames < frames_min {
             return false;
         }
         let mut moves = false;
-        for number in leaving {
+        for (number, limit) in limits {
             if self.slabs[number as usize].used == 0 {
                 self.release(number);
+                continue;
+            }
+            self.set_limit(number, limit);
+            if self.slabs[number as usize].above == 0 {
+                self.shorten(number);
             } else {
-                self.slabs[number as usize].leaving = true;
-                self.refile(number);
                 moves = true;
             }
+            self.refile(number);
         }
-        moves
+        // Those of a compaction that was interrupted, too.
+        moves || self.slabs.iter().any(|slab| slab.above > 0)
     }
 
-    /// Slabs whose objects fit into the room of others, and how many frames they have.
-    fn plan(&self) -> (Vec<u32>, u64) {
+    /// Slabs with limits beyond which objects fit into the room of others, and how many frames would come free.
+    fn plan(&self) -> (Vec<(u32, u16)>, u64) {
         let room = |slab: &Slab| i64::from(slab.carved - slab.used);
         let mut rooms = vec![0; self.heads.len()];
         let mut partial: Vec<Vec<(u16, u32)>> = vec![Vec::new(); self.heads.len()];
@@ -208,66 +229,100 @@ impl Slabs {
                 let mut number = head;
                 while number != NONE {
                     let slab = &self.slabs[number as usize];
-                    partial[class].push((slab.used, number));
-                    rooms[class] += room(slab);
+                    if slab.limit == ALL_STAY {
+                        partial[class].push((slab.used, number));
+                        rooms[class] += room(slab);
+                    }
                     number = slab.next;
                 }
             }
         }
-        let (mut leaving, mut frames) = (Vec::new(), 0);
+        let (mut limits, mut frames) = (Vec::new(), 0);
         // The shortest first, since their objects fit among longer ones and not the other way round.
         for (class, partial) in partial.iter_mut().enumerate().rev() {
             partial.sort_unstable();
-            for &(used, number) in &*partial {
-                // Its own room is lost, and that of its objects elsewhere is taken.
-                let slab = &self.slabs[number as usize];
+            let mut slabs = partial.iter().map(|&(_, number)| (number, &self.slabs[number as usize])).peekable();
+            // Slabs whose objects all fit elsewhere: their own room is lost, and that of their objects is taken.
+            while let Some((number, slab)) = slabs.next_if(|(_, slab)| {
                 let own = rooms[class] - room(slab);
-                let hosts = || (1..class).rev().take_while(|&host| self.suits(class as u8, host as u8));
-                let elsewhere: i64 = hosts().map(|host| rooms[host].max(0)).sum();
-                if own < 0 || own + elsewhere < i64::from(used) {
-                    break;
-                }
-                let mut left = i64::from(used) - own.min(i64::from(used));
-                rooms[class] = own - (i64::from(used) - left);
-                for host in hosts() {
-                    let taken = left.min(rooms[host].max(0));
-                    rooms[host] -= taken;
+                let elsewhere: i64 = self.hosts(class as u8).skip(1).map(|host| rooms[usize::from(host)].max(0)).sum();
+                own >= 0 && own + elsewhere >= i64::from(slab.used)
+            }) {
+                rooms[class] -= room(slab);
+                let mut left = i64::from(slab.used);
+                for host in self.hosts(class as u8) {
+                    let taken = left.min(rooms[usize::from(host)].max(0));
+                    rooms[usize::from(host)] -= taken;
                     left -= taken;
                 }
-                leaving.push(number);
+                limits.push((number, 0));
                 frames += slab.frames();
             }
+            // What room is left is at the end of slabs once the objects there moved to the front.
+            for (number, slab) in slabs {
+                let left = rooms[class].clamp(0, room(slab));
+                rooms[class] -= left;
+                let limit = slab.carved - left as u16;
+                let fewer = slab.frames() - slab.frames_of(limit);
+                if fewer > 0 {
+                    limits.push((number, limit));
+                    frames += fewer;
+                }
+            }
         }
-        (leaving, frames)
+        (limits, frames)
     }
 
-    /// Whether the object's slab is being emptied.
+    /// From now on the slab's objects from `limit` on are to be moved.
+    fn set_limit(&mut self, number: u32, limit: u16) {
+        let class = self.class_of(number);
+        let slab = self.slabs[number as usize];
+        let mut above = slab.carved - limit;
+        let (mut free, mut object) = (LAST, slab.free);
+        while object != LAST {
+            let at = address(number, object, class);
+            let next = u16::from_le_bytes([self.region[at], self.region[at + 1]]);
+            if object < limit {
+                self.region[at..at + 2].copy_from_slice(&free.to_le_bytes());
+                free = object;
+            } else {
+                above -= 1;
+            }
+            object = next;
+        }
+        let slab = &mut self.slabs[number as usize];
+        (slab.limit, slab.above, slab.free) = (limit, above, free);
+    }
+
+    /// Takes away the frames beyond the slab's limit, where no object is left.
+    fn shorten(&mut self, number: u32) {
+        let slab = &mut self.slabs[number as usize];
+        debug_assert_eq!(slab.above, 0, "what is cut off holds nothing");
+        let (from, to) = (slab.frames_of(slab.limit), slab.frames());
+        (slab.carved, slab.limit) = (slab.limit, ALL_STAY);
+        let start = number as usize * SLAB_LEN;
+        self.region.release(start + from as usize * FRAME..start + to as usize * FRAME);
+        self.budget.give(to - from);
+        self.frames -= to - from;
+    }
+
+    /// Whether the object is to be moved.
     pub(crate) fn is_leaving(&self, place: u64) -> bool {
-        self.slabs[split(place).0 as usize].leaving
+        let (slab, object) = split(place);
+        object >= self.slabs[slab as usize].limit
     }
 
-    /// Moves an object to another slab.
+    /// Moves an object to where one was freed.
     pub(crate) fn relocate(&mut self, place: u64, len: usize) -> Result<u64, Full> {
         let (number, object) = split(place);
         let own = CLASSES.of_len(len);
         let held = self.slabs[number as usize].class;
-        let room = self.take_room(own).or_else(|| self.take_room(held));
-        let (slab, new) = room.map_or_else(|| self.take(own), Ok)?;
+        let (slab, new) = self.take_room(own).or_else(|| self.take_room(held)).ok_or(Full)?;
         let from = address(number, object, CLASSES.class(held));
         let to = address(slab, new, self.class_of(slab));
         self.region.copy_within(from..from + len, to);
         self.free(place);
         Ok(join(slab, new))
-    }
-
-    /// Opens slabs again that an interrupted evacuation left closed.
-    pub(crate) fn settle(&mut self) {
-        for number in 0..self.slabs.len() as u32 {
-            if self.slabs[number as usize].leaving {
-                self.slabs[number as usize].leaving = false;
-                self.refile(number);
-            }
-        }
     }
 
     fn class_of(&self, number: u32) -> Class {
@@ -278,24 +333,25 @@ impl Slabs {
     /// length, is at most `2 / sqrt(frames)`: with classes that far from each other, their slabs with room leave about
     /// as much unused as their strides do.
     fn suits(&self, own: u8, host: u8) -> bool {
-        const SHARE_MAX: usize = 6;
         if own == host {
             return true;
         }
         let (own, host) = (CLASSES.class(own).stride, CLASSES.class(host).stride);
         let Some(unused) = host.checked_sub(own) else { return false };
-        unused <= own / SHARE_MAX && (unused * unused) as u64 * self.frames <= (4 * own * own) as u64
+        (unused * unused) as u64 * self.frames <= (4 * own * own) as u64
+    }
+
+    /// The class itself and those of longer objects that one of its may lie among, the nearest first. Class 0 is of whole
+    /// frames, among which nothing shorter belongs.
+    fn hosts(&self, own: u8) -> impl Iterator<Item = u8> {
+        (own.min(1)..=own).rev().take_while(move |&host| self.suits(own, host))
     }
 
     /// An object of the class: a freed one, else the next of a slab, else among longer objects, else the first of a new slab.
     fn take(&mut self, own: u8) -> Result<(u32, u16), Full> {
-        let hosts = (1..=own).rev().take_while(|&host| self.suits(own, host));
         let head = |host: u8| self.heads[usize::from(host)].into_iter().find(|&head| head != NONE);
-        // Class 0 is of whole frames, among which nothing shorter belongs.
-        let number = match head(own).or_else(|| hosts.skip(1).find_map(head)) {
-            Some(number) => number,
-            None => self.open(own),
-        };
+        let found = self.hosts(own).find_map(head);
+        let number = found.unwrap_or_else(|| self.open(own));
         let class = self.class_of(number);
         let slab = &mut self.slabs[number as usize];
         if slab.free != LAST {
@@ -317,7 +373,7 @@ impl Slabs {
 
     /// A freed object of the class or among longer ones: needs no frame.
     fn take_room(&mut self, own: u8) -> Option<(u32, u16)> {
-        let longest = (1..=own).rev().take_while(|&host| self.suits(own, host)).last().unwrap_or(own);
+        let longest = self.hosts(own).last().unwrap_or(own);
         (longest..=own).rev().find_map(|host| self.take_freed(host))
     }
 
@@ -350,7 +406,8 @@ impl Slabs {
         let slab = Slab {
             class,
             fill: Fill::Closed,
-            leaving: false,
+            limit: ALL_STAY,
+            above: 0,
             used: 0,
             carved: 0,
             free: LAST,
@@ -376,7 +433,7 @@ impl Slabs {
         let slab = &mut self.slabs[number as usize];
         debug_assert_eq!(slab.used, 0, "a slab that is released is empty");
         let frames = slab.frames();
-        (slab.carved, slab.free, slab.leaving) = (0, LAST, false);
+        (slab.carved, slab.free, slab.limit, slab.above) = (0, LAST, ALL_STAY, 0);
         self.unlink(number);
         self.spare.push(number);
         let start = number as usize * SLAB_LEN;
@@ -390,7 +447,8 @@ impl Slabs {
         let slab = &self.slabs[number as usize];
         let objects = CLASSES.class(slab.class).objects;
         let fill = match slab.used {
-            _ if slab.leaving => Fill::Closed,
+            // What was freed beyond the limit is lost until the slab ends there.
+            _ if slab.limit != ALL_STAY && slab.free == LAST => Fill::Closed,
             used if used == objects => Fill::Closed,
             used if used * 2 >= objects => Fill::Dense,
             _ => Fill::Sparse,
@@ -486,7 +544,6 @@ mod tests {
                             let place = moved.and_then(Result::ok).unwrap_or(place);
                             prop_assert!(held.insert(place, (seed, len)).is_none(), "an object is given once");
                         }
-                        slabs.settle();
                     }
                 }
                 prop_assert_eq!(budget.used(), slabs.frames() * FRAME as u64);
