@@ -59,7 +59,9 @@ def data_file(kind, corpus, into):
     if kind == "smooth":
         data = smooth(8192)
     else:
-        data = b"".join((corpus / name).read_bytes() for name in KINDS[kind])
+        # Each from a page's boundary on, as on any file system.
+        files = ((corpus / name).read_bytes() for name in KINDS[kind])
+        data = b"".join(file + bytes(-len(file) % 4096) for file in files)
     data = data[:SIZE_MAX.get(kind, 96 << 20) // 4096 * 4096]
     data = data[:len(data) // 131072 * 131072]
     into.write_bytes(data)
