@@ -283,10 +283,6 @@ impl Packer {
         } else if by_width.len <= contest.most() {
             contest.builtin(by_width.chain);
         }
-        let coded = contest.best.and_then(|best| best.chain.builtin());
-        if let Some(blocks) = coded.and_then(select::in_blocks) {
-            contest.builtin(blocks);
-        }
         own.iter().for_each(|&chain| contest.attempt(&now[chain]));
         contest.best
     }

@@ -88,24 +88,6 @@ static PACKED: LazyLock<[u8; 8]> = LazyLock::new(|| {
     ])
 });
 
-/// The built-in chain that packs in blocks of bits what `chain` codes by lengths: shorter where large numbers come in a few
-/// places together, as no look at some windows can tell.
-#[must_use]
-pub fn in_blocks(chain: u8) -> Option<u8> {
-    BLOCKS.iter().find(|[coded, _]| *coded == chain).map(|[_, blocks]| *blocks)
-}
-
-/// Pairs of [`in_blocks`].
-static BLOCKS: LazyLock<Vec<[u8; 2]>> = LazyLock::new(|| {
-    let chains = steps::BUILTINS.iter();
-    let pairs = chains.filter_map(|coded| {
-        let blocks = coded.replace("-ce", "-pk");
-        (blocks != **coded && steps::BUILTINS.contains(&&*blocks))
-            .then(|| [steps::builtin(coded), steps::builtin(&blocks)])
-    });
-    pairs.collect()
-});
-
 fn numbers(names: [&str; 8]) -> [u8; 8] {
     names.map(steps::builtin)
 }
