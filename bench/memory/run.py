@@ -7,6 +7,9 @@ costs more than packing; then every cell is measured on each disk in turn, sever
 
     bench/memory/run.py --data fio --corpus DIR [--profile fast] [--rounds 3] [--seconds 1] >> results.jsonl
 
+With `--cold SECONDS` nothing is timed: the disk is filled, left alone, and asked what it uses until that stands still;
+SECONDS is its `--idle-after`.
+
 `fio` data is what fio makes of buffer_compress_percentage=60. The other kinds are files of the corpus: fio 3.33 cannot
 write these, so nbdcopy writes them in order (32 requests in flight), `dd` writes zram (whose driver works on one
 request at a time whoever asks), and fio reads all of them.
@@ -56,7 +59,9 @@ def data_file(kind, corpus, into):
     if kind == "smooth":
         data = smooth(8192)
     else:
-        data = b"".join((corpus / name).read_bytes() for name in KINDS[kind])
+        # Each from a page's boundary on, as on any file system.
+        files = ((corpus / name).read_bytes() for name in KINDS[kind])
+        data = b"".join(file + bytes(-len(file) % 4096) for file in files)
     data = data[:SIZE_MAX.get(kind, 96 << 20) // 4096 * 4096]
     data = data[:len(data) // 131072 * 131072]
     into.write_bytes(data)
@@ -98,11 +103,11 @@ class Server:
 
 
 class Narrows(Server):
-    def __init__(self, dir, profile):
+    def __init__(self, dir, profile, idle_after):
         self.control = dir / "control"
         socket = dir / "narrows"
         super().__init__("narrows", [NARROWS, "-q", "memory", "serve", "--size", str(DEVICE), "--profile", profile,
-                                     "--idle-after", "3600", "--unix", str(socket), "--control", str(self.control)], socket)
+                                     "--idle-after", str(idle_after), "--unix", str(socket), "--control", str(self.control)], socket)
 
     def stat(self):
         text = subprocess.run([NARROWS, "memory", "stat", "--json", "--control", str(self.control)], check=True,
@@ -183,20 +188,21 @@ def main():
     parser.add_argument("--profile", default="fast")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1)
+    parser.add_argument("--cold", type=int)
     args = parser.parse_args()
     dir = Path(tempfile.mkdtemp(prefix="narrows-bench-"))
     path = Path("/dev/shm") / f"{dir.name}.data"
     disks = []
     try:
         size = SIZE_MAX["fio"] if args.data == "fio" else data_file(args.data, args.corpus, path)
-        disks.append(Narrows(dir, args.profile))
+        disks.append(Narrows(dir, args.profile, args.cold or 3600))
         disks.append(Server("nbdkit-zstd", ["nbdkit", "-f", "-U", str(dir / "nbdkit"), "memory", f"size={DEVICE}",
                                             "allocator=zstd"], dir / "nbdkit"))
         if ZRAM.exists():
             disks.append(Zram())
         else:
             print("no /dev/zram0 here: measured without it", file=sys.stderr)
-        measure(args, disks, size, path, dir)
+        (cool if args.cold else measure)(args, disks, size, path, dir)
     finally:
         for disk in disks:
             disk.stop()
@@ -204,9 +210,12 @@ def main():
         shutil.rmtree(dir)
 
 
-def measure(args, disks, size, path, dir):
-    base = {"schema": "narrows.bench-memory/1", "data": args.data, "bytes": size, "profile": args.profile,
+def base_of(args, size):
+    return {"schema": "narrows.bench-memory/1", "data": args.data, "bytes": size, "profile": args.profile,
             "machine": f"{os.cpu_count()} cores, Linux {platform.release()}"}
+
+
+def fill_all(base, disks, size, path, args):
     fill = {"rw": "write", "bs": 131072, "qd": 32, "connections": 1}
     for disk in disks:
         if args.data == "fio":
@@ -216,6 +225,27 @@ def measure(args, disks, size, path, dir):
             copy(disk, size, fill, path)
         memory = disk.memory()
         print(json.dumps({**base, "disk": disk.name, "cell": "fill", **memory, "ratio": size / memory["used"]}), flush=True)
+
+
+def cool(args, disks, size, path, _):
+    """What the disk uses once the keeper has been round, and when that was."""
+    base = base_of(args, size)
+    fill_all(base, disks, size, path, args)
+    began = changed = time.monotonic()
+    used = disks[0].memory()["used"]
+    while time.monotonic() < changed + 3 * args.cold:
+        time.sleep(0.5)
+        if (now := disks[0].memory()["used"]) != used:
+            used, changed = now, time.monotonic()
+            print(f"{changed - began:6.1f} s: {size / used:.3f}", file=sys.stderr)
+    memory = disks[0].memory()
+    print(json.dumps({**base, "disk": "narrows", "cell": "cold", "idle_after": args.cold, "seconds": round(changed - began, 1),
+                      **memory, "ratio": size / memory["used"]}), flush=True)
+
+
+def measure(args, disks, size, path, dir):
+    base = base_of(args, size)
+    fill_all(base, disks, size, path, args)
     for cell in cells(args.data):
         rounds = {disk.name: [] for disk in disks}
         for _ in range(args.rounds):

@@ -29,6 +29,8 @@ const SHIFT: Duration = Duration::from_millis(5);
 /// Percent of the limit above which cold pages leave memory, and sparse slabs are moved together however little it
 /// gains.
 const SHORT_PERCENT: u64 = 80;
+/// Objects are moved together at the end of a round if that frees one frame of so many.
+const LOOSE_SHARE: u64 = 16;
 
 /// How the keeper goes about it.
 #[derive(Debug, Clone)]
@@ -131,10 +133,22 @@ impl Worker {
     fn round(&mut self, store: &Store) -> Round {
         let mut round = Round::default();
         for shard in store.shards() {
-            let groups = shard.lock().slots() / cluster::PAGES;
+            let (groups, before) = {
+                let shard = shard.lock();
+                (shard.slots() / cluster::PAGES, shard.object_frames())
+            };
+            let mut ceiling = before + debt(before);
             for group in 0..groups {
                 let first = group * cluster::PAGES;
-                let seen = look(&mut shard.lock(), first);
+                let (seen, frames) = {
+                    let mut shard = shard.lock();
+                    (look(&mut shard, first), shard.object_frames())
+                };
+                if frames >= ceiling {
+                    round.compacted += self.compact(shard, 1);
+                    let frames = shard.lock().object_frames();
+                    ceiling = frames + debt(frames);
+                }
                 if seen.iter().any(|slot| slot.is_idle()) {
                     self.group(store, shard, first, seen, &mut round);
                 }
@@ -142,13 +156,31 @@ impl Worker {
                     return round;
                 }
             }
-            let mut shard = shard.lock();
-            shard.trim();
-            if shard.is_loose() || store.budget().is_above(SHORT_PERCENT) {
-                round.compacted += shard.compact();
-            }
+            shard.lock().trim();
+            let frames = shard.lock().object_frames();
+            let any = frames > before || store.budget().is_above(SHORT_PERCENT);
+            round.compacted += self.compact(shard, if any { 1 } else { (frames / LOOSE_SHARE).max(1) });
         }
         round
+    }
+
+    /// Moves objects together, if that frees `frames_min` frames or more. Returns how many came free. A shard is locked for
+    /// some slots at a time only.
+    fn compact(&mut self, shard: &Mutex<Shard>, frames_min: u64) -> u64 {
+        const SLOTS: usize = 4096;
+        let (before, slots, moves) = {
+            let mut shard = shard.lock();
+            (shard.object_frames(), shard.slots(), shard.begin_compaction(frames_min))
+        };
+        if moves {
+            for first in (0..slots).step_by(SLOTS) {
+                shard.lock().compact_part(first..slots.min(first + SLOTS));
+                if !self.breathe() {
+                    break;
+                }
+            }
+        }
+        before.saturating_sub(shard.lock().object_frames())
     }
 
     /// Looks after the cold pages of a group.
@@ -208,6 +240,14 @@ impl Worker {
             round.clusters += u64::from(shard.lock().bundle(first, seen, tools).unwrap_or(false));
         }
     }
+}
+
+/// A page that is packed again leaves its object empty among full ones. So many frames more than before are in use at most
+/// before objects are moved together.
+fn debt(frames: u64) -> u64 {
+    const SHARE: u64 = 32;
+    const MIN: u64 = 16;
+    (frames / SHARE).max(MIN)
 }
 
 /// The slots of a group as they are; marks those as idle that were not.

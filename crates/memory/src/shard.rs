@@ -3,7 +3,7 @@
 //! Invariants: a slot's object is freed only after what replaces it is stored, so a full store loses nothing; the four
 //! slots of a group are all of kind `Cluster` or none is. Upstream: [`crate::store`], [`crate::keeper`].
 
-use std::{io, sync::Arc};
+use std::{io, ops::Range, sync::Arc};
 
 use narrows_chains::{PAGE, UnpackError};
 use narrows_core::DecodeError;
@@ -33,6 +33,17 @@ pub(crate) enum LoadError {
     Cluster(#[from] DecodeError),
     #[error("the backing file: {0}")]
     Backing(#[from] io::Error),
+}
+
+/// What was found of a page.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Fetched {
+    /// All of it.
+    Whole,
+    /// It lies packed, so many bytes long, in `Tools::packed`.
+    Packed(usize),
+    /// It is this one of the cluster that lies packed in `Tools::bundler`.
+    Cluster(usize),
 }
 
 /// Why a page cannot be written.
@@ -99,17 +110,29 @@ impl Shard {
         Slot(self.slots[at])
     }
 
-    /// Fills `page` and marks it as in use.
-    pub(crate) fn load(&mut self, at: usize, tools: &mut Tools, page: &mut Page) -> Result<(), LoadError> {
+    /// Takes the page at `at` and marks it as in use. What must be unpacked is left in `tools`, so that the caller unpacks it
+    /// by [`Tools::finish`] when it has let go of the shard.
+    pub(crate) fn fetch(&mut self, at: usize, tools: &mut Tools, page: &mut Page) -> Result<Fetched, LoadError> {
         let slot = self.slot(at);
         if slot.is_idle() {
             self.slots[at] = slot.with_idle(false).0;
         }
-        self.peek(at, tools, page)
+        self.look_up(at, tools, page)
+    }
+
+    /// Fills `page` and marks it as in use.
+    pub(crate) fn load(&mut self, at: usize, tools: &mut Tools, page: &mut Page) -> Result<(), LoadError> {
+        let fetched = self.fetch(at, tools, page)?;
+        tools.finish(fetched, page)
     }
 
     /// Fills `page`.
     pub(crate) fn peek(&self, at: usize, tools: &mut Tools, page: &mut Page) -> Result<(), LoadError> {
+        let fetched = self.look_up(at, tools, page)?;
+        tools.finish(fetched, page)
+    }
+
+    fn look_up(&self, at: usize, tools: &mut Tools, page: &mut Page) -> Result<Fetched, LoadError> {
         let slot = self.slot(at);
         match slot.kind() {
             Kind::Hole | Kind::Zero => page.fill(0),
@@ -117,28 +140,30 @@ impl Shard {
                 let word: [u8; 8] = *self.slabs.get(slot.place(), 8).first_chunk().expect("asked for eight");
                 page.as_chunks_mut::<8>().0.fill(word);
             }
-            Kind::Packed => tools.packer.unpack(self.slabs.get(slot.place(), slot.len()), page)?,
+            Kind::Packed => {
+                tools.packed[..slot.len()].copy_from_slice(self.slabs.get(slot.place(), slot.len()));
+                return Ok(Fetched::Packed(slot.len()));
+            }
             Kind::Raw => page.copy_from_slice(self.slabs.get(slot.place(), PAGE)),
             Kind::Cluster => {
-                self.gather(at, tools)?;
-                *page = *tools.bundler.page(at % cluster::PAGES);
+                self.gather(at, tools);
+                return Ok(Fetched::Cluster(at % cluster::PAGES));
             }
             Kind::Backed => {
                 let backing = self.backing.as_ref().expect("a page is backed only where there is a file");
                 backing.get(slot.place(), page)?;
             }
         }
-        Ok(())
+        Ok(Fetched::Whole)
     }
 
-    /// Unpacks the cluster that `at` belongs to.
-    fn gather(&self, at: usize, tools: &mut Tools) -> Result<(), LoadError> {
+    /// Puts the pieces of the cluster that `at` belongs to together.
+    fn gather(&self, at: usize, tools: &mut Tools) {
         let first = at - at % cluster::PAGES;
         tools.bundler.packed.clear();
         for slot in self.slots[first..first + cluster::PAGES].iter().map(|&slot| Slot(slot)) {
             tools.bundler.packed.extend_from_slice(self.slabs.get(slot.place(), slot.len()));
         }
-        Ok(tools.bundler.unpack()?)
     }
 
     /// Puts `page`, whose `image` this is, in a slot whose page is in no cluster: in memory, if need be after moving
@@ -234,7 +259,8 @@ impl Shard {
         if self.slot(at).kind() != Kind::Cluster {
             return Ok(());
         }
-        self.gather(at, tools)?;
+        self.gather(at, tools);
+        tools.bundler.unpack().map_err(LoadError::from)?;
         let first = at - at % cluster::PAGES;
         let mut fresh: Vec<Slot> = Vec::with_capacity(cluster::PAGES);
         for page in 0..cluster::PAGES {
@@ -324,35 +350,41 @@ impl Shard {
         }
     }
 
-    /// Moves objects together and gives back the frames this frees. Returns how many.
-    pub(crate) fn compact(&mut self) -> u64 {
-        let before = self.slabs.frames();
+    /// Moves objects together and gives back the frames this frees.
+    fn compact(&mut self) {
         self.slabs.trim();
-        if self.slabs.evacuate() > 0 {
-            for at in 0..self.slots.len() {
-                let slot = self.slot(at);
-                if !slot.kind().has_object() || !self.slabs.is_leaving(slot.place()) {
-                    continue;
-                }
-                let Ok(place) = self.slabs.relocate(slot.place(), slot.len()) else { break };
+        if self.begin_compaction(1) {
+            self.compact_part(0..self.slots());
+        }
+    }
+
+    /// Chooses objects to be moved, if that frees `frames_min` frames or more. Says whether there are any: then
+    /// [`Shard::compact_part`] is to be called for all slots, a part at a time as the caller likes.
+    pub(crate) fn begin_compaction(&mut self, frames_min: u64) -> bool {
+        let before = self.slabs.frames();
+        let moves = self.slabs.evacuate(frames_min);
+        self.tally.pages_compacted += before - self.slabs.frames();
+        moves
+    }
+
+    /// Moves those objects that a range of slots holds.
+    pub(crate) fn compact_part(&mut self, range: Range<usize>) {
+        let before = self.slabs.frames();
+        for at in range {
+            let slot = self.slot(at);
+            if slot.kind().has_object()
+                && self.slabs.is_leaving(slot.place())
+                && let Ok(place) = self.slabs.relocate(slot.place(), slot.len())
+            {
                 self.slots[at] = slot.moved(place).0;
             }
-            self.slabs.settle();
         }
-        let freed = before.saturating_sub(self.slabs.frames());
-        self.tally.pages_compacted += freed;
-        freed
+        self.tally.pages_compacted += before.saturating_sub(self.slabs.frames());
     }
 
     /// Gives back slabs that were kept empty.
     pub(crate) fn trim(&mut self) {
         self.slabs.trim();
-    }
-
-    /// Whether moving objects together is worth it: an eighth of the frames would come free.
-    pub(crate) fn is_loose(&self) -> bool {
-        let reclaimable = self.slabs.reclaimable();
-        reclaimable >= COMPACT_FRAMES_MIN && reclaimable >= self.slabs.frames() / 8
     }
 }
 

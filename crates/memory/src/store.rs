@@ -1,7 +1,6 @@
 //! The device: pages dealt out to shards, requests cut into pages.
 //!
-//! Packing happens outside the locks, on the thread of the request; under a shard's lock a page is unpacked or an object
-//! copied. Groups of four neighbouring pages stay in one shard, because a cluster is packed of them; neighbouring
+//! Packing and unpacking happen outside the locks, on the thread of the request; under a shard's lock an object is copied. Groups of four neighbouring pages stay in one shard, because a cluster is packed of them; neighbouring
 //! groups lie in different shards, so that connections reading one region do not wait for each other.
 
 use std::{io, sync::Arc, thread, time::Instant};
@@ -17,7 +16,7 @@ use crate::{
     backing::Backing,
     budget::Budget,
     cluster,
-    shard::{Shard, StoreError},
+    shard::{LoadError, Shard, StoreError},
     slot::{Kind, Slot},
     stat::{BdStat, Stat, Tally, Traffic, count},
     tools::{Image, Kit, Page, Pool, Profile, Tools},
@@ -72,9 +71,9 @@ impl Store {
     /// The system has no address space for that size, or keeps us from reserving it.
     pub fn new(config: StoreConfig) -> io::Result<Self> {
         let pages = config.size.div_ceil(PAGE as u64);
-        // Several a processor, so that two threads seldom want the same one; few, because each keeps its own slabs half
-        // full.
-        let shards = (thread::available_parallelism().map_or(1, usize::from) * 4).next_power_of_two().min(64);
+        // More than one a processor, so that two threads seldom want the same one; few, because each keeps its own slabs
+        // half full.
+        let shards = (thread::available_parallelism().map_or(1, usize::from) * 2).next_power_of_two().min(64);
         let groups = pages.div_ceil(cluster::PAGES as u64).div_ceil(shards as u64);
         let slots = usize::try_from(groups).ok().and_then(|groups| groups.checked_mul(cluster::PAGES));
         let slots = slots.ok_or(io::ErrorKind::OutOfMemory)?;
@@ -139,12 +138,15 @@ impl Store {
             let (here, behind) = rest.split_at_mut(part.len);
             rest = behind;
             let home = self.home(part.page);
-            let mut shard = self.shards[home.shard].lock();
-            let loaded = match <&mut Page>::try_from(&mut *here) {
-                Ok(page) => shard.load(home.slot, tools, page),
+            let mut load = |page: &mut Page| {
+                let fetched = self.shards[home.shard].lock().fetch(home.slot, tools, page)?;
+                tools.finish(fetched, page)
+            };
+            let loaded: Result<(), LoadError> = match <&mut Page>::try_from(&mut *here) {
+                Ok(page) => load(page),
                 Err(_) => {
                     let mut page = [0; PAGE];
-                    let loaded = shard.load(home.slot, tools, &mut page);
+                    let loaded = load(&mut page);
                     here.copy_from_slice(&page[part.from..part.from + part.len]);
                     loaded
                 }

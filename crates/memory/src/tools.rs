@@ -7,7 +7,11 @@ use parking_lot::Mutex;
 
 pub use narrows_chains::Profile;
 
-use crate::{class::OBJECT_LEN_MAX, cluster::Bundler};
+use crate::{
+    class::OBJECT_LEN_MAX,
+    cluster::Bundler,
+    shard::{Fetched, LoadError},
+};
 
 /// A page of bytes.
 pub(crate) type Page = [u8; PAGE];
@@ -20,12 +24,27 @@ pub(crate) struct Kit {
     pub(crate) image: Box<Page>,
 }
 
-/// What a shard works with under its lock.
+/// What a page is packed and unpacked with.
 #[derive(Debug)]
 pub(crate) struct Tools {
     pub(crate) packer: Packer,
     pub(crate) bundler: Bundler,
     pub(crate) packed: Box<Page>,
+}
+
+impl Tools {
+    /// Fills `page` with what a shard left here of it.
+    pub(crate) fn finish(&mut self, fetched: Fetched, page: &mut Page) -> Result<(), LoadError> {
+        match fetched {
+            Fetched::Whole => {}
+            Fetched::Packed(len) => self.packer.unpack(&self.packed[..len], page)?,
+            Fetched::Cluster(member) => {
+                self.bundler.unpack()?;
+                *page = *self.bundler.page(member);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Kit {

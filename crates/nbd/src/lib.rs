@@ -13,18 +13,20 @@
 //! | [`export`] | what is offered, under which name |
 //! | [`handshake`] | fixed newstyle negotiation: options in, an [`Agreed`] export out |
 //! | [`transmission`] | requests in, replies out |
+//! | [`inbox`] | bytes that came, and the wait for more |
 //! | [`out`] | replies that wait to be sent |
 //! | [`server`] | listeners, TLS, a thread for each connection |
 //!
 //! Spoken: structured replies, `base:allocation`, trim, write zeroes, cache, flush, FUA, DF, multi-conn, STARTTLS.
 //! Not spoken: extended headers, resize, oldstyle.
 //!
-//! Memory of a connection is [`server::BUFFER_LEN`] for what came and [`out::CAPACITY`] for what goes, whatever lengths
-//! the client names: payloads stream through in pieces of [`transmission::PIECE`].
+//! Memory of a connection is [`inbox::BUFFER_LEN`] for what came and [`out::CAPACITY`] for what goes, whatever lengths
+//! the client names: payloads stream through in pieces of [`PIECE`].
 #![forbid(unsafe_code)]
 
 pub mod export;
 pub mod handshake;
+pub mod inbox;
 pub mod out;
 mod proto;
 pub mod server;
@@ -36,6 +38,6 @@ mod tests;
 pub use export::{Export, Exports};
 pub use handshake::{Agreed, Handshake, HandshakeError, Step, Tls};
 pub use out::Out;
-pub use proto::REQUEST_LEN_MAX;
+pub use proto::{PIECE, REQUEST_LEN_MAX};
 pub use server::{Config, Server};
 pub use transmission::{Next, Transmission};

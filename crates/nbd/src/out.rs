@@ -1,6 +1,6 @@
 //! Replies that wait to be sent, in one buffer, so that many small ones leave in one system call.
 
-use crate::{proto::chunk, transmission::PIECE};
+use crate::proto::{PIECE, chunk};
 
 /// Bytes that make it worth sending before more requests are looked at: enough for few system calls, and little enough
 /// that a client gets on with its work while the next requests are done.

@@ -11,6 +11,9 @@ pub(crate) const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
 /// Longest read or write a client may ask for, as `NBD_INFO_BLOCK_SIZE` says, in bytes.
 pub const REQUEST_LEN_MAX: u32 = 32 << 20;
 
+/// Most bytes read from or written to the device in one call, and in one chunk of a structured reply.
+pub const PIECE: usize = 128 << 10;
+
 /// Handshake flags, server and client alike.
 pub(crate) mod hello {
     pub(crate) const FIXED_NEWSTYLE: u16 = 1;

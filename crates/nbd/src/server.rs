@@ -1,7 +1,8 @@
 //! The loop that waits: listeners, TLS, and a thread for each connection.
 //!
 //! One thread receives as much as is there, does every request in it and sends the replies together; with many small
-//! requests in flight that is two system calls for a batch of them. Upstream: whoever starts a [`Server`]; downstream:
+//! requests in flight that is two system calls for a batch of them, and with one in flight no thread hands it to
+//! another. Upstream: whoever starts a [`Server`]; downstream:
 //! [`Handshake`], [`Transmission`]; around them `narrows-io`.
 
 use std::{
@@ -17,7 +18,6 @@ use std::{
 
 use narrows_io::{
     Address, Listener, Shutdown, Stop, Transport,
-    region::Region,
     secure::{self, HANDSHAKE_TIME, SecureError},
 };
 use parking_lot::Mutex;
@@ -25,12 +25,11 @@ use parking_lot::Mutex;
 use crate::{
     export::Exports,
     handshake::{Agreed, Handshake, HandshakeError, Step, Tls},
+    inbox::{Inbox, ReceiveError},
     out::Out,
     transmission::{Next, Transmission, TransmissionError},
 };
 
-/// Bytes received at once, at most. Longer payloads pass through it.
-pub const BUFFER_LEN: usize = 256 << 10;
 /// Before accepting again when the system had nothing left to accept with.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -74,8 +73,8 @@ struct Open {
 /// Why a connection ended before its client said so.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
-    #[error("the client left")]
-    Left,
+    #[error(transparent)]
+    Receive(#[from] ReceiveError),
     #[error("the handshake took longer than {} s", HANDSHAKE_TIME.as_secs())]
     Slow,
     #[error("bytes came with the request for TLS, before it")]
@@ -190,7 +189,7 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
         let work = move || {
             let peer = transport.peer.clone();
             match converse(transport, tls, &theirs.config) {
-                Ok(()) | Err(Ended::Left) => tracing::debug!(peer, "closed"),
+                Ok(()) | Err(Ended::Receive(ReceiveError::Left)) => tracing::debug!(peer, "closed"),
                 Err(_) if theirs.stopping.load(Ordering::SeqCst) => {}
                 Err(fault) => tracing::warn!(peer, "connection closed: {fault}"),
             }
@@ -255,7 +254,7 @@ fn negotiate(
         send(transport, out)?;
         match step {
             Step::More if full => {}
-            Step::More => inbox.receive(transport)?,
+            Step::More => inbox.receive(transport, false)?,
             Step::StartTls => return Ok(Negotiated::StartTls),
             Step::Transmit(agreed) => return Ok(Negotiated::Agreed(agreed)),
             Step::Close => return Ok(Negotiated::Closed),
@@ -269,6 +268,7 @@ fn transmit(
     mut inbox: Inbox,
     mut out: Out,
 ) -> Result<(), Ended> {
+    let mut begun = 0;
     loop {
         let (taken, next) = match transmission.advance(inbox.bytes(), &mut out) {
             Ok(advanced) => advanced,
@@ -282,7 +282,11 @@ fn transmit(
         send(&mut transport, &mut out)?;
         match next {
             Next::Send => {}
-            Next::Receive => inbox.receive(&mut transport)?,
+            Next::Receive => {
+                let lone = transmission.begun() - begun <= 1;
+                begun = transmission.begun();
+                inbox.receive(&mut transport, lone)?;
+            }
             Next::Close => {
                 transport.writer.finish()?;
                 return Ok(());
@@ -298,51 +302,4 @@ fn send(transport: &mut Transport, out: &mut Out) -> Result<(), Ended> {
         out.clear();
     }
     Ok(())
-}
-
-/// Bytes that came and were not taken yet.
-struct Inbox {
-    /// A region, because a freed vector would stay with the allocator, and memory is what some devices are about.
-    buffer: Region,
-    from: usize,
-    to: usize,
-}
-
-impl Inbox {
-    fn new() -> io::Result<Self> {
-        Ok(Self { buffer: Region::reserve(BUFFER_LEN)?, from: 0, to: 0 })
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.buffer[self.from..self.to]
-    }
-
-    fn take(&mut self, len: usize) {
-        self.from += len;
-        debug_assert!(self.from <= self.to, "no more is taken than there is");
-        if self.from == self.to {
-            (self.from, self.to) = (0, 0);
-        }
-    }
-
-    /// Waits for bytes. There is room: the machines take all but part of an option, a header or a page.
-    fn receive(&mut self, transport: &mut Transport) -> Result<(), Ended> {
-        if self.from > 0 {
-            self.buffer.copy_within(self.from..self.to, 0);
-            (self.from, self.to) = (0, self.to - self.from);
-        }
-        assert!(self.to < self.buffer.len(), "what is left of the input is short");
-        loop {
-            match transport.reader.read(&mut self.buffer[self.to..]) {
-                Ok(0) => return Err(Ended::Left),
-                Ok(len) => {
-                    self.to += len;
-                    return Ok(());
-                }
-                Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
-                Err(fault) if fault.kind() == io::ErrorKind::ConnectionReset => return Err(Ended::Left),
-                Err(fault) => return Err(fault.into()),
-            }
-        }
-    }
 }

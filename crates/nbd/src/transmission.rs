@@ -15,11 +15,9 @@ use narrows_core::{
 use crate::{
     handshake::Agreed,
     out::Out,
-    proto::{BASE_ALLOCATION_ID, Fields, REQUEST_LEN_MAX, REQUEST_MAGIC, chunk, cmd, cmd_flag, errno, state},
+    proto::{BASE_ALLOCATION_ID, Fields, PIECE, REQUEST_LEN_MAX, REQUEST_MAGIC, chunk, cmd, cmd_flag, errno, state},
 };
 
-/// Most bytes read from or written to the device in one call, and in one chunk of a structured reply.
-pub const PIECE: usize = 128 << 10;
 /// Granule in which a payload is handed on while the rest of it is still on its way.
 const GRANULE: usize = 4096;
 /// Length of a request's header.
@@ -60,6 +58,7 @@ pub struct Transmission {
     block: u64,
     under_way: UnderWay,
     extents: Vec<Extent>,
+    begun: u64,
 }
 
 /// The request whose bytes, in or out, are not all there yet.
@@ -118,7 +117,14 @@ impl Transmission {
             agreed,
             under_way: UnderWay::None,
             extents: Vec::new(),
+            begun: 0,
         }
+    }
+
+    /// Requests of which at least the header came.
+    #[must_use]
+    pub fn begun(&self) -> u64 {
+        self.begun
     }
 
     /// Does what `input` asks for, as far as it goes and `out` has room. Returns how many bytes it took.
@@ -157,6 +163,7 @@ impl Transmission {
     }
 
     fn begin(&mut self, request: Request, out: &mut Out) {
+        self.begun += 1;
         let fault = self.check(&request).err();
         match (request.command, fault) {
             (cmd::WRITE, fault) => self.under_way = UnderWay::Writing { request, done: 0, fault },

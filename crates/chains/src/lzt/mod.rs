@@ -13,6 +13,7 @@
 //! | `token` | classes of lengths and offsets |
 //! | `code` | Huffman codes from lengths, tables to decode them |
 //! | `kinds` | the trained codes |
+//! | `hash` | positions of like bytes |
 //! | `search` | matches, fast |
 //! | `parse` | matches, by price |
 //! | `emit` | matches to bytes |
@@ -24,6 +25,7 @@ mod bits;
 mod code;
 pub mod dictionary;
 mod emit;
+mod hash;
 mod kinds;
 mod parse;
 mod search;

@@ -5,8 +5,9 @@
 
 use super::{
     PAGE_MAX,
+    hash::{Page, load32, load64},
     kinds::Ready,
-    search::{Page, common, load32, load64},
+    search::common,
     token::{LEN_MIN, Match, OFFSET_FIRST, extra_bits, len_class, literal_class, offset_class, token},
 };
 

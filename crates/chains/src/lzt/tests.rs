@@ -4,8 +4,9 @@ use proptest::prelude::*;
 
 use super::{dictionary::Dictionary, *};
 use super::{
+    hash::{self, Hasher as _},
     kinds::{CONTEXTS, KINDS, LITERAL_LEN_MAX, Ready, TOKEN_LEN_MAX, read_file, set},
-    search::{Finder, Hasher as _},
+    search::Finder,
     token::{Match, OFFSET_FIRST, TOKENS, meaning},
 };
 
@@ -310,8 +311,8 @@ fn the_finder_takes_what_the_hash_of_the_last_position_reads() {
         finder.search_plain(len);
         finder.search(len);
     }
-    let mut block = search::Block::default();
-    search::Plain::hash(finder.page(), PAGE_MAX - 1, &mut block);
+    let mut block = hash::Block::default();
+    hash::Plain::hash(finder.page(), PAGE_MAX - 1, &mut block);
 }
 
 // Goal: pages stored by this version stay readable. The files in compat/ are never edited; new ones are added.

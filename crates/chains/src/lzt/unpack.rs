@@ -355,11 +355,37 @@ unsafe fn copy_fast(
             if len > 32 {
                 copy_long::<16>(from, to, len);
             }
+        } else if offset == 1 {
+            let run = [*from; COPY];
+            to.cast::<[u8; COPY]>().write_unaligned(run);
+            if len > COPY {
+                to.write_bytes(run[0], len);
+            }
         } else if offset >= 8 {
             copy_long::<8>(from, to, len);
         } else {
-            copy_long::<1>(from, to, len);
+            copy_near(from, to, offset, len);
         }
+    }
+}
+
+/// Copies `len` bytes, at most `COPY` more, from `offset` bytes before, 2 to 7: so near that each byte waits for one that was
+/// just written. After some of them the same pattern is also found eight bytes or more before.
+///
+/// # Safety
+/// `from` is `offset` bytes before `to`; `to` has room for `len` bytes and `COPY` more.
+#[cold]
+#[inline(never)]
+unsafe fn copy_near(from: *const u8, to: *mut u8, offset: usize, len: usize) {
+    // The least multiple of the offset that is 8 or more.
+    const FAR: [usize; 8] = [0, 8, 8, 9, 8, 10, 12, 14];
+    let ahead = FAR[offset] - offset;
+    // SAFETY: `ahead` is at most 7, within the room; then copies of 8 bytes from 8 or more before, as far as `len` goes.
+    unsafe {
+        for i in 0..ahead {
+            *to.add(i) = *from.add(i);
+        }
+        copy_long::<8>(from, to.add(ahead), len.saturating_sub(ahead));
     }
 }
 

@@ -1,4 +1,4 @@
-//! The hashes of `search`, eight positions at a time.
+//! The hashes of `hash`, eight positions at a time.
 
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_loadu_si128, _mm256_add_epi32, _mm256_and_si256, _mm256_broadcastsi128_si256,
@@ -7,7 +7,7 @@ use std::arch::x86_64::{
     _mm256_slli_epi32, _mm256_srli_epi32, _mm256_storeu_si256, _mm256_xor_si256,
 };
 
-use super::search::{BLOCK, Block, FACTORS, Hasher, POSITION_BITS, Page, TABLE_BITS};
+use super::hash::{BLOCK, Block, FACTORS, Hasher, POSITION_BITS, Page, TABLE_BITS};
 
 /// Eight positions at a time. Used only where `simd::is_available` said yes.
 pub(super) struct Avx2;

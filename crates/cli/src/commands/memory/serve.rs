@@ -79,7 +79,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", requires = "backing")]
     pub backing_size: Option<Size>,
     /// Seconds after which an untouched page is cold, and packed harder
-    #[arg(long, default_value = "60", value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = seconds)]
     pub idle_after: Duration,
     /// Leave cold pages as they were written
     #[arg(long)]
