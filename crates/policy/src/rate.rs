@@ -59,8 +59,10 @@ impl Rate {
         let span = gauges.now_ns.saturating_sub(self.start.now_ns);
         let sent = gauges.sent_bytes.saturating_sub(self.start.sent_bytes);
         let held_ns = gauges.link_ns.saturating_sub(self.start.link_ns);
-        // At the start, a link on which nothing waits is faster than we thought, and time is short.
-        let hurry = !self.is_measured() && held_ns < span / 4;
+        // At the start, a link on which nothing waits is faster than we thought, and time is short; but not while all that
+        // was sent may lie in buffers on the way.
+        let swallowed = !self.is_measured() && gauges.sent_bytes < SWALLOWED_BYTES;
+        let hurry = !self.is_measured() && !swallowed && held_ns < span / 4;
         if span < if hurry { WINDOW_NS / 4 } else { WINDOW_NS } {
             return None;
         }
@@ -69,6 +71,10 @@ impl Rate {
             return None;
         }
         let carried = gauges.link_bytes.saturating_sub(self.start.link_bytes);
+        // A receiver that lets its buffer run half empty before it says so acknowledges in bursts, and nothing between them.
+        if held_ns > span / 2 && carried < CARRIED_BYTES && span < CARRIED_NS {
+            return None;
+        }
         let starved = gauges.starved_ns.saturating_sub(self.start.starved_ns);
         self.start = *gauges;
         let share = |part: u64| part as f64 / span as f64;
@@ -97,7 +103,7 @@ impl Rate {
             self.previous = None;
             let fresh = self.measured_ns.is_some_and(|at| gauges.now_ns < at + FRESH_NS);
             let climb = match self.verdict {
-                Verdict::Idle if fresh => 1.0,
+                Verdict::Idle if fresh || swallowed => 1.0,
                 Verdict::Idle if share(held_ns) < 0.25 => 1.5,
                 Verdict::Idle => 1.15,
                 _ => 1.0,
@@ -106,7 +112,7 @@ impl Rate {
             // is nearly used up without anything waiting for it.
             let ahead = if self.is_measured() { AHEAD_MEASURED } else { AHEAD };
             let most = self.bytes_per_ns.max(ahead * least);
-            self.bytes_per_ns = (self.bytes_per_ns * climb).min(most).max(if fresh { 0.0 } else { least });
+            self.bytes_per_ns = (self.bytes_per_ns * climb).min(most).max(if fresh || swallowed { 0.0 } else { least });
         }
         self.bytes_per_ns = self.bytes_per_ns.clamp(1e-6, 100.0);
         Some(self.verdict)
@@ -121,6 +127,12 @@ const WINDOW_BYTES: u64 = 128 << 10;
 const HELD_UP: f64 = 0.6;
 /// No token bucket lets this many bytes through at once.
 const BURST_BYTES: u64 = 768 << 10;
+/// What sockets and relays on the way may take at once though the link behind them is slow: a sender's largest buffer by default
+/// (Linux's `tcp_wmem`) is twice that.
+const SWALLOWED_BYTES: u64 = 2 << 20;
+/// Fewer bytes that came through while more waited are no sample, unless it took so long.
+const CARRIED_BYTES: u64 = 64 << 10;
+const CARRIED_NS: u64 = 400_000_000;
 /// A shorter wait is the clock's grain, in nanoseconds.
 const HELD_MIN_NS: u64 = 500_000;
 /// How far the estimate may climb beyond what passed, as a factor: at the start, and once there was a sample.
@@ -155,6 +167,21 @@ mod tests {
             rate.update(&gauges);
         }
         assert!((rate.bytes_per_ns() / 0.0025 - 1.0).abs() < 0.02, "{rate:?}");
+    }
+
+    #[test]
+    fn acknowledgements_in_bursts_are_no_slow_link() {
+        let (mut rate, mut gauges) = (Rate::new(0.05), Gauges::default());
+        // 100 Mbit/s, of which the peer's kernel tells every 80 ms; the transport takes bytes as it likes.
+        for tick in 1..200_u64 {
+            gauges.now_ns += 4_000_000;
+            gauges.link_ns = gauges.now_ns;
+            gauges.sent_bytes += 50_000;
+            gauges.link_bytes = tick / 20 * 1_000_000;
+            rate.update(&gauges);
+            assert!(rate.bytes_per_ns() > 0.004, "after {tick}: {rate:?}");
+        }
+        assert!((0.006..0.025).contains(&rate.bytes_per_ns()), "{rate:?}");
     }
 
     #[test]
