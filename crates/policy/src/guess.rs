@@ -55,7 +55,7 @@ impl Guess {
 }
 
 /// What is known of a candidate against another, of packed sizes, is off by so much.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     /// In the priors.
     pub prior: f32,
@@ -85,14 +85,14 @@ impl Spread {
         }
     }
 
-    /// Of one candidate against another.
+    /// Of one candidate against another, which may differ from it by level only.
     #[must_use]
-    pub fn between(offers: [&Offer; 2]) -> Self {
-        if offers[0].is_typed() && offers[0].name == offers[1].name {
-            return Self::LEVELS;
+    pub fn against(self, other: Self, same_family: bool) -> Self {
+        match () {
+            () if same_family && self == Self::TYPED => Self::LEVELS,
+            () if self.slice > other.slice => self,
+            () => other,
         }
-        let [a, b] = offers.map(Self::of);
-        if a.slice > b.slice { a } else { b }
     }
 }
 

@@ -170,6 +170,21 @@ mod tests {
     }
 
     #[test]
+    fn a_link_is_not_fast_because_buffers_took_the_first_bytes() {
+        let (mut rate, mut gauges) = (Rate::new(0.05), Gauges::default());
+        for _ in 0..4 {
+            step(&mut gauges, 8, 400_000, 0.0);
+            rate.update(&gauges);
+        }
+        assert_eq!(rate.bytes_per_ns(), 0.05);
+        for _ in 0..4 {
+            step(&mut gauges, 8, 4_000_000, 0.0);
+            rate.update(&gauges);
+        }
+        assert!(rate.bytes_per_ns() > 0.15, "{rate:?}");
+    }
+
+    #[test]
     fn acknowledgements_in_bursts_are_no_slow_link() {
         let (mut rate, mut gauges) = (Rate::new(0.05), Gauges::default());
         // 100 Mbit/s, of which the peer's kernel tells every 80 ms; the transport takes bytes as it likes.

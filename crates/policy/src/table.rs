@@ -30,6 +30,7 @@ pub struct Table {
     offers: Vec<Offer>,
     /// Candidates of one number differ by level or history only. Raw's is 0.
     families: Vec<u16>,
+    spreads: Vec<Spread>,
     kinds: BTreeMap<Class, Known>,
     levels: BTreeMap<Class, Level>,
     /// Measured over prior packing time, per candidate, over all classes.
@@ -75,6 +76,7 @@ impl Table {
             offers.iter().map(|o| offers.iter().position(|p| p.name == o.name).unwrap_or(0) as u16).collect();
         let speed = vec![1.0; offers.len()];
         Self {
+            spreads: offers.iter().map(Spread::of).collect(),
             families,
             kinds: BTreeMap::new(),
             levels: BTreeMap::new(),
@@ -112,10 +114,11 @@ impl Table {
         Known::of(&mut self.kinds, &self.offers, class);
         let beside = self.relative(&self.kinds[&class.kind_class()], reference).0;
         let known = self.kinds.get_mut(&class.kind_class()).expect("just made");
-        let offers = [index, reference].map(|at| &self.offers[at]);
+        let same_family = self.families[index] == self.families[reference];
+        let spread = self.spreads[index].against(self.spreads[reference], same_family);
         let cell = &mut known.cells[index];
         cell.auditions += 1;
-        cell.size.learn_sure(beside.size * size, Spread::between(offers).slice);
+        cell.size.learn_sure(beside.size * size, spread.slice);
         cell.pack.learn_sure(beside.pack * pack, Spread::PACK.slice);
         let ratio = cell.pack.value() / known.priors[index].pack;
         self.learn_speed(index, ratio);
