@@ -215,19 +215,11 @@ fn random_round_trips(count: usize, seed: u64) {
     }
 }
 
+// NARROWS_ROUND_TRIPS and NARROWS_SEED set another number of them and other pages: ten million take minutes in a release build.
 #[test]
 fn random_pages_come_back_from_random_chains() {
-    random_round_trips(2000, 1);
-}
-
-// Goal: the same ten million times, in two threads. For a release build, with --ignored; NARROWS_ROUND_TRIPS and NARROWS_SEED
-// set another number of them and other pages.
-#[test]
-#[ignore = "takes many minutes"]
-fn ten_million_random_pages_come_back() {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let count = number("NARROWS_ROUND_TRIPS").unwrap_or(10_000_000) as usize;
-    let seed = number("NARROWS_SEED").unwrap_or(2);
+    let number = |name, default| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(default);
+    let (count, seed) = (number("NARROWS_ROUND_TRIPS", 2000) as usize, number("NARROWS_SEED", 1));
     thread::scope(|scope| {
         for seed in [2 * seed, 2 * seed + 1] {
             scope.spawn(move || random_round_trips(count.div_ceil(2), seed));
