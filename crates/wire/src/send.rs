@@ -29,6 +29,22 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64);
 /// A stream that pauses this long is sent as far as it is.
 const FLUSH_AFTER_MS: i32 = 5;
 
+/// Fails where one of `paths` cannot be opened: worth knowing before anybody is dialled.
+///
+/// # Errors
+/// [`TransferError`] with the path and the system's reason.
+pub fn check(paths: &[PathBuf]) -> Result<(), TransferError> {
+    paths.iter().try_for_each(|path| {
+        let opened = fs::metadata(path).and_then(|meta| match meta.file_type() {
+            kind if kind.is_dir() => fs::read_dir(path).map(drop),
+            kind if kind.is_file() => File::open(path).map(drop),
+            // Opening a pipe would wait for its writer; it is left out with a warning later.
+            _ => Ok(()),
+        });
+        opened.map_err(|fault| TransferError::file("cannot read", path, fault))
+    })
+}
+
 /// Sends `paths`, directories with all they hold, and waits until the receiver has them in place. Each arrives under
 /// its last name: `send a/b` makes `b`.
 ///

@@ -53,6 +53,9 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     if from_stdin && io::stdin().is_terminal() {
         return Err(Usage("standard input is a terminal; give files, or pipe something in".into()).into());
     }
+    if !from_stdin {
+        send::check(&paths)?;
+    }
     let engine = common::engine(&args.packing);
     let settings = common::settings(&engine, &args.packing, &args.session)?;
     let dial = dial(to, &args)?;

@@ -150,14 +150,10 @@ fn a_full_disk_is_told_at_both_ends() {
 fn a_file_that_cannot_be_read_is_named_at_both_ends() {
     let (from, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     fs::write(from.path().join("a"), b"fine").unwrap();
-    // Root reads everything but what is not there: a directory whose entry leads nowhere when followed.
+    // Said before anybody is dialled: nobody listens there.
     let missing = from.path().join("missing");
-    let receiver = start(["recv", "-l", "127.0.0.1:0", into.path().to_str().unwrap()]);
-    let mut send = narrows(["send"]);
-    send.arg(from.path().join("a")).arg(&missing).arg(receiver.address()).stdin(Stdio::null());
-    Process::start(&mut send).wait().expect(1).says("cannot read");
-    receiver.wait().expect(1).says("cannot read");
-    assert!(parts(into.path()).is_empty());
+    let files = [from.path().join("a"), missing].map(|path| path.into_os_string().into_string().unwrap());
+    run(["send", &files[0], &files[1], "127.0.0.1:1"]).expect(1).says("cannot read");
 
     if is_root() && !has("setpriv") {
         return skip("root reads everything; setpriv to become someone else is missing");
@@ -176,10 +172,14 @@ fn a_file_that_cannot_be_read_is_named_at_both_ends() {
     } else {
         Command::new(&program)
     };
-    send.arg("send").arg(&secret).arg(receiver.address()).stdin(Stdio::null());
+    // Below a directory it shows once it is its turn.
+    let tree = from.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::rename(&secret, tree.join("secret")).unwrap();
+    send.arg("send").arg(&tree).arg(receiver.address()).stdin(Stdio::null());
     Process::start(&mut send).wait().expect(1).says("Permission denied");
     receiver.wait().expect(1).says("Permission denied");
-    assert!(!into.path().join("secret").exists());
+    assert!(!into.path().join("tree/secret").exists() && parts(into.path()).is_empty());
 }
 
 #[test]
