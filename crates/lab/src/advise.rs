@@ -140,14 +140,16 @@ pub fn ask(
     }
     let mut too_slow = false;
     for codec in &codecs {
-        // Levels of zstd come in order: once packing alone takes twice the best whole transfer, higher ones are hopeless.
-        if too_slow && question.codecs.is_empty() && codec.starts_with("zstd:") {
+        // Levels of zstd come in order: once one takes twice the best whole transfer, higher ones are hopeless. Not so
+        // those below zero, which differ by less than a hurried look may err.
+        let ordered = codec.starts_with("zstd:") && !codec.starts_with("zstd:-");
+        if too_slow && question.codecs.is_empty() && ordered {
             continue;
         }
         told(codec);
         narrows::candidate(&registry, codec, 0)?;
         let looked = field.look(codec, &sample)?;
-        too_slow |= codec.starts_with("zstd:") && looked.prediction.seconds > 2.0 * field.best_s();
+        too_slow |= ordered && looked.prediction.seconds > 2.0 * field.best_s();
         field.settings.push(looked);
     }
     field.look_again(data, question.len, &mut told)?;
