@@ -4,8 +4,9 @@
 //! each setting; the goal chooses among the predictions. [`verify`] runs the choice, or every setting, over an emulated link
 //! on this machine, where both ends share the processors; so what it predicts then is that.
 //!
-//! Settings are fixed codecs at the default chunk length, raw, and adaptive. Adaptive is not modelled by its decisions: it is
-//! taken to reach [`ADAPTIVE_SHARE`] of the best fixed setting, as it was measured to.
+//! Settings are fixed codecs at the default chunk length, raw, and adaptive. No model says what adaptive will decide: where both ends
+//! are on this machine it is tried over the emulated link, else it is taken to reach [`ADAPTIVE_SHARE`] of the best fixed
+//! setting, as it was measured to.
 
 pub mod calibrate;
 pub mod model;
@@ -16,11 +17,10 @@ use narrows::core::units::Rate;
 use serde::Serialize;
 
 use self::{
-    calibrate::CalibrationError,
-    model::{Cost, Overhead, Place, Prediction, predict},
+    calibrate::{CalibrationError, Look, Sample, UNLIMITED},
+    model::{Cost, Place, Prediction, predict},
 };
 use crate::{
-    bench::Bencher,
     data::{Data, Excerpt},
     race::{Contestant, LinkSpec, Racer},
     result::{Case, Row},
@@ -62,7 +62,7 @@ pub struct Question {
 pub struct Setting {
     /// `none`, `zstd:3`, `adaptive`.
     pub name: String,
-    /// What it was calibrated to cost; none for adaptive.
+    /// What it was calibrated to cost; none for adaptive that was not tried.
     pub cost: Option<Cost>,
     /// What it is expected to take.
     pub prediction: Prediction,
@@ -77,8 +77,6 @@ pub struct Advice {
     pub options: Vec<Setting>,
     /// Why the first is first.
     pub reason: String,
-    /// What the machine takes besides codecs.
-    pub overhead: Overhead,
     /// Of the calibration.
     pub rows: Vec<Row>,
 }
@@ -101,66 +99,165 @@ pub const CODECS_DEFAULT: [&str; 12] = [
 
 /// Calibrates and weighs. `told` hears what is being measured.
 ///
+/// Every setting is looked at in a hurry. The best of a dozen such looks is the one that noise flattered most, so whoever
+/// may be near the best is then looked at again, several times and at more data, and only that counts.
+///
 /// # Errors
 /// [`CalibrationError`].
 pub fn ask(
-    bencher: &Bencher,
     racer: &Racer,
     data: &Data,
     question: &Question,
     mut told: impl FnMut(&str),
 ) -> Result<Advice, CalibrationError> {
-    told("what transfers take besides codecs");
-    let overhead = calibrate::overhead(racer)?;
-    told("how long a session takes to begin");
-    let start_s = calibrate::start(racer, &question.link)?;
-    let packed_start_s = calibrate::packed_start(racer, &question.link, &overhead, start_s)?;
-    let link_bytes_per_s = question.link.rate.map_or(f64::INFINITY, |rate| rate.0);
-    told("how much of the processors transfers get");
-    let processors = (question.processors as f64 * calibrate::processors(racer)?).max(1.0);
-    let threads = if racer.threads == 0 { question.processors as f64 } else { racer.threads as f64 };
-    let place = Place { link_bytes_per_s, start_s, threads, processors, shared: question.shared };
-    let weigh = |setting: &str, cost: Cost, place: &Place| {
-        let prediction = predict(question.len as f64, &cost, &overhead, place);
-        let usd = usd(&prediction, question.prices);
-        Setting { name: setting.into(), cost: Some(cost), prediction, usd }
+    told("what the link's delay takes");
+    let mut place = Place {
+        link_bytes_per_s: question.link.rate.map_or(f64::INFINITY, |rate| rate.0),
+        delay_s: calibrate::delay(racer, &question.link)?,
+        threads: if racer.threads == 0 { question.processors as f64 } else { racer.threads as f64 },
+        processors: question.processors as f64,
+        shared: question.shared,
+        wire_s: (0.0, 0.0),
     };
-    let raw = Cost { size: 1.0, pack_s: 0.0, unpack_s: 0.0, serial_unpack: false, chunk_bytes: RAW_CHUNK_BYTES };
-    let mut options = vec![weigh("none", raw, &place)];
-    let mut rows = Vec::new();
-    let sample = data.excerpt(SAMPLE_LEN)?;
+    if !question.shared {
+        told("how much of the processors transfers get");
+        place.processors = (place.processors * calibrate::processors(racer)?).max(1.0);
+    }
+    let mut field = Field { racer, place, len: question.len as f64, settings: Vec::new() };
+    let first_len = (place.link_bytes_per_s * FIRST_S) as u64;
+    let sample = Sample::of(data, first_len.clamp(FIRST_LEN_MIN, FIRST_LEN_MAX).min(question.len))?;
+    told("none");
+    let raw = field.look("none", &sample)?;
+    field.place.wire_s = (raw.cost.send_s / raw.cost.size, raw.cost.recv_s / raw.cost.size);
+    field.settings.push(raw);
+    let registry = narrows::default_registry();
     let mut codecs = question.codecs.clone();
     if codecs.is_empty() {
-        codecs = CODECS_DEFAULT.map(String::from).into();
+        // ISA-L is not everywhere, and the list is ours.
+        let here = |name: &String| narrows::candidate(&registry, name, 0).is_ok();
+        codecs = CODECS_DEFAULT.map(String::from).into_iter().filter(here).collect();
         codecs.extend(crate::trial::typed(&data.excerpt(SUGGEST_LEN)?));
     }
     let mut too_slow = false;
     for codec in &codecs {
-        // Levels of zstd come in order: once packing alone takes twice the best whole transfer, higher ones are hopeless.
-        if too_slow && question.codecs.is_empty() && codec.starts_with("zstd:") {
+        // Levels of zstd come in order: once one takes twice the best whole transfer, higher ones are hopeless. Not so
+        // those below zero, which differ by less than a hurried look may err.
+        let ordered = codec.starts_with("zstd:") && !codec.starts_with("zstd:-");
+        if too_slow && question.codecs.is_empty() && ordered {
             continue;
         }
         told(codec);
-        let threads = (threads as u64).clamp(1, 64);
-        let (cost, row) = match calibrate::codec(bencher, &sample, codec, threads) {
-            // ISA-L is not everywhere, and the list is ours.
-            Err(CalibrationError::Codec { .. }) if question.codecs.is_empty() => continue,
-            measured => measured?,
-        };
-        let place = Place { start_s: packed_start_s, ..place };
-        let option = weigh(codec, cost, &place);
-        let best = options.iter().map(|option| option.prediction.seconds).fold(f64::INFINITY, f64::min);
-        too_slow |= codec.starts_with("zstd:") && option.prediction.seconds > 2.0 * best;
-        options.push(option);
-        rows.push(row);
+        narrows::candidate(&registry, codec, 0)?;
+        let looked = field.look(codec, &sample)?;
+        too_slow |= ordered && looked.prediction.seconds > 2.0 * field.best_s();
+        field.settings.push(looked);
     }
-    Ok(choose(options, question.goal, question.prices, overhead, rows))
+    field.look_again(data, question.len, &mut told)?;
+    if question.shared {
+        told("adaptive");
+        let adaptive = field.try_adaptive(data, &question.link, question.len)?;
+        field.settings.push(adaptive);
+    }
+    let weighed = field.settings.into_iter().map(|looked| {
+        let usd = usd(&looked.prediction, question.prices);
+        (Setting { name: looked.name, cost: Some(looked.cost), prediction: looked.prediction, usd }, looked.row)
+    });
+    let (options, rows) = weighed.unzip();
+    Ok(choose(options, question.goal, question.prices, rows))
 }
 
-fn choose(mut options: Vec<Setting>, goal: Goal, prices: (f64, f64), overhead: Overhead, rows: Vec<Row>) -> Advice {
+/// Settings as far as they are known.
+struct Field<'a> {
+    racer: &'a Racer,
+    place: Place,
+    len: f64,
+    settings: Vec<Looked>,
+}
+
+struct Looked {
+    name: String,
+    cost: Cost,
+    prediction: Prediction,
+    row: Row,
+    again: bool,
+}
+
+impl Field<'_> {
+    /// The faster of two looks: nobody is to be left out because something disturbed it.
+    fn look(&self, name: &str, sample: &Sample) -> Result<Looked, CalibrationError> {
+        let who: Contestant = name.parse().expect("settings are contestants");
+        let one = Look::at(self.racer, &UNLIMITED, sample, &who)?;
+        if one.seconds() > LOOK_S_MAX {
+            return Ok(self.known(name, &who, &[one]));
+        }
+        let other = Look::at(self.racer, &UNLIMITED, sample, &who)?;
+        let faster = if one.seconds() <= other.seconds() { one } else { other };
+        Ok(self.known(name, &who, &[faster]))
+    }
+
+    /// Over the link itself, so whatever it takes is in what a byte takes.
+    fn try_adaptive(&self, data: &Data, link: &LinkSpec, len: u64) -> Result<Looked, CalibrationError> {
+        let who = Contestant::plain("adaptive");
+        let carried = link.rate.map_or(ADAPTIVE_LEN_MAX, |rate| (rate.0 * ADAPTIVE_S) as u64);
+        let sample = Sample::of(data, carried.clamp(1 << 20, ADAPTIVE_LEN_MAX).min(len))?;
+        let mut looks = Vec::new();
+        for _ in 0..ADAPTIVE_TIMES {
+            looks.push(Look::at(self.racer, link, &sample, &who)?);
+        }
+        let place = Place { link_bytes_per_s: f64::INFINITY, delay_s: 0.0, ..self.place };
+        Ok(Field { place, settings: Vec::new(), ..*self }.known("adaptive", &who, &looks))
+    }
+
+    fn known(&self, name: &str, who: &Contestant, looks: &[Look]) -> Looked {
+        let cost = calibrate::cost(looks, who);
+        let prediction = predict(self.len, &cost, &self.place);
+        Looked { name: name.into(), cost, prediction, row: looks[0].row(who), again: looks.len() > 1 }
+    }
+
+    fn best_s(&self) -> f64 {
+        self.settings.iter().map(|looked| looked.prediction.seconds).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Until everyone near the best has been looked at again.
+    fn look_again(&mut self, data: &Data, len: u64, told: &mut impl FnMut(&str)) -> Result<(), CalibrationError> {
+        let mut sample = None;
+        loop {
+            let near = self.best_s() / AGAIN_SHARE;
+            let some: Vec<usize> = (0..self.settings.len())
+                .filter(|&number| !self.settings[number].again && self.settings[number].prediction.seconds <= near)
+                .collect();
+            if some.is_empty() {
+                return Ok(());
+            }
+            if sample.is_none() {
+                let slowest = some.iter().map(|&number| self.settings[number].cost.alone_s).fold(1e-12, f64::max);
+                let long = ((AGAIN_S / slowest) as u64).clamp(AGAIN_LEN_MIN, AGAIN_LEN_MAX);
+                sample = Some(Sample::of(data, long.min(len))?);
+            }
+            let sample = sample.as_ref().expect("it was just taken");
+            // In turns: what disturbs the machine for a while disturbs all of them.
+            let mut looks = vec![Vec::new(); some.len()];
+            let names: Vec<String> = some.iter().map(|&number| self.settings[number].name.clone()).collect();
+            for _ in 0..AGAIN_TIMES {
+                for (name, looks) in names.iter().zip(&mut looks) {
+                    told(name);
+                    let who: Contestant = name.parse().expect("settings are contestants");
+                    looks.push(Look::at(self.racer, &UNLIMITED, sample, &who)?);
+                }
+            }
+            for ((number, name), looks) in some.into_iter().zip(names).zip(looks) {
+                let who: Contestant = name.parse().expect("settings are contestants");
+                self.settings[number] = self.known(&name, &who, &looks);
+            }
+        }
+    }
+}
+
+fn choose(mut options: Vec<Setting>, goal: Goal, prices: (f64, f64), rows: Vec<Row>) -> Advice {
     let best_s = options.iter().map(|option| option.prediction.seconds).fold(f64::INFINITY, f64::min);
     let raw_s = options[0].prediction.seconds;
-    if let Some(best) = options.iter().find(|option| option.prediction.seconds <= best_s) {
+    let tried = options.iter().any(|option| option.name == "adaptive");
+    if let Some(best) = options.iter().filter(|_| !tried).find(|option| option.prediction.seconds <= best_s) {
         let seconds = best_s / ADAPTIVE_SHARE;
         let prediction = Prediction {
             seconds,
@@ -197,7 +294,7 @@ fn choose(mut options: Vec<Setting>, goal: Goal, prices: (f64, f64), overhead: O
         ),
         Goal::Cost => format!("egress and processors come to the least, {:.6} USD; {times:.2} times raw", first.usd),
     };
-    Advice { reason: format!("{}: {why}.", first.name), options, overhead, rows }
+    Advice { reason: format!("{}: {why}.", first.name), options, rows }
 }
 
 fn usd(prediction: &Prediction, (per_gb, per_hour): (f64, f64)) -> f64 {
@@ -292,11 +389,24 @@ pub const ADAPTIVE_SHARE: f64 = 0.953;
 const TIME_SHARE: f64 = 0.97;
 /// How much slower than the fastest a frugal setting may be.
 const CPU_SPEED_SHARE: f64 = 0.9;
-/// As much as a codec of middling speed packs in the time it is given.
-const SAMPLE_LEN: u64 = 4 << 20;
+/// Seconds of raw that the first look at each setting takes: the slower the link, the slower the codecs that are worth their time.
+const FIRST_S: f64 = 0.15;
+/// What takes longer is disturbed by little.
+const LOOK_S_MAX: f64 = 1.0;
+const FIRST_LEN_MIN: u64 = 4 << 20;
+const FIRST_LEN_MAX: u64 = 16 << 20;
+/// Whoever may be this near the best is looked at again.
+const AGAIN_SHARE: f64 = 0.75;
+const AGAIN_TIMES: usize = 5;
+/// What a second look takes, about, for the slowest.
+const AGAIN_S: f64 = 0.3;
+/// Seconds of raw that adaptive is tried at; it learns all the while, most in the first.
+const ADAPTIVE_S: f64 = 1.0;
+const ADAPTIVE_LEN_MAX: u64 = 128 << 20;
+const ADAPTIVE_TIMES: usize = 3;
+const AGAIN_LEN_MIN: u64 = 8 << 20;
+const AGAIN_LEN_MAX: u64 = 64 << 20;
 const SUGGEST_LEN: u64 = 4 << 20;
-/// Raw chunks are short: `narrows_policy::length`.
-const RAW_CHUNK_BYTES: f64 = 65_536.0;
 
 #[cfg(test)]
 mod tests {
@@ -310,7 +420,6 @@ mod tests {
 
     #[test]
     fn each_goal_takes_what_it_asks_for() {
-        let free = Overhead { send_raw_s: 0.0, send_wire_s: 0.0, recv_raw_s: 0.0, recv_wire_s: 0.0, relay_s: 0.0 };
         let first = |goal| {
             let options = vec![
                 option("none", 10.0, 0.1, 1.0),
@@ -319,7 +428,7 @@ mod tests {
                 option("zstd:6", 3.95, 9.0, 0.34),
                 option("zstd:19", 9.0, 30.0, 0.3),
             ];
-            let advice = choose(options, goal, (1.0, 0.0), free, Vec::new());
+            let advice = choose(options, goal, (1.0, 0.0), Vec::new());
             assert!(advice.reason.starts_with(&advice.options[0].name) && advice.options.len() == 6);
             advice.options[0].name.clone()
         };

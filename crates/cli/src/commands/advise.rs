@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use narrows::core::units::{Rate, Size};
 use narrows_lab::{
     advise::{self, Advice, Goal, Outcome, Question, Setting, calibrate::CalibrationError},
-    bench::{self, Bencher},
+    bench,
     data::Data,
     race::{LinkSpec, RaceError, Racer},
     result::{Origin, Run},
@@ -84,7 +84,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     let trying = args.verify || args.sweep;
     let link = LinkSpec { delay: args.rtt / 2, ..args.link };
     let len = if trying { advise::len(&data, &link, args.seconds, LEN_MAX.0) } else { data.len() };
-    let racer = Racer { program: program.clone(), threads: args.cpu.unwrap_or(0).into(), packing: Vec::new() };
+    let racer = Racer { program, threads: args.cpu.unwrap_or(0).into(), packing: Vec::new() };
     let prices = Inputs::deck().link_prices();
     let question = Question {
         link,
@@ -101,9 +101,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
         len,
     };
     let bar = output::bar(quiet);
-    let advice = advise::ask(&Bencher { program }, &racer, &data, &question, |what| {
-        bar.set_message(format!("measuring {what}"))
-    });
+    let advice = advise::ask(&racer, &data, &question, |what| bar.set_message(format!("measuring {what}")));
     let advice = advice.map_err(fault)?;
     let mut run = Run::new(Origin::now("advise", &super::common::command_line(), vec![1]));
     run.rows.extend(advice.rows.iter().cloned());

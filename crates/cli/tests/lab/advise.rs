@@ -23,7 +23,7 @@ fn advise_predicts_chooses_and_tries() {
         .filter(Value::is_object)
         .collect();
     let of = |part: &str| rows.iter().filter(|row| row["case"]["part"] == part).collect::<Vec<_>>();
-    assert_eq!((of("calibration").len(), of("prediction").len(), of("verification").len()), (2, 4, 1));
+    assert_eq!((of("calibration").len(), of("prediction").len(), of("verification").len()), (4, 4, 1));
     let chosen = of("prediction").into_iter().find(|row| !row["marks"].is_null()).unwrap();
     assert_eq!(chosen["case"]["codec"], "zstd:3");
     let rate = |row: &Value| row["values"]["effective_mbit_s"].as_f64().unwrap();

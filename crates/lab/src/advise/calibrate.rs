@@ -1,8 +1,11 @@
-//! What codecs cost on the user's data and what this machine takes besides: seconds of measuring.
+//! What settings cost on the user's data: seconds of real transfers.
 //!
-//! Codecs run as [`bench`](mod@crate::bench) runs them, with the chunk length, the history and the threads that a transfer
-//! has. Overhead comes from real transfers of generated data over an emulated link without a limit: random bytes as they
-//! are, and runs of zeros and random bytes through LZ4, which packs them for next to nothing; two equations, two unknowns.
+//! A setting is measured by sending: two processes and an emulated link without a limit, as [`race`](crate::race) has them.
+//! Packing in a loop, as [`bench`](mod@crate::bench) does it, was tried first and made codecs too cheap by a third to a half: there, data and tables
+//! stay in the cache, and nobody reads, sums, sends, receives and unpacks on the same processors meanwhile.
+//!
+//! Each look is two transfers, one a quarter as long as the other: two equations, two unknowns, what beginning takes (threads,
+//! contexts, buffers touched for the first time: the first 16 MiB cost a fifth more) and what a byte takes.
 
 use std::{thread, time::Duration};
 
@@ -11,9 +14,8 @@ use narrows::{
     io::meter::CpuTime,
 };
 
-use super::model::{Cost, Overhead, Place, predict};
+use super::model::Cost;
 use crate::{
-    bench::{Bencher, worker::Job},
     data::{Data, DataError, Excerpt},
     race::{Contestant, LinkSpec, RaceError, Racer, Run},
     result::{Case, Row},
@@ -31,149 +33,131 @@ pub enum CalibrationError {
     #[error("the calibration's transfer failed: {0}")]
     Race(#[from] RaceError),
     /// A codec.
-    #[error("calibrating {codec}: {said}")]
-    Codec {
-        /// Which.
-        codec: String,
-        /// What its process said.
-        said: String,
-    },
+    #[error(transparent)]
+    Codec(#[from] narrows::UnknownCodec),
 }
 
-/// Measures a codec (`zstd:3`) on `sample` as a fixed policy would use it; also as a row of results.
-///
-/// # Errors
-/// [`CalibrationError::Codec`].
-pub fn codec(bencher: &Bencher, sample: &Excerpt, codec: &str, threads: u64) -> Result<(Cost, Row), CalibrationError> {
-    let fault = |said: String| CalibrationError::Codec { codec: codec.into(), said };
-    let registry = narrows::default_registry();
-    let chunk_bytes = narrows::Settings::CHUNK_LEN;
-    let candidate = narrows::candidate(&registry, codec, chunk_bytes).map_err(|unknown| fault(unknown.to_string()))?;
-    let history_bytes = u64::from(candidate.history_len);
-    let job = Job { codec: codec.into(), chunk_bytes: chunk_bytes as u64, threads, history_bytes, seconds: CODEC_S };
-    let measured = bencher.measure(&job, sample).map_err(fault)?;
-    let raw = measured.raw_bytes as f64;
-    let cost = Cost {
-        size: measured.packed_bytes as f64 / raw,
-        pack_s: measured.pack_cpu_s / raw,
-        unpack_s: measured.unpack_cpu_s / raw,
-        serial_unpack: history_bytes > 0,
-        chunk_bytes: chunk_bytes as f64,
-    };
-    let case = Case {
-        part: Some("calibration".into()),
-        data_bytes: Some(measured.raw_bytes),
-        codec: Some(codec.into()),
-        chunk_bytes: Some(chunk_bytes as u64),
-        history_bytes: Some(history_bytes),
-        threads: Some(threads),
-        ..Case::default()
-    };
-    Ok((cost, measured.row(case)))
+/// What is sent for one look.
+#[derive(Debug)]
+pub struct Sample {
+    short: Excerpt,
+    long: Excerpt,
 }
 
-/// Measures what transfers take besides codecs.
+impl Sample {
+    /// Of `len` bytes at most, spread over all of `data`.
+    ///
+    /// # Errors
+    /// [`DataError`].
+    pub fn of(data: &Data, len: u64) -> Result<Self, DataError> {
+        let long = data.excerpt(len)?;
+        let short = data.excerpt((long.len / 4).max(1))?;
+        Ok(Self { short, long })
+    }
+}
+
+/// Two transfers of a setting.
+#[derive(Debug, Clone)]
+pub struct Look {
+    short: (u64, Run),
+    long: (u64, Run),
+}
+
+impl Look {
+    /// Sends `sample` as `setting` has it, over `link`; [`UNLIMITED`] if what the setting itself takes is wanted.
+    ///
+    /// # Errors
+    /// [`CalibrationError`].
+    pub fn at(racer: &Racer, link: &LinkSpec, sample: &Sample, setting: &Contestant) -> Result<Self, CalibrationError> {
+        let send = |excerpt: &Excerpt| racer.run(link, setting, excerpt, None).map(|run| (excerpt.len, run));
+        Ok(Self { short: send(&sample.short)?, long: send(&sample.long)? })
+    }
+
+    /// Seconds of both transfers.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.short.1.seconds + self.long.1.seconds
+    }
+
+    /// The longer transfer as a row of results.
+    #[must_use]
+    pub fn row(&self, setting: &Contestant) -> Row {
+        let (len, run) = &self.long;
+        run.row(Case { part: Some("calibration".into()), data_bytes: Some(*len), ..setting.case() }, *len)
+    }
+}
+
+/// What `setting` costs, by the medians of some looks at the same sample.
+#[must_use]
+pub fn cost(looks: &[Look], setting: &Contestant) -> Cost {
+    let of = |side: fn(&Look) -> &(u64, Run), value: fn(&Run) -> f64| {
+        median(looks.iter().map(|look| value(&side(look).1)).collect())
+    };
+    let len = |side: fn(&Look) -> &(u64, Run)| looks.first().map_or(1, |look| side(look).0) as f64;
+    let (short_len, long_len) = (len(|look| &look.short), len(|look| &look.long));
+    let slope = |value: fn(&Run) -> f64| {
+        let (short, long) = (of(|look| &look.short, value), of(|look| &look.long, value));
+        // Data of some bytes: all of it is beginning, or noise.
+        ((long - short) / (long_len - short_len).max(1.0)).clamp(0.0, long / long_len)
+    };
+    let alone_s = slope(|run| run.seconds);
+    let long_s = of(|look| &look.long, |run| run.seconds);
+    Cost {
+        size: of(|look| &look.long, |run| run.wire_bytes as f64) / long_len,
+        send_s: slope(|run| run.send_cpu_s),
+        recv_s: slope(|run| run.recv_cpu_s),
+        alone_s,
+        begin_s: (long_s - alone_s * long_len).max(0.0),
+        serial_unpack: serial_unpack(setting),
+    }
+}
+
+/// Whether a chunk may refer to the one before, so that the receiver takes them one after the other.
+fn serial_unpack(setting: &Contestant) -> bool {
+    let codec = setting.codec.as_deref().unwrap_or_default();
+    narrows::candidate(&narrows::default_registry(), codec, narrows::Settings::CHUNK_LEN)
+        .is_ok_and(|candidate| candidate.history_len > 0)
+}
+
+/// Seconds that a link's delay adds to a transfer: greetings, and the way there and back.
 ///
 /// # Errors
 /// [`CalibrationError`].
-pub fn overhead(racer: &Racer) -> Result<Overhead, CalibrationError> {
-    let link = LinkSpec { rate: Some(Rate(UNLIMITED)), delay: Duration::ZERO };
-    let least = |kind: Kind, who: &str| -> Result<(Run, f64, f64), CalibrationError> {
-        let excerpt = Data::synthetic(kind, OVERHEAD_LEN.0, 1).excerpt(OVERHEAD_LEN.0)?;
-        let who: Contestant = who.parse().expect("it is well formed");
-        let mut best: Option<(Run, f64)> = None;
-        for _ in 0..OVERHEAD_RUNS {
-            let before = CpuTime::of_process();
-            let run = racer.run(&link, &who, &excerpt, None)?;
-            let relay_s = CpuTime::of_process().since(before).total_ns() as f64 / 1e9;
-            if best.as_ref().is_none_or(|(held, _)| run.send_cpu_s + run.recv_cpu_s < held.send_cpu_s + held.recv_cpu_s)
-            {
-                best = Some((run, relay_s));
-            }
+pub fn delay(racer: &Racer, link: &LinkSpec) -> Result<f64, CalibrationError> {
+    let excerpt = Data::synthetic(Kind::Random, 1, 1).excerpt(1)?;
+    let least = |link: &LinkSpec| -> Result<f64, CalibrationError> {
+        let mut least = f64::INFINITY;
+        for _ in 0..DELAY_RUNS {
+            least = least.min(racer.run(link, &Contestant::plain("none"), &excerpt, None)?.seconds);
         }
-        let (run, relay_s) = best.expect("it ran at least once");
-        Ok((run, relay_s, excerpt.len as f64))
+        Ok(least)
     };
-    let (raw, relay_s, len) = least(Kind::Random, "none")?;
-    let (packed, _, _) = least(Kind::Sparse, "lz4")?;
-    // Sender and receiver each: raw = a·len + b·raw.wire; packed = a·len + b·packed.wire + the codec's own, which is small.
-    let (wide, narrow) = (raw.wire_bytes as f64, packed.wire_bytes as f64);
-    let split = |raw_s: f64, packed_s: f64| {
-        let per_wire = ((raw_s - packed_s) / (wide - narrow).max(1.0)).clamp(0.1 * raw_s / wide, 0.9 * raw_s / wide);
-        (((raw_s - per_wire * wide) / len).max(0.0), per_wire)
-    };
-    let (send_raw_s, send_wire_s) = split(raw.send_cpu_s, packed.send_cpu_s);
-    let (recv_raw_s, recv_wire_s) = split(raw.recv_cpu_s, packed.recv_cpu_s);
-    Ok(Overhead { send_raw_s, send_wire_s, recv_raw_s, recv_wire_s, relay_s: relay_s / wide })
+    Ok((least(link)? - least(&UNLIMITED)?).max(0.0))
 }
 
 /// Share of this machine's processors that transfers get, up to 1: others may want them too.
 ///
-/// Found by a transfer that packing holds up, since short bursts of packing say little: new threads begin on one processor, and
-/// have moved apart only when a burst is over.
+/// Found by a transfer that packing holds up.
 ///
 /// # Errors
 /// [`CalibrationError`].
 pub fn processors(racer: &Racer) -> Result<f64, CalibrationError> {
     let racer = Racer { threads: 0, ..racer.clone() };
-    let link = LinkSpec { rate: Some(Rate(UNLIMITED)), delay: Duration::ZERO };
-    let excerpt = Data::synthetic(Kind::Sparse, OVERHEAD_LEN.0, 1).excerpt(OVERHEAD_LEN.0)?;
+    let excerpt = Data::synthetic(Kind::Sparse, PROCESSORS_LEN.0, 1).excerpt(PROCESSORS_LEN.0)?;
     let who: Contestant = "zstd:6".parse().expect("it is well formed");
     let here = thread::available_parallelism().map_or(1, usize::from) as f64;
     let mut most: f64 = 0.0;
     for _ in 0..PROCESSORS_RUNS {
         let before = CpuTime::of_process();
-        let run = racer.run(&link, &who, &excerpt, None)?;
+        let run = racer.run(&UNLIMITED, &who, &excerpt, None)?;
         let relay_s = CpuTime::of_process().since(before).total_ns() as f64 / 1e9;
         most = most.max((run.send_cpu_s + run.recv_cpu_s + relay_s) / run.seconds);
     }
     Ok((most / here).min(1.0))
 }
 
-/// Seconds that a transfer of next to nothing takes over `link`: greetings, and the way there and back.
-///
-/// # Errors
-/// [`CalibrationError`].
-pub fn start(racer: &Racer, link: &LinkSpec) -> Result<f64, CalibrationError> {
-    let excerpt = Data::synthetic(Kind::Random, 1, 1).excerpt(1)?;
-    let mut least = f64::INFINITY;
-    for _ in 0..START_RUNS {
-        least = least.min(racer.run(link, &Contestant::plain("none"), &excerpt, None)?.seconds);
-    }
-    Ok(least)
-}
-
-/// Seconds that a transfer that packs takes besides what [`predict`] says of it: threads, contexts and buffers that are
-/// touched for the first time. At least `start_s`, that of a raw one.
-///
-/// # Errors
-/// [`CalibrationError`].
-pub fn packed_start(
-    racer: &Racer,
-    link: &LinkSpec,
-    overhead: &Overhead,
-    start_s: f64,
-) -> Result<f64, CalibrationError> {
-    let excerpt = Data::synthetic(Kind::Sparse, PACKED_START_LEN.0, 1).excerpt(PACKED_START_LEN.0)?;
-    let link = LinkSpec { rate: Some(Rate(UNLIMITED)), ..*link };
-    let who: Contestant = "zstd:1".parse().expect("it is well formed");
-    let mut seconds = Vec::new();
-    for _ in 0..START_RUNS {
-        seconds.push(racer.run(&link, &who, &excerpt, None)?.seconds);
-    }
-    let free = Cost { size: 0.5, pack_s: 0.0, unpack_s: 0.0, serial_unpack: false, chunk_bytes: 262_144.0 };
-    let place = Place { link_bytes_per_s: UNLIMITED, start_s: 0.0, threads: 1.0, processors: 1.0, shared: true };
-    Ok((median(seconds) - predict(excerpt.len as f64, &free, overhead, &place).seconds).max(start_s))
-}
-
-/// Seconds of packing, and of unpacking, per codec; a slow one takes the time of one pass.
-const CODEC_S: f64 = 0.08;
-/// A tenth of a second or so of transfer.
-const OVERHEAD_LEN: Size = Size(96 << 20);
-/// Enough for every worker to have packed some chunks.
-const PACKED_START_LEN: Size = Size(4 << 20);
-const OVERHEAD_RUNS: usize = 3;
-const START_RUNS: usize = 3;
+/// An emulated link by which nothing is held up: its relay takes its share of the processors, as any emulated link's does.
+pub const UNLIMITED: LinkSpec = LinkSpec { rate: Some(Rate(100e9)), delay: Duration::ZERO };
+const PROCESSORS_LEN: Size = Size(96 << 20);
+const DELAY_RUNS: usize = 3;
 const PROCESSORS_RUNS: usize = 2;
-/// Bytes a second that no emulated link is held up by.
-const UNLIMITED: f64 = 100e9;
