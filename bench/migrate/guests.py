@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 
 PAGE = 4096
+# What the rows of the sqlite guest are cut from, and how much of it at most; the text begins again where it ends.
+TEXT, TEXT_MIB = {".py", ".txt", ".html", ".md", ".rst", ".c", ".h"}, 96
 
 
 def files(folders):
@@ -106,14 +108,25 @@ exec /run-$run </dev/ttyS0 >/dev/ttyS0 2>&1
 
 SQLITE = """
 import random, sqlite3, sys, time
+# sqlite.py ROWS RATE: documents of 200 to 1200 characters of real text in a table in memory; then RATE of them a second, drawn
+# at random, get what an application writes: a count, a time, a remark of some words. The text itself stays.
 dice = random.Random(1)
-words = open('/words').read().split()
+text = open('/text', 'rb').read().decode('latin-1')
+words = text[:1 << 20].split()
 db = sqlite3.connect(':memory:')
-db.execute('create table t (id integer primary key, name text, note text, n integer)')
+db.execute('create table t (id integer primary key, name text, body text, hits integer, seen text, note text)')
 rows = int(sys.argv[1])
-db.executemany('insert into t values (?,?,?,?)', ((i, dice.choice(words), ' '.join(dice.choices(words, k=30)), 0) for i in range(rows)))
+def documents():
+    at = 0
+    for i in range(rows):
+        end = at + dice.randrange(200, 1200)
+        if end > len(text): at, end = i % 997, i % 997 + end - at
+        yield i, dice.choice(words), text[at:end], 0, '', ''
+        at = end
+db.executemany('insert into t values (?,?,?,?,?,?)', documents())
 db.execute('create index i on t (name)')
 db.commit()
+del text
 print('ready', flush=True)
 rate, done, start, tick = int(sys.argv[2]), 0, time.monotonic(), 0
 while True:
@@ -121,7 +134,8 @@ while True:
     due = int(at * rate)
     if due - done > rate // 4: done = due - rate // 4
     while done < due:
-        db.execute('update t set n = n + 1, note = ? where id = ?', (' '.join(dice.choices(words, k=30)), dice.randrange(rows)))
+        db.execute('update t set hits = hits + 1, seen = ?, note = ? where id = ?',
+                   ('%.3f' % time.time(), ' '.join(dice.choices(words, k=8)), dice.randrange(rows)))
         done += 1
     db.commit()
     if int(at) > tick:
@@ -157,7 +171,7 @@ def initrd(path, cache, data_folders, data_mib, python=False):
     source.write_text(DIRTY)
     subprocess.run(["cc", "-O2", "-static", "-w", "-o", root / "dirty", source], check=True)
     for name, words in {"dirty0": "/dirty 256 0 4096", "dirty20": "/dirty 256 20 4096", "dirty45": "/dirty 256 45 4096", "small20": "/dirty 256 20 100",
-                        "sqlite": "/usr/bin/python3 /sqlite.py 60000 2000"}.items():
+                        "sqlite": "/usr/bin/python3 /sqlite.py 298000 2200"}.items():
         script = root / f"run-{name}"
         script.write_text(f"#!/bin/busybox sh\nexec {words}\n")
         script.chmod(0o755)
@@ -185,8 +199,12 @@ def initrd(path, cache, data_folders, data_mib, python=False):
             to.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(lib, to)
         (root / "sqlite.py").write_text(SQLITE)
-        words = " ".join(p.read_text(errors="ignore") for p in sorted(Path("/usr/share/common-licenses").glob("*")) if p.is_file() and not p.is_symlink())
-        (root / "words").write_text(words)
+        with open(root / "text", "wb") as out:
+            for source in files(data_folders):
+                if source.suffix in TEXT and PAGE < source.stat().st_size < 1 << 20:
+                    out.write(source.read_bytes())
+                if out.tell() > TEXT_MIB << 20:
+                    break
     subprocess.run(f"cd {root} && find . | cpio -o -H newc --quiet > {path}", shell=True, check=True)
     shutil.rmtree(root)
     return path

@@ -39,11 +39,14 @@ use narrows::core::DecodeError;
 pub mod kind {
     /// Bytes as they are.
     pub const PLAIN: u8 = 0;
-    /// A multifd channel's first packet, as it is.
+    /// A multifd channel's first packet, and how many pages are kept; see [`super::FIRST_LEN`].
     pub const INIT: u8 = 1;
     /// A multifd packet; see [`super::PAGES_AT`].
     pub const PACKET: u8 = 2;
 }
+
+/// Length of what follows the kind [`kind::INIT`]: the packet as it is, and the number of pages kept, 32 bits little-endian.
+pub const FIRST_LEN: usize = INIT_LEN + 4;
 
 /// Where the pages sent in full begin in a packet's chunk.
 ///

@@ -124,9 +124,9 @@ impl Outward<'_> {
         if aware::is_multifd(&first[..len]) {
             len += fill(&mut *self.from, &mut first[len..])?;
             if let Some(mut encoder) = self.migration.sender.lane(&first[..len]) {
-                let mut chunk = self.writer.buffer_for(1 + len);
+                let mut chunk = self.writer.buffer_for(1 + aware::FIRST_LEN);
                 chunk[0] = kind::INIT;
-                chunk[1..].copy_from_slice(&first);
+                self.migration.sender.first(&first, &mut chunk[1..]);
                 self.writer.push(chunk)?;
                 return self.packets(&mut encoder);
             }
@@ -260,7 +260,7 @@ fn deliver(
         kind::INIT => {
             let lane = migration.receiver.lane(bytes).map_err(|fault| refused(&fault.to_string()))?;
             *decoder = Some(lane);
-            to.write_all(bytes).map_err(Fault::Socket)
+            to.write_all(&bytes[..aware::INIT_LEN]).map_err(Fault::Socket)
         }
         kind::PACKET => {
             let decoder = decoder.as_mut().ok_or_else(|| refused("a packet before its channel's first"))?;

@@ -28,6 +28,10 @@ use crate::{
 /// How often the watch looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// Pages kept where nobody says: 1 GiB on either side for as long as a migration lasts, or what the guest has in use if that is less.
+/// Which pages will change is not known when they are sent first.
+pub const KEEP_MAX: u32 = 256 << 10;
+
 /// What a user may set of a migration, beside the session's settings.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
@@ -37,11 +41,13 @@ pub struct Options {
     pub pace: bool,
     /// Whether multifd packets are understood, or carried as any bytes.
     pub aware: bool,
+    /// Pages kept to send differences against, at most: as many on either side.
+    pub keep_max: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { downtime_limit: Duration::from_millis(300), pace: false, aware: true }
+        Self { downtime_limit: Duration::from_millis(300), pace: false, aware: true, keep_max: KEEP_MAX }
     }
 }
 
@@ -73,8 +79,8 @@ impl Migration {
         let migration = Arc::new(Self {
             endpoint,
             options,
-            sender: Arc::default(),
-            receiver: Arc::default(),
+            sender: Arc::new(Sender::new(options.keep_max as usize)),
+            receiver: Arc::new(Receiver::new(options.keep_max as usize)),
             link,
             pacing: options.pace.into(),
             pacer: Mutex::default(),

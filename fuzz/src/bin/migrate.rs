@@ -5,15 +5,23 @@
 use std::{sync::Arc, time::Duration};
 
 use libfuzzer_sys::fuzz_target;
-use narrows_migrate::aware::{HEADER_LEN, INIT_LEN, PAGE_LEN, PAGES_AT, Packet, Receiver, Sender};
+use narrows_migrate::aware::{FIRST_LEN, HEADER_LEN, INIT_LEN, PAGE_LEN, PAGES_AT, Packet, Receiver, Sender};
 
 const LANES: usize = 3;
+/// Fewer than there are, so that some go.
+const KEEP: usize = 40;
 
 fn init(lane: u8) -> [u8; INIT_LEN] {
     let mut init = [0; INIT_LEN];
     init[..8].copy_from_slice(&[0x11, 0x22, 0x33, 0x44, 0, 0, 0, 1]);
     init[24] = lane;
     init
+}
+
+fn first(sender: &Sender, lane: u8) -> [u8; FIRST_LEN] {
+    let mut first = [0; FIRST_LEN];
+    sender.first(&init(lane), &mut first);
+    first
 }
 
 fn header(sync: bool, normal: &[u8], zero: &[u8]) -> [u8; HEADER_LEN] {
@@ -32,9 +40,9 @@ fn header(sync: bool, normal: &[u8], zero: &[u8]) -> [u8; HEADER_LEN] {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let (sender, receiver) = (Arc::new(Sender::default()), Arc::new(Receiver::default()));
+    let (sender, receiver) = (Arc::new(Sender::new(KEEP)), Arc::new(Receiver::new(KEEP)));
     let mut encoders: Vec<_> = (0..LANES).map(|lane| sender.lane(&init(lane as u8)).expect("it is new")).collect();
-    let mut decoders: Vec<_> = (0..LANES).map(|lane| receiver.lane(&init(lane as u8)).expect("it is new")).collect();
+    let mut decoders: Vec<_> = (0..LANES).map(|lane| receiver.lane(&first(&sender, lane as u8)).expect("it is new")).collect();
     let mut damaged = false;
     for op in data.chunks(4) {
         let &[what, page, value, at] = op else { break };

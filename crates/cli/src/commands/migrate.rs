@@ -105,10 +105,11 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     let current = serve_status(&args.carrying, &args.security)?;
     eprintln!("taking migrations at {} for {target}", listener.local());
     let acceptor = Arc::new(Acceptor::new(engine, settings));
+    let options = args.carrying.options();
     let (found, sessions) = mpsc::channel();
     thread::Builder::new().name("accept".into()).spawn(move || accept_loop(&listener, &auth, &acceptor, &found))?;
     for endpoint in sessions {
-        let migration = Migration::new(Arc::new(endpoint), Options::default(), LinkProbe::default());
+        let migration = Migration::new(Arc::new(endpoint), options, LinkProbe::default());
         *current.lock() = Arc::downgrade(&migration);
         let (target, qmp) = (target.clone(), qmp.clone());
         thread::Builder::new().name("migrate-session".into()).spawn(move || {
@@ -166,7 +167,7 @@ fn tunnel(args: &TunnelArgs) -> anyhow::Result<()> {
     let listener = Listener::bind(&listen, &Tuning::default())?;
     let current = serve_status(&args.carrying, &args.security)?;
     common::on_signal()?;
-    let options = Options { downtime_limit: args.downtime_ms, pace: args.pace, aware: !args.carrying.opaque };
+    let options = Options { downtime_limit: args.downtime_ms, pace: args.pace, ..args.carrying.options() };
     let local = listener.local().clone();
     let (events_in, events) = mpsc::channel();
     near::accept(listener, events_in.clone());
@@ -235,7 +236,7 @@ fn run_one(args: &RunArgs, quiet: bool) -> anyhow::Result<()> {
     let listener = Listener::bind(&listen, &Tuning::default())?;
     let (local, stop) = (listener.local().clone(), listener.stopper());
     let options =
-        Options { downtime_limit: source.downtime_limit, pace: !source.takes_rate(), aware: !args.carrying.opaque };
+        Options { downtime_limit: source.downtime_limit, pace: !source.takes_rate(), ..args.carrying.options() };
     let cpu_before = CpuTime::of_process();
     let migration = Migration::new(way.connect()?, options, way.link.clone());
     *current.lock() = Arc::downgrade(&migration);

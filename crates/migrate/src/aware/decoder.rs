@@ -6,33 +6,53 @@ use narrows::core::DecodeError;
 use parking_lot::{Condvar, Mutex};
 
 use super::{
-    Blocks, HEADER_LEN, KEEP, PAGE_LEN, PAGES_AT, PAGES_MAX, Packet, Page, SYNCED, corrupt, packet, sparse,
+    Blocks, HEADER_LEN, INIT_LEN, KEEP, PAGE_LEN, PAGES_AT, PAGES_MAX, Packet, Page, SYNCED, corrupt, packet, sparse,
     store::Lanes,
 };
 
 /// What the lanes of a migration share at the receiver.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Receiver {
+    keep_max: usize,
     state: Mutex<State>,
     moved: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     blocks: Blocks,
     lanes: Lanes,
 }
 
 impl Receiver {
-    /// A decoder for the lane whose first packet this is.
+    /// One that keeps up to `keep_max` pages, if the sender wants as many.
+    #[must_use]
+    pub fn new(keep_max: usize) -> Self {
+        let state = State { blocks: Blocks::default(), lanes: Lanes::new(0) };
+        Self { keep_max, state: Mutex::new(state), moved: Condvar::new() }
+    }
+
+    /// A decoder for the lane that begins with this chunk, after its kind; see [`Sender::first`](super::Sender::first).
     ///
     /// # Errors
-    /// [`DecodeError::Corrupt`] where it is none, or its lane is there already.
-    pub fn lane(self: &Arc<Self>, init: &[u8]) -> Result<Decoder, DecodeError> {
+    /// [`DecodeError::Corrupt`] where it is none, its lane is there already, or it wants more pages kept than may be or other lanes want.
+    pub fn lane(self: &Arc<Self>, first: &[u8]) -> Result<Decoder, DecodeError> {
+        let (init, keep) = first.split_last_chunk().ok_or_else(|| corrupt(1, "a first packet cut short"))?;
         let lane = packet::channel_of(init).ok_or_else(|| corrupt(1, "not the first packet of a multifd channel"))?;
-        if !self.state.lock().lanes.join(lane) {
+        let keep = u32::from_le_bytes(*keep) as usize;
+        let mut state = self.state.lock();
+        if keep > self.keep_max {
+            return Err(corrupt(1 + INIT_LEN, "the source's --keep is more than this side's"));
+        }
+        if state.lanes.is_empty() {
+            state.lanes = Lanes::new(keep);
+        } else if state.lanes.keep_max() != keep {
+            return Err(corrupt(1 + INIT_LEN, "lanes that keep different numbers of pages"));
+        }
+        if !state.lanes.join(lane) {
             return Err(corrupt(25, "a multifd channel that is there already"));
         }
+        drop(state);
         self.moved.notify_all();
         Ok(Decoder { receiver: self.clone(), lane, round: 0, before: [0; HEADER_LEN], pages: Vec::new() })
     }

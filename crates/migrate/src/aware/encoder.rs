@@ -11,7 +11,7 @@ use std::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{
-    Blocks, HEADER_LEN, KEEP, PAGE_LEN, PAGES_AT, PAGES_MAX, Packet, Page, SYNCED,
+    Blocks, HEADER_LEN, INIT_LEN, KEEP, PAGE_LEN, PAGES_AT, PAGES_MAX, Packet, Page, SYNCED,
     known::{Hash, Hasher, Known, Seen},
     packet, sparse,
     store::Lanes,
@@ -43,7 +43,7 @@ pub struct Sender {
     differences: AtomicU64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     blocks: Blocks,
     known: Known,
@@ -67,20 +67,27 @@ pub struct Counts {
     pub differences: u64,
 }
 
-impl Default for Sender {
-    fn default() -> Self {
-        Self::with_patience(PATIENCE)
-    }
-}
-
 impl Sender {
-    pub(super) fn with_patience(patience: Duration) -> Self {
+    /// One that has up to `keep_max` pages kept on both sides.
+    #[must_use]
+    pub fn new(keep_max: usize) -> Self {
+        Self::with_patience(keep_max, PATIENCE)
+    }
+
+    pub(super) fn with_patience(keep_max: usize, patience: Duration) -> Self {
         let hasher = Hasher::default();
         Self {
             zero: hasher.hash(&[0; PAGE_LEN]),
             hasher,
             patience,
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                blocks: Blocks::default(),
+                known: Known::default(),
+                lanes: Lanes::new(keep_max),
+                zeros_here: false,
+                surprised: false,
+                lanes_fixed: None,
+            }),
             moved: Condvar::new(),
             keeps_first: AtomicBool::new(false),
             pages: AtomicU64::new(0),
@@ -99,6 +106,17 @@ impl Sender {
             state.surprised = true;
         }
         Some(Encoder { sender: self.clone(), lane: lane?, round: 0, before: [0; HEADER_LEN], tail: Vec::new() })
+    }
+
+    /// Makes a lane's first chunk, after its kind: `init` and how many pages are kept.
+    ///
+    /// # Panics
+    /// When `out` is not [`FIRST_LEN`](super::FIRST_LEN) long, or `init` not [`INIT_LEN`].
+    pub fn first(&self, init: &[u8], out: &mut [u8]) {
+        let keep = self.state.lock().lanes.keep_max() as u32;
+        let (packet, pages) = out.split_at_mut(INIT_LEN);
+        packet.copy_from_slice(init);
+        pages.copy_from_slice(&keep.to_le_bytes());
     }
 
     /// What the link carries, bytes a second; 0 while that is unknown.

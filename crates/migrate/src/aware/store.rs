@@ -1,7 +1,8 @@
 //! The versions of pages that both sides keep, and how they stay the same on both.
 //!
 //! Invariants: sender and receiver merge the same pages in the same order, so they hold the same ones; a page is found only
-//! in what was merged, never in what waits to be. Memory of one side: [`PAGES_KEPT`] merged, and as many waiting.
+//! in what was merged, never in what waits to be. Memory of one side: as many pages as the sender says, and a quarter more while
+//! a round lasts.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -10,18 +11,20 @@ use std::{
 
 use super::{Key, Page};
 
-/// Pages kept: 256 MiB, which is what a small guest has in use. Of a larger one it is those that changed lately.
-pub const PAGES_KEPT: usize = 64 << 10;
-
 /// Pages in the order in which they were last kept.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Store {
+    keep_max: usize,
     pages: HashMap<Key, (u64, Arc<Page>)>,
     order: VecDeque<(u64, Key)>,
     next: u64,
 }
 
 impl Store {
+    fn new(keep_max: usize) -> Self {
+        Self { keep_max, pages: HashMap::new(), order: VecDeque::new(), next: 0 }
+    }
+
     /// The version kept.
     #[must_use]
     pub fn find(&self, key: Key) -> Option<&Arc<Page>> {
@@ -33,7 +36,7 @@ impl Store {
         self.next += 1;
         self.pages.insert(key, (self.next, page));
         self.order.push_back((self.next, key));
-        while self.pages.len() > PAGES_KEPT || self.order.len() > 2 * PAGES_KEPT {
+        while self.pages.len() > self.keep_max || self.order.len() > 2 * self.keep_max {
             let Some((turn, key)) = self.order.pop_front() else { return };
             // Kept again since, it stands further back too.
             if self.pages.get(&key).is_some_and(|(last, _)| *last == turn) {
@@ -44,7 +47,7 @@ impl Store {
 }
 
 /// Lanes, how far each has come, and what each wants kept.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Lanes {
     lanes: BTreeMap<u8, Lane>,
     waiting: usize,
@@ -61,6 +64,12 @@ struct Lane {
 }
 
 impl Lanes {
+    /// No lanes yet, which keep up to `keep_max` pages.
+    #[must_use]
+    pub fn new(keep_max: usize) -> Self {
+        Self { lanes: BTreeMap::new(), waiting: 0, merged: 0, store: Store::new(keep_max) }
+    }
+
     /// Adds a lane; `false` where it is there already.
     pub fn join(&mut self, lane: u8) -> bool {
         let fresh = !self.lanes.contains_key(&lane);
@@ -93,10 +102,16 @@ impl Lanes {
         held.round
     }
 
-    /// Whether more pages may be wanted.
+    /// How many pages are kept, at most.
+    #[must_use]
+    pub fn keep_max(&self) -> usize {
+        self.store.keep_max
+    }
+
+    /// Whether more pages may be wanted: those that are merged and those that wait are a quarter more than are kept.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.waiting < PAGES_KEPT
+        self.store.pages.len() + self.waiting < self.store.keep_max + self.store.keep_max / 4
     }
 
     /// A lane wants a page kept. `false` where as many wait as may, and it is not kept.

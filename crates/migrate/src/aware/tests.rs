@@ -6,12 +6,24 @@ use proptest::prelude::*;
 
 use super::{
     packet::made::{header, init},
-    store::PAGES_KEPT,
     *,
 };
 
 const BLOCK: &str = "pc.ram";
 const PAGES: u64 = 64;
+/// More than there are.
+const KEEP: usize = 100;
+
+/// What a lane's first chunk says.
+fn first(lane: u8) -> [u8; FIRST_LEN] {
+    first_of(lane, KEEP)
+}
+
+fn first_of(lane: u8, keep: usize) -> [u8; FIRST_LEN] {
+    let mut out = [0; FIRST_LEN];
+    Sender::new(keep).first(&init(lane), &mut out);
+    out
+}
 
 /// Splits off the next of a row of random numbers.
 struct Dice(u64);
@@ -139,13 +151,14 @@ struct Moved {
 }
 
 /// Moves a guest in `rounds` over `lanes`, threads taking turns at random on both sides, and holds what arrives against it.
-fn migrate(seed: u64, lanes: usize, rounds: usize) -> Moved {
+fn migrate(seed: u64, lanes: usize, rounds: usize, keep: usize) -> Moved {
     let mut dice = Dice(seed);
     let mut guest = Guest::new(&mut dice);
-    let sender = Arc::new(Sender::with_patience(Duration::ZERO));
-    let receiver = Arc::new(Receiver::default());
+    let sender = Arc::new(Sender::with_patience(keep, Duration::ZERO));
+    sender.set_link(12_500_000);
+    let receiver = Arc::new(Receiver::new(keep));
     let mut encoders: Vec<_> = (0..lanes).map(|lane| sender.lane(&init(lane as u8)).unwrap()).collect();
-    let mut decoders: Vec<_> = (0..lanes).map(|lane| receiver.lane(&init(lane as u8)).unwrap()).collect();
+    let mut decoders: Vec<_> = (0..lanes).map(|lane| receiver.lane(&first_of(lane as u8, keep)).unwrap()).collect();
     let mut arrived = Arrived::new(lanes);
     let mut to_encode: Vec<Round> = vec![Vec::new(); lanes];
     let mut under_way: Vec<Vec<Vec<u8>>> = vec![Vec::new(); lanes];
@@ -191,8 +204,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_guest_arrives_whatever_the_order(seed in any::<u64>(), lanes in 1_usize..6, rounds in 1_usize..12) {
-        migrate(seed, lanes, rounds);
+    fn the_guest_arrives_whatever_the_order(seed in any::<u64>(), lanes in 1_usize..6, rounds in 1_usize..12, keep in 0..KEEP) {
+        migrate(seed, lanes, rounds, keep);
     }
 
     #[test]
@@ -206,11 +219,11 @@ proptest! {
 
     #[test]
     fn any_chunk_is_unpacked_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400), at in 0_usize..400, flip in any::<u8>()) {
-        let receiver = Arc::new(Receiver::default());
-        let mut decoder = receiver.lane(&init(0)).unwrap();
+        let receiver = Arc::new(Receiver::new(KEEP));
+        let mut decoder = receiver.lane(&first(0)).unwrap();
         let _ = decoder.is_ready(&bytes, Duration::ZERO);
         let _ = decoder.unpack(&bytes);
-        let sender = Arc::new(Sender::with_patience(Duration::ZERO));
+        let sender = Arc::new(Sender::with_patience(KEEP, Duration::ZERO));
         let mut chunk = encode(&mut sender.lane(&init(0)).unwrap(), &header(false, 1, BLOCK, &[0, 4096], &[8192]), &[3; 2 * PAGE_LEN]);
         let at = at.min(chunk.len() - 1);
         chunk[at] ^= flip;
@@ -224,7 +237,7 @@ fn what_is_sent_again_costs_little() {
     let mut dice = Dice(7);
     let mut guest = Guest::new(&mut dice);
     guest.ram[0] = [0; PAGE_LEN];
-    let sender = Arc::new(Sender::default());
+    let sender = Arc::new(Sender::new(KEEP));
     let mut encoder = sender.lane(&init(0)).unwrap();
     let all: Vec<u64> = (0..PAGES).collect();
     let mut lens = Vec::new();
@@ -250,7 +263,7 @@ fn what_is_sent_again_costs_little() {
 
 #[test]
 fn lanes_in_step_save_and_lanes_out_of_step_stay_right() {
-    let in_step = migrate(3, 1, 20);
+    let in_step = migrate(3, 1, 20, KEEP);
     assert!(in_step.counts.left_out > 20 && in_step.counts.differences > 20, "{:?}", in_step.counts);
     assert!(in_step.sent < in_step.counts.pages as usize * PAGE_LEN * 3 / 4);
 }
@@ -258,7 +271,7 @@ fn lanes_in_step_save_and_lanes_out_of_step_stay_right() {
 // Goal: a page may travel by a way that is not understood; then nothing is known of what the destination holds.
 #[test]
 fn nothing_is_left_out_before_zero_pages_are_seen_here_nor_after_a_surprise() {
-    let sender = Arc::new(Sender::with_patience(Duration::ZERO));
+    let sender = Arc::new(Sender::with_patience(KEEP, Duration::ZERO));
     let mut encoder = sender.lane(&init(0)).unwrap();
     let sync = header(true, 0, BLOCK, &[], &[]);
     let page = vec![5; PAGE_LEN];
@@ -276,10 +289,10 @@ fn nothing_is_left_out_before_zero_pages_are_seen_here_nor_after_a_surprise() {
 
 #[test]
 fn a_lane_that_comes_late_or_twice_travels_plain() {
-    let sender = Arc::new(Sender::with_patience(Duration::ZERO));
+    let sender = Arc::new(Sender::with_patience(KEEP, Duration::ZERO));
     let mut first = sender.lane(&init(0)).unwrap();
     assert!(sender.lane(&init(0)).is_none(), "the same channel twice");
-    let sender = Arc::new(Sender::with_patience(Duration::ZERO));
+    let sender = Arc::new(Sender::with_patience(KEEP, Duration::ZERO));
     first = sender.lane(&init(0)).unwrap_or(first);
     encode(&mut first, &header(true, 0, BLOCK, &[], &[]), &[]);
     encode(&mut first, &header(false, 1, BLOCK, &[4096], &[0]), &[1; PAGE_LEN]);
@@ -311,9 +324,9 @@ fn headers_that_are_not_known_are_a_surprise() {
 #[test]
 fn on_a_slow_link_the_first_change_is_a_difference() {
     for (rate, differences) in [(0, 0), (12_500_000, 1), (125_000_000, 0)] {
-        let (sender, receiver) = (Arc::new(Sender::default()), Arc::new(Receiver::default()));
+        let (sender, receiver) = (Arc::new(Sender::new(KEEP)), Arc::new(Receiver::new(KEEP)));
         sender.set_link(rate);
-        let (mut encoder, mut decoder) = (sender.lane(&init(0)).unwrap(), receiver.lane(&init(0)).unwrap());
+        let (mut encoder, mut decoder) = (sender.lane(&init(0)).unwrap(), receiver.lane(&first(0)).unwrap());
         // As QEMU does: a SYNC before the first page.
         let first = header(true, 1, BLOCK, &[0], &[4096]);
         let (mut page, mut changed) = ([5; PAGE_LEN], [5; PAGE_LEN]);
@@ -338,8 +351,8 @@ fn a_length_left_standing_where_no_page_follows_arrives() {
     let mut end = header(true, 7, BLOCK, &[], &[]);
     end[20..24].copy_from_slice(&(128 * PAGE_LEN as u32).to_be_bytes());
     assert_eq!(Packet::parse(&end), Ok(Packet { sync: true, normal: 0, zero: 0 }));
-    let (sender, receiver) = (Arc::new(Sender::default()), Arc::new(Receiver::default()));
-    let (mut encoder, mut decoder) = (sender.lane(&init(0)).unwrap(), receiver.lane(&init(0)).unwrap());
+    let (sender, receiver) = (Arc::new(Sender::new(KEEP)), Arc::new(Receiver::new(KEEP)));
+    let (mut encoder, mut decoder) = (sender.lane(&init(0)).unwrap(), receiver.lane(&first(0)).unwrap());
     for sent in [header(false, 6, BLOCK, &[0], &[]), end] {
         let pages = if sent == end { &[][..] } else { &[5; PAGE_LEN] };
         let chunk = encode(&mut encoder, &sent, pages);
@@ -350,17 +363,30 @@ fn a_length_left_standing_where_no_page_follows_arrives() {
 
 #[test]
 fn the_store_is_bounded_and_lets_the_oldest_go() {
-    let mut lanes = store::Lanes::default();
+    let mut lanes = store::Lanes::new(KEEP);
     lanes.join(0);
     let page = Arc::new([1; PAGE_LEN]);
-    for round in 0..3_u64 {
-        for index in 0..PAGES_KEPT as u64 {
-            assert!(lanes.want(0, (0, round * PAGES_KEPT as u64 + index), page.clone()));
+    let mut next = 0;
+    for room in [KEEP + KEEP / 4, KEEP / 4, KEEP / 4] {
+        for _ in 0..room {
+            assert!(lanes.want(0, (0, next), page.clone()));
+            next += 1;
         }
         assert!(!lanes.want(0, (9, 9), page.clone()), "no more wait than may");
         let now = lanes.passed(0);
         lanes.merge_to(now);
     }
-    assert!(lanes.store.find((0, 2 * PAGES_KEPT as u64)).is_some());
-    assert!(lanes.store.find((0, 0)).is_none());
+    let oldest = next - KEEP as u64;
+    assert!(lanes.store.find((0, oldest)).is_some() && lanes.store.find((0, next - 1)).is_some());
+    assert!(lanes.store.find((0, oldest - 1)).is_none());
+}
+
+#[test]
+fn a_source_keeps_no_more_than_the_destination_allows() {
+    let receiver = Arc::new(Receiver::new(10));
+    assert!(receiver.lane(&first_of(0, 11)).is_err());
+    assert!(receiver.lane(&first_of(0, 9)).is_ok());
+    assert!(receiver.lane(&first_of(1, 10)).is_err(), "another number than the lane before");
+    assert!(receiver.lane(&first_of(1, 9)).is_ok());
+    assert!(receiver.lane(&first_of(2, 9)[..FIRST_LEN - 1]).is_err());
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use narrows::core::units::Rate;
+use narrows::core::units::{Rate, Size};
+use narrows_migrate::{aware::PAGE_LEN, migration::Options};
 
 use super::super::options::{Packing, Security, milliseconds, seconds};
 
@@ -117,6 +118,9 @@ pub struct Carrying {
     /// Carry multifd packets as any bytes: leave no page out, send no differences
     #[arg(long)]
     pub opaque: bool,
+    /// Memory for pages to send differences against, on either side: the source's at most as much as the destination's
+    #[arg(long, default_value = "1G", value_name = "SIZE")]
+    pub keep: Size,
     /// Seconds a cut session waits for its peer before the migration is given up
     #[arg(long, default_value = "3", value_name = "SECONDS", value_parser = seconds)]
     pub resume_within: Duration,
@@ -126,4 +130,12 @@ pub struct Carrying {
     /// Answer `narrows migrate status` at this address
     #[arg(long, value_name = "ADDRESS")]
     pub status: Option<String>,
+}
+
+impl Carrying {
+    /// What they say of a migration.
+    pub fn options(&self) -> Options {
+        let keep_max = (self.keep.0 / PAGE_LEN as u64).try_into().unwrap_or(u32::MAX);
+        Options { aware: !self.opaque, keep_max, ..Options::default() }
+    }
 }
