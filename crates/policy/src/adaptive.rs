@@ -25,7 +25,7 @@ use crate::{
     probe::{Class, Probe},
     rate::Rate,
     solve::{Times, Weights, solve, weighted},
-    table::{Basis, Table},
+    table::{Basis, Expected, Table},
 };
 
 /// See the module.
@@ -48,6 +48,8 @@ pub struct Adaptive {
     weights: Weights,
     pending: Vec<Pending>,
     unpacked: Unpacked,
+    /// What the chunks in work may take to pack at most, in nanoseconds.
+    backlog_ns: f32,
     decided: u64,
     solved_ns: u64,
     /// Packed over raw of the last decisions, expected.
@@ -69,7 +71,7 @@ pub(crate) struct Row {
     pub(crate) class: Class,
     /// Raw bytes seen, fading.
     mass: f32,
-    pub(crate) costs: Vec<(Cost, Basis)>,
+    pub(crate) costs: Vec<Expected>,
     pub(crate) times: Vec<Times>,
     pub(crate) last: usize,
     pub(crate) chunks: u64,
@@ -93,6 +95,8 @@ struct Pending {
     /// much larger as `without_history`, or where the chunk travels raw the first of them.
     reference: usize,
     without_history: f32,
+    /// What packing it may take at most, in nanoseconds, until it is done.
+    most_ns: f32,
     /// Packed size of the chunk.
     size: f32,
     /// Size and packing time of the reference's audition, per raw byte.
@@ -118,6 +122,7 @@ impl Adaptive {
             cost: Cost::RAW,
             reference: 0,
             without_history: 1.0,
+            most_ns: 0.0,
             size: 1.0,
             slice: None,
         };
@@ -136,6 +141,7 @@ impl Adaptive {
             weights: [0.5, 0.5, 0.0],
             pending: vec![vacant; PENDING],
             unpacked: Unpacked::default(),
+            backlog_ns: 0.0,
             decided: 0,
             solved_ns: 0,
             size: 0.5,
@@ -203,7 +209,7 @@ impl Adaptive {
         for row in self.rows.iter_mut().filter(|row| row.mass > 0.005 * total || row.times.is_empty()) {
             self.table.estimate(row.class, self.chunk_len_last, &mut row.costs);
             row.times.clear();
-            for (index, (cost, basis)) in row.costs.iter().enumerate() {
+            for (index, Expected { cost, basis, .. }) in row.costs.iter().enumerate() {
                 let candidate = &self.offers[index].candidate;
                 let raw = index == 0;
                 if !raw && (cost.size > 1.0 - SAVING_MIN || !self.allowed[index]) {
@@ -242,9 +248,9 @@ impl Adaptive {
 
     /// The cheapest candidate of the row that does not hold up the stream, and why it.
     fn choose(&self, row: &Row, raw_len: f32, weights: Weights, gauges: &Gauges) -> (usize, &'static str) {
-        let ahead = gauges.queued_bytes as f32 + gauges.packing as f32 * raw_len * self.size;
         let link = self.rate.bytes_per_ns() as f32;
-        let drain_ns = ahead / link;
+        let in_work_ns = gauges.packing as f32 * raw_len * self.size / link;
+        let drain_ns = gauges.queued_bytes as f32 / link + in_work_ns;
         let workers = gauges.workers.max(1) as f32;
         let efficiency = self.effort.efficiency();
         // With nothing before it, a message takes the sum of its stages, not the longest of them.
@@ -260,10 +266,12 @@ impl Adaptive {
                 price *= 1.0 - HYSTERESIS;
             }
             if price < best.1 {
-                let cost = row.costs[index].0;
-                let pack_ns = doubt(row.costs[index].1) * cost.pack * raw_len / efficiency;
+                let cost = row.costs[index].cost;
+                let pack_ns = doubt(row.costs[index].basis) * cost.pack * raw_len / efficiency;
                 let room_ns = (DRAIN_SHARE * drain_ns).max(workers * cost.size * raw_len / link);
-                if pack_ns > room_ns.clamp(HOLD_UP_NS, HOLD_UP_MAX_NS) {
+                // Slow chunks chosen one after the other, before the first of them showed how slow, all come late.
+                let late_ns = (row.costs[index].pack_most * raw_len + self.backlog_ns / workers) / efficiency;
+                if pack_ns > room_ns.clamp(HOLD_UP_NS, HOLD_UP_MAX_NS) || late_ns > (room_ns + in_work_ns).max(LATE_NS) {
                     capped = true;
                 } else {
                     best = (index, price);
@@ -387,7 +395,7 @@ impl Policy for Adaptive {
         let (mut index, mut why) = self.choose(row, raw_len, weights, gauges);
         let mut audition = None;
         let mut reference = self.without_history(index);
-        let without_history = row.costs[reference].0.size / row.costs[index].0.size;
+        let without_history = row.costs[reference].cost.size / row.costs[index].cost.size;
         // A message is answered before anything could be learnt from it.
         if looked && raw.len() > MESSAGE_LEN {
             let link = self.rate.bytes_per_ns() as f32;
@@ -410,14 +418,28 @@ impl Policy for Adaptive {
             self.unlooked = self.rest(raw_len);
         }
         let row = &self.rows[at];
-        let (class, cost, times) = (row.class, row.costs[index].0, row.times[index]);
+        let (class, cost, times) = (row.class, row.costs[index].cost, row.times[index]);
+        let most_ns = row.costs[index].pack_most * raw_len;
         self.account.charge(times, raw_len);
         self.peer.note(index, raw.len(), self.table.prior_unpack(class, index) * raw_len);
         self.note_size(cost.size, raw_len);
         let ticket = self.decided as u32;
         self.decided += 1;
-        self.pending[ticket as usize % PENDING] =
-            Pending { ticket, class, chosen: index, times, cost, reference, without_history, size: 1.0, slice: None };
+        let pending = Pending {
+            ticket,
+            class,
+            chosen: index,
+            times,
+            cost,
+            reference,
+            without_history,
+            most_ns,
+            size: 1.0,
+            slice: None,
+        };
+        // What was there is forgotten, were its outcome still to come.
+        let before = std::mem::replace(&mut self.pending[ticket as usize % PENDING], pending);
+        self.backlog_ns = (self.backlog_ns + most_ns - before.most_ns).max(0.0);
         let row = &mut self.rows[at];
         row.chunks += 1;
         if why != "explore" {
@@ -451,7 +473,9 @@ impl Policy for Adaptive {
             return;
         }
         self.table.learn(pending.class, index, outcome.raw_len as usize, size, pack, Basis::Chunks);
-        self.pending[outcome.ticket as usize % PENDING].size = size;
+        let done = &mut self.pending[outcome.ticket as usize % PENDING];
+        done.size = size;
+        self.backlog_ns = (self.backlog_ns - std::mem::take(&mut done.most_ns)).max(0.0);
         let off = (size / pending.cost.size).ln().abs();
         if index > 0
             && off > SURPRISE
@@ -499,6 +523,8 @@ const HYSTERESIS: f32 = 0.04;
 const DRAIN_SHARE: f32 = 0.35;
 /// A chunk packed in less holds nobody up, in nanoseconds.
 const HOLD_UP_NS: f32 = 1e6;
+/// What all that is in work may take at most, on the worst assumption, however little is queued before it.
+const LATE_NS: f32 = 2e7;
 /// No chunk may take longer, in nanoseconds: what is in work when the link recovers must be done well within a second.
 const HOLD_UP_MAX_NS: f32 = 3e8;
 /// Size of a chunk over that of its slice, where the slice is taken to be like the chunk.

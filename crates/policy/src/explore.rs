@@ -16,7 +16,7 @@ use crate::{
     adaptive::{NEVER, Row, doubt},
     offers::Offer,
     solve::{Weights, weighted},
-    table::Basis,
+    table::{Basis, Expected},
 };
 
 /// Keeps the budget.
@@ -70,7 +70,7 @@ impl Explorer {
             row.round += 1;
             proposal.audition = self.audition(row, chosen, raw_len, weights, offers, again);
         }
-        let slow = raw_len as f32 * row.costs[chosen].0.size / link > SLOW_NS;
+        let slow = raw_len as f32 * row.costs[chosen].cost.size / link > SLOW_NS;
         let every = if slow { EXPLORE_SLOW } else { EXPLORE };
         if row.chunks % every == every / 2 {
             proposal.instead = whole(row, chosen, raw_len, weights, gauges, link);
@@ -90,7 +90,7 @@ impl Explorer {
         let slice = raw_len.min(AUDITION_LEN) as f32;
         let best = weighted(row.times[chosen], weights);
         let mut list: Vec<(f32, usize)> = Vec::new();
-        for (index, (_, basis)) in row.costs.iter().enumerate().skip(1) {
+        for (index, Expected { basis, .. }) in row.costs.iter().enumerate().skip(1) {
             // A slice says nothing about history.
             if index == chosen || row.asked[index] || offers[index].candidate.history_len > 0 {
                 continue;
@@ -112,7 +112,7 @@ impl Explorer {
         list.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut picked = Vec::new();
         for (_, index) in list.into_iter().take(PER_ROUND) {
-            let cost_ns = row.costs[index].0.pack * slice;
+            let cost_ns = row.costs[index].cost.pack * slice;
             if cost_ns <= self.allowance_ns {
                 self.allowance_ns -= cost_ns;
                 row.asked[index] = true;
@@ -126,11 +126,11 @@ impl Explorer {
 /// The candidate that would win if it were a little better than believed, among those never used on a whole chunk.
 fn whole(row: &Row, chosen: usize, raw_len: usize, weights: Weights, gauges: &Gauges, link: f32) -> Option<usize> {
     let best = weighted(row.times[chosen], weights);
-    let pack_ns = |index: usize| doubt(row.costs[index].1) * row.costs[index].0.pack * raw_len as f32;
+    let pack_ns = |index: usize| doubt(row.costs[index].basis) * row.costs[index].cost.pack * raw_len as f32;
     // The stream waits for a slow chunk: there must be enough before it to keep the link busy.
     let room_ns = (0.5 * gauges.queued_bytes as f32 / link).max(2.0 * pack_ns(chosen));
     (1..row.costs.len())
-        .filter(|&index| index != chosen && row.costs[index].1 != Basis::Chunks && pack_ns(index) < room_ns)
+        .filter(|&index| index != chosen && row.costs[index].basis != Basis::Chunks && pack_ns(index) < room_ns)
         .map(|index| (optimistic(row, index, weights, 0.88), index))
         .filter(|&(price, _)| price < best)
         .min_by(|a, b| a.0.total_cmp(&b.0))

@@ -34,6 +34,12 @@ impl Guess {
         self.value
     }
 
+    /// How far it may be off, squared.
+    #[must_use]
+    pub fn variance(&self) -> f32 {
+        self.variance
+    }
+
     /// A sample that is off by so much.
     pub fn learn(&mut self, sample: f32, noise: f32) {
         let gain = self.variance / (self.variance + noise * noise);
@@ -111,9 +117,10 @@ impl Level {
     /// As the guesses have it.
     pub const UNKNOWN: Self = Self { size: 1.0, pack: 1.0, noise: None };
 
-    /// A chunk took this much of what the level scales. Returns by how much sizes and times differ from chunk to chunk.
-    pub fn learn(&mut self, size: f32, pack: f32) -> [f32; 2] {
-        let surprise = [size / self.size, pack / self.pack];
+    /// A chunk took this much of what the level scales; a packing time of which nothing is known is as expected. Returns by how
+    /// much sizes and times differ from chunk to chunk.
+    pub fn learn(&mut self, size: f32, pack: Option<f32>) -> [f32; 2] {
+        let surprise = [size / self.size, pack.map_or(1.0, |pack| pack / self.pack)];
         let (step, share) = if self.noise.is_some() { (STEP_MAX, SURPRISE_SHARE) } else { (LEVEL_MAX, 1.0) };
         for (level, surprise) in [&mut self.size, &mut self.pack].into_iter().zip(surprise) {
             *level = (*level * surprise.clamp(1.0 / step, step).powf(share)).clamp(1.0 / LEVEL_MAX, LEVEL_MAX);
@@ -124,6 +131,12 @@ impl Level {
         };
         self.noise = Some(noise);
         noise.map(|noise| noise.sqrt().max(NOISE_MIN))
+    }
+
+    /// How unlike its chunks are in packing time.
+    #[must_use]
+    pub fn pack_noise(&self) -> f32 {
+        self.noise.map_or(NOISE_START, |noise| noise[1].sqrt())
     }
 
     /// A packed size at this level.
@@ -175,7 +188,8 @@ mod tests {
     #[test]
     fn a_level_tells_how_unlike_chunks_are() {
         let (mut alike, mut unlike) = (Level::UNKNOWN, Level::UNKNOWN);
-        let noise = |level: &mut Level, sizes: [f32; 2]| (0..40).fold(0.0, |_, at| level.learn(sizes[at % 2], 1.0)[0]);
+        let noise =
+            |level: &mut Level, sizes: [f32; 2]| (0..40).fold(0.0, |_, at| level.learn(sizes[at % 2], Some(1.0))[0]);
         assert!(noise(&mut alike, [0.3, 0.31]) < 0.05);
         assert!(noise(&mut unlike, [0.1, 0.6]) > 0.5);
         assert!((0.1..0.6).contains(&unlike.size), "{unlike:?}");

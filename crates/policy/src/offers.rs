@@ -37,7 +37,7 @@ impl Offer {
         row_of(&self.name, 1).0 != Fit::Plain
     }
 
-    /// Times as long as without history it packs a chunk of `chunk_len` bytes.
+    /// What indexing history adds to packing a chunk of `chunk_len` bytes, in CPU nanoseconds per byte of it.
     #[must_use]
     pub fn indexing(&self, chunk_len: usize) -> f32 {
         indexing(self.candidate.level.0, self.candidate.history_len, chunk_len)

@@ -16,6 +16,8 @@
 
 use std::collections::BTreeMap;
 
+use narrows_core::Candidate;
+
 use crate::{
     guess::{Guess, Level, Spread},
     offers::Offer,
@@ -30,6 +32,10 @@ pub struct Table {
     offers: Vec<Offer>,
     /// Candidates of one number differ by level or history only. Raw's is 0.
     families: Vec<u16>,
+    /// The same candidate without history.
+    alone: Vec<usize>,
+    /// What indexing history really takes, over its prior.
+    indexing: Vec<Guess>,
     spreads: Vec<Spread>,
     kinds: BTreeMap<Class, Known>,
     levels: BTreeMap<Class, Level>,
@@ -68,6 +74,17 @@ pub enum Basis {
     Prior,
 }
 
+/// What a candidate is expected to cost.
+#[derive(Debug, Clone, Copy)]
+pub struct Expected {
+    /// The likeliest.
+    pub cost: Cost,
+    /// How it came about.
+    pub basis: Basis,
+    /// Packing time that few chunks exceed, in CPU nanoseconds per raw byte.
+    pub pack_most: f32,
+}
+
 impl Table {
     /// Nothing measured yet.
     #[must_use]
@@ -75,7 +92,13 @@ impl Table {
         let families =
             offers.iter().map(|o| offers.iter().position(|p| p.name == o.name).unwrap_or(0) as u16).collect();
         let speed = vec![1.0; offers.len()];
+        let without_history = |offer: &Offer| {
+            let wanted = Candidate { history_len: 0, ..offer.candidate };
+            offers.iter().position(|other| other.candidate == wanted || other.candidate == offer.candidate)
+        };
         Self {
+            alone: offers.iter().map(|offer| without_history(offer).expect("it is one of them")).collect(),
+            indexing: vec![Guess::new(1.0, Spread::PACK.prior); offers.len()],
             spreads: offers.iter().map(Spread::of).collect(),
             families,
             kinds: BTreeMap::new(),
@@ -90,8 +113,13 @@ impl Table {
     /// One outcome of a chunk of `raw_len` bytes, or what its slice shows where nothing else tells: `size` packed bytes and
     /// `pack` CPU nanoseconds per raw byte.
     pub fn learn(&mut self, class: Class, index: usize, raw_len: usize, size: f32, pack: f32, basis: Basis) {
-        let pack = pack / self.offers[index].indexing(raw_len);
         let size = size.max(SIZE_MIN);
+        let alone = self.alone[index] == index;
+        if !alone {
+            let rest = pack - self.pack_alone(class, index);
+            let indexing = (rest / self.offers[index].indexing(raw_len)).clamp(0.1, 10.0);
+            self.indexing[index].learn_sure(indexing, Spread::PACK.slice);
+        }
         let known = Known::of(&mut self.kinds, &self.offers, class);
         let cell = &mut known.cells[index];
         let level = self.levels.entry(class).or_insert(Level::UNKNOWN);
@@ -102,8 +130,11 @@ impl Table {
             cell.pack.follow(pack);
             return;
         }
-        let [size_noise, pack_noise] = level.learn(size / cell.size.value(), pack / cell.pack.value());
+        let [size_noise, pack_noise] = level.learn(size / cell.size.value(), alone.then_some(pack / cell.pack.value()));
         cell.size.learn(size / level.size, size_noise);
+        if !alone {
+            return;
+        }
         cell.pack.learn_sure(pack / level.pack, pack_noise.min(Spread::PACK.slice));
         let ratio = pack / known.priors[index].pack;
         self.learn_speed(index, ratio);
@@ -152,7 +183,7 @@ impl Table {
     }
 
     /// What every candidate is expected to cost on `class` with chunks of `raw_len` bytes, in the order of the offers.
-    pub fn estimate(&mut self, class: Class, raw_len: usize, out: &mut Vec<(Cost, Basis)>) {
+    pub fn estimate(&mut self, class: Class, raw_len: usize, out: &mut Vec<Expected>) {
         out.clear();
         Known::of(&mut self.kinds, &self.offers, class);
         let known = &self.kinds[&class.kind_class()];
@@ -160,12 +191,30 @@ impl Table {
         for index in 0..self.offers.len() {
             let (mut cost, basis) = self.relative(known, index);
             cost.unpack *= self.unpack_speed[index] * self.unpack_speed_all;
+            let alone = self.alone[index];
+            let (own, own_basis) = self.relative(known, alone);
+            cost.pack = own.pack;
             if index > 0 {
                 (cost.size, cost.pack) = (level.size_of(cost.size), level.pack * cost.pack);
             }
-            cost.pack *= self.offers[index].indexing(raw_len);
-            out.push((cost, basis));
+            let doubt = match own_basis {
+                Basis::Prior => Spread::PACK.prior.powi(2),
+                _ => known.cells[alone].pack.variance(),
+            } + level.pack_noise().powi(2);
+            let indexing = self.indexing[index].value() * self.offers[index].indexing(raw_len);
+            // The slowest levels take their time on chunks, too, that all others are done with at once.
+            let likely = if index > 0 { cost.pack.max(known.priors[alone].pack) } else { cost.pack };
+            let pack_most = likely * doubt.sqrt().exp() + 2.0 * indexing;
+            cost.pack += indexing;
+            out.push(Expected { cost, basis, pack_most });
         }
+    }
+
+    /// What packing takes without history, per raw byte.
+    fn pack_alone(&mut self, class: Class, index: usize) -> f32 {
+        Known::of(&mut self.kinds, &self.offers, class);
+        let level = self.levels.get(&class).map_or(1.0, |level| level.pack);
+        level * self.relative(&self.kinds[&class.kind_class()], self.alone[index]).0.pack
     }
 
     /// What a candidate is taken to cost where the class's level is 1.
@@ -190,7 +239,7 @@ impl Table {
         let near = |same_family: bool| {
             (0..cells.len())
                 .filter(|&other| cells[other].count + cells[other].auditions > 0)
-                .filter(|&other| self.families[other] != 0)
+                .filter(|&other| self.families[other] != 0 && self.alone[other] == other)
                 .filter(|&other| !same_family || self.families[other] == self.families[index])
                 .min_by_key(|&other| other.abs_diff(index))
         };
@@ -256,11 +305,12 @@ mod tests {
         table.learn(class, one, 1, first.size * 0.5, first.pack * 2.0, Basis::Slices);
         let mut row = Vec::new();
         table.estimate(class, 1, &mut row);
-        assert_eq!(row[one].1, Basis::Slices);
-        assert_eq!(row[three].1, Basis::Prior);
+        assert_eq!(row[one].basis, Basis::Slices);
+        assert_eq!(row[three].basis, Basis::Prior);
         // Nothing else is known of the class: all of its candidates are taken to do as this one.
         assert!(
-            (row[three].0.size / prior.size - 0.5).abs() < 0.01 && (row[three].0.pack / prior.pack - 2.0).abs() < 0.01
+            (row[three].cost.size / prior.size - 0.5).abs() < 0.01
+                && (row[three].cost.pack / prior.pack - 2.0).abs() < 0.01
         );
     }
 
@@ -274,8 +324,8 @@ mod tests {
         }
         let mut row = Vec::new();
         table.estimate(class, 1, &mut row);
-        assert!((row[lz4].0.size / row[one].0.size - 1.2).abs() < 0.02, "{row:?}");
-        assert!((row[lz4].0.pack / row[one].0.pack - 0.5).abs() < 0.02, "{row:?}");
+        assert!((row[lz4].cost.size / row[one].cost.size - 1.2).abs() < 0.02, "{row:?}");
+        assert!((row[lz4].cost.pack / row[one].cost.pack - 0.5).abs() < 0.02, "{row:?}");
     }
 
     #[test]
@@ -288,7 +338,7 @@ mod tests {
                 table.learn(class, one, 1, size, 3.0, Basis::Chunks);
             }
             table.estimate(class, 1, &mut row);
-            assert!((row[one].0.size - size).abs() < 0.01, "{:?}", row[one]);
+            assert!((row[one].cost.size - size).abs() < 0.01, "{:?}", row[one]);
         }
     }
 }

@@ -20,6 +20,18 @@ pub const BLOCK_LEN: usize = 256 << 10;
 pub const AHEAD: usize = 1 << 20;
 
 impl Recording {
+    /// The same data from a block on, what comes before it at the end.
+    #[must_use]
+    pub fn from_block(&self, block: usize) -> Self {
+        let mut rotated = self.clone();
+        rotated.bytes.truncate(self.chunks.len() * BLOCK_LEN);
+        rotated.bytes.rotate_left(block * BLOCK_LEN);
+        rotated.bytes.extend_from_within(..AHEAD.min(rotated.bytes.len()));
+        rotated.chunks.rotate_left(block);
+        rotated.slices.rotate_left(block);
+        rotated
+    }
+
     /// The bytes at an offset into the endlessly repeated data.
     #[must_use]
     pub fn bytes_at(&self, offset: u64, len: usize) -> &[u8] {

@@ -190,10 +190,13 @@ impl<'a> Run<'a> {
         let cost = match &self.scene.recording {
             Some(recording) => {
                 let mut cost = recording.cost(self.trips[trip].offset, len, index, audition);
-                cost.pack *= self.offers[index].indexing(len) / self.offers[index].indexing(BLOCK_LEN.min(len));
+                cost.pack += self.offers[index].indexing(len) - self.offers[index].indexing(BLOCK_LEN);
                 cost
             }
-            None => self.scene.truths[self.trips[trip].sort].costs[index],
+            None => {
+                let cost = self.scene.truths[self.trips[trip].sort].costs[index];
+                Cost { pack: cost.pack + self.offers[index].indexing(len), ..cost }
+            }
         };
         let noise = |random: &mut Random, by: f64| (1.0 + by * random.normal()).max(0.3);
         let by = self.scene.noise;
