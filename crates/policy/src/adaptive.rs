@@ -271,7 +271,8 @@ impl Adaptive {
                 let room_ns = (DRAIN_SHARE * drain_ns).max(workers * cost.size * raw_len / link);
                 // Slow chunks chosen one after the other, before the first of them showed how slow, all come late.
                 let late_ns = (row.costs[index].pack_most * raw_len + self.backlog_ns / workers) / efficiency;
-                if pack_ns > room_ns.clamp(HOLD_UP_NS, HOLD_UP_MAX_NS) || late_ns > (room_ns + in_work_ns).max(LATE_NS) {
+                if pack_ns > room_ns.clamp(HOLD_UP_NS, HOLD_UP_MAX_NS) || late_ns > (room_ns + in_work_ns).max(LATE_NS)
+                {
                     capped = true;
                 } else {
                     best = (index, price);
