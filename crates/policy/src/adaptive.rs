@@ -287,12 +287,6 @@ impl Adaptive {
         (best.0, why)
     }
 
-    /// The same codec and level as `index`, without history.
-    fn without_history(&self, index: usize) -> usize {
-        let wanted = Candidate { history_len: 0, ..self.offers[index].candidate };
-        self.offers.iter().position(|offer| offer.candidate == wanted).unwrap_or(index)
-    }
-
     /// Keeps what a raw byte takes lately: by bytes, so that long chunks on slow links do not take seconds to show.
     fn note_size(&mut self, size: f32, raw_len: f32) {
         self.size += (size - self.size) * (raw_len / SIZE_MEMORY).clamp(0.125, 0.5);
@@ -395,7 +389,7 @@ impl Policy for Adaptive {
         let row = &self.rows[at];
         let (mut index, mut why) = self.choose(row, raw_len, weights, gauges);
         let mut audition = None;
-        let mut reference = self.without_history(index);
+        let mut reference = self.table.alone(index);
         let without_history = row.costs[reference].cost.size / row.costs[index].cost.size;
         // A message is answered before anything could be learnt from it.
         if looked && raw.len() > MESSAGE_LEN {

@@ -32,7 +32,7 @@ pub struct Table {
     offers: Vec<Offer>,
     /// Candidates of one number differ by level or history only. Raw's is 0.
     families: Vec<u16>,
-    /// The same candidate without history.
+    /// The same candidate without history, or itself where there is none.
     alone: Vec<usize>,
     /// What indexing history really takes, over its prior.
     indexing: Vec<Guess>,
@@ -92,12 +92,12 @@ impl Table {
         let families =
             offers.iter().map(|o| offers.iter().position(|p| p.name == o.name).unwrap_or(0) as u16).collect();
         let speed = vec![1.0; offers.len()];
-        let without_history = |offer: &Offer| {
+        let alone = |(index, offer): (usize, &Offer)| {
             let wanted = Candidate { history_len: 0, ..offer.candidate };
-            offers.iter().position(|other| other.candidate == wanted || other.candidate == offer.candidate)
+            offers.iter().position(|other| other.candidate == wanted).unwrap_or(index)
         };
         Self {
-            alone: offers.iter().map(|offer| without_history(offer).expect("it is one of them")).collect(),
+            alone: offers.iter().enumerate().map(alone).collect(),
             indexing: vec![Guess::new(1.0, Spread::PACK.prior); offers.len()],
             spreads: offers.iter().map(Spread::of).collect(),
             families,
@@ -201,13 +201,23 @@ impl Table {
                 Basis::Prior => Spread::PACK.prior.powi(2),
                 _ => known.cells[alone].pack.variance(),
             } + level.pack_noise().powi(2);
-            let indexing = self.indexing[index].value() * self.offers[index].indexing(raw_len);
+            // Where nothing shows what the chunk alone takes, indexing is in what was measured.
+            let indexing = match alone {
+                _ if alone == index => 0.0,
+                _ => self.indexing[index].value() * self.offers[index].indexing(raw_len),
+            };
             // The slowest levels take their time on chunks, too, that all others are done with at once.
             let likely = if index > 0 { cost.pack.max(known.priors[alone].pack) } else { cost.pack };
             let pack_most = likely * doubt.sqrt().exp() + 2.0 * indexing;
             cost.pack += indexing;
             out.push(Expected { cost, basis, pack_most });
         }
+    }
+
+    /// The same codec and level as `index`, without history; itself where there is none.
+    #[must_use]
+    pub fn alone(&self, index: usize) -> usize {
+        self.alone[index]
     }
 
     /// What packing takes without history, per raw byte.
@@ -326,6 +336,30 @@ mod tests {
         table.estimate(class, 1, &mut row);
         assert!((row[lz4].cost.size / row[one].cost.size - 1.2).abs() < 0.02, "{row:?}");
         assert!((row[lz4].cost.pack / row[one].cost.pack - 0.5).abs() < 0.02, "{row:?}");
+    }
+
+    #[test]
+    fn indexing_is_told_from_the_chunk_in_whatever_order_candidates_come() {
+        let class = Class(Kind::Text as u16 * 32);
+        let mut offers = default_offers(|name| Some(CodecId(name.len() as u8)), 4 << 20);
+        offers[1..].reverse();
+        let mut table = Table::new(offers);
+        let is = |history: bool| {
+            move |o: &Offer| o.name == "zstd" && o.candidate.level.0 == 9 && (o.candidate.history_len > 0) == history
+        };
+        let with = table.offers.iter().position(is(true)).expect("offered");
+        let without = table.offers.iter().position(is(false)).expect("offered");
+        assert!(with < without && table.alone(with) == without);
+        let raw_len = 256 << 10;
+        let indexing = table.offers[with].indexing(raw_len);
+        for _ in 0..60 {
+            table.learn(class, without, raw_len, 0.4, 20.0, Basis::Chunks);
+            table.learn(class, with, raw_len, 0.38, 20.0 + 2.0 * indexing, Basis::Chunks);
+        }
+        let mut row = Vec::new();
+        table.estimate(class, raw_len, &mut row);
+        let added = row[with].cost.pack - row[without].cost.pack;
+        assert!((added / indexing - 2.0).abs() < 0.1, "{added} {indexing}");
     }
 
     #[test]
