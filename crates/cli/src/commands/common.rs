@@ -179,7 +179,8 @@ pub fn on_signal() -> anyhow::Result<()> {
             if let Some(endpoint) = endpoint {
                 endpoint.fail(Code::CANCELLED, "the peer was interrupted");
             }
-            eprintln!("narrows: interrupted");
+            // Whoever read it may be gone, and `eprintln` would then end this thread before it ends the process.
+            let _ = writeln!(io::stderr(), "narrows: interrupted");
             cleanup();
             std::process::exit(128 + signal);
         }

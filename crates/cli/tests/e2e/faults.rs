@@ -122,6 +122,25 @@ fn an_interrupt_at_either_end_is_told_to_the_other() {
     }
 }
 
+// Whoever started it may be gone, and with it the reader of what it says.
+#[test]
+fn an_interrupt_ends_a_process_that_nobody_listens_to() {
+    let dir = TempDir::new().unwrap();
+    let socket = dir.path().join("s");
+    let mut command = narrows(["recv", "-l", &format!("unix:{}", socket.display())]);
+    let mut receiver = command.arg(dir.path()).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("it listens", || socket.exists());
+    drop(receiver.stderr.take());
+    let pid = rustix::process::Pid::from_child(&receiver);
+    let mut ended = None;
+    eventually("it ends", || {
+        let _ = rustix::process::kill_process(pid, Signal::TERM);
+        ended = receiver.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert!(!ended.unwrap().success());
+}
+
 #[test]
 fn a_full_disk_is_told_at_both_ends() {
     let dir = TempDir::new().unwrap();
