@@ -115,7 +115,7 @@ pub struct Feedback {
     pub raw_bytes: u64,
     /// Processor time spent unpacking so far, in nanoseconds.
     pub unpack_ns: u64,
-    /// Packed bytes received and not yet unpacked: zero while the receiver keeps up.
+    /// Packed bytes that reached the receiver's host and are not unpacked yet: next to nothing while it keeps up.
     pub waiting_bytes: u64,
     /// Time so far during which the sink, not the unpacking, held the receiver up, in nanoseconds.
     pub sink_ns: u64,

@@ -68,12 +68,13 @@ impl Keeper {
     /// Tells the sender this receiver's state, where it changed.
     fn feedback(&mut self, inner: &Inner) -> bool {
         let counters = inner.counters();
+        let unread: u64 = inner.state.lock().links.values().map(|link| link.unread()).sum();
         let now = Feedback {
             now_ns: 0,
             workers: inner.engine.workers() as u32,
             raw_bytes: counters.raw_bytes.load(Relaxed),
             unpack_ns: counters.unpack_ns.load(Relaxed),
-            waiting_bytes: counters.waiting_bytes.load(Relaxed),
+            waiting_bytes: counters.waiting_bytes.load(Relaxed) + unread,
             sink_ns: counters.sink_ns.load(Relaxed),
         };
         if now == self.told || now.raw_bytes == 0 {

@@ -100,6 +100,11 @@ impl Link {
         Some((info.acked.saturating_sub(before.swap(info.acked, Relaxed)), info.unsent))
     }
 
+    /// Bytes that came and wait in the kernel; 0 where the transport does not tell.
+    pub(crate) fn unread(&self) -> u64 {
+        self.probe.unread().unwrap_or(0)
+    }
+
     pub(crate) fn cut(&self) {
         self.shutdown.abort();
     }

@@ -364,7 +364,7 @@ impl Policy for Adaptive {
     }
 
     fn decide(&mut self, raw: &[u8], gauges: &Gauges) -> Decision {
-        if let Some(verdict) = self.rate.update(gauges)
+        if let Some(verdict) = self.rate.update(gauges, self.peer.is_behind())
             && self.rate.is_measured()
         {
             self.effort.judge(verdict, gauges);
@@ -491,7 +491,8 @@ impl Policy for Adaptive {
         let [(from_ns, before), (now_ns, after)] = self.starved;
         let starved = (after - before) as f32 > STARVED * now_ns.saturating_sub(from_ns) as f32;
         self.starved[0] = self.starved[1];
-        self.peer.report(feedback, self.frame_len, starved, &mut self.unpacked);
+        let link = self.rate.bytes_per_ns() as f32;
+        self.peer.report(feedback, self.frame_len, link, starved, &mut self.unpacked);
         self.table.learn_unpack(&self.unpacked);
     }
 }

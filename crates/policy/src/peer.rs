@@ -19,6 +19,8 @@ pub struct Peer {
     last: Feedback,
     workers: u32,
     efficiency: f32,
+    /// More waited there than a receiver that keeps up lets wait, all through the last report's span.
+    behind: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +42,14 @@ pub struct Unpacked {
 
 impl Default for Peer {
     fn default() -> Self {
-        Self { sent: VecDeque::new(), raw_noted: 0, last: Feedback::default(), workers: 0, efficiency: 1.0 }
+        Self {
+            sent: VecDeque::new(),
+            raw_noted: 0,
+            last: Feedback::default(),
+            workers: 0,
+            efficiency: 1.0,
+            behind: false,
+        }
     }
 }
 
@@ -69,9 +78,15 @@ impl Peer {
         self.efficiency
     }
 
-    /// One report. Fills in what was unpacked since the last. `frame_len` is what a frame takes lately, in bytes;
-    /// `starved` says that the sender had no credit meanwhile.
-    pub fn report(&mut self, report: &Feedback, frame_len: f32, starved: bool, unpacked: &mut Unpacked) {
+    /// Whether bytes pile up at the receiver: then it is not the link that holds them up, however full the link looks.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.behind
+    }
+
+    /// One report. Fills in what was unpacked since the last. `frame_len` is what a frame takes lately, in bytes, `link` what
+    /// the link carries, in bytes a nanosecond; `starved` says that the sender had no credit meanwhile.
+    pub fn report(&mut self, report: &Feedback, frame_len: f32, link: f32, starved: bool, unpacked: &mut Unpacked) {
         unpacked.prior_ns.clear();
         unpacked.measured_ns = 0.0;
         self.workers = report.workers;
@@ -84,16 +99,18 @@ impl Peer {
         let sink = report.sink_ns.saturating_sub(self.last.sink_ns);
         // A frame or two always wait where they come in bursts; only a heap of them means that the receiver is behind.
         // Taking less for proof would make it look slow for want of work, and starve it further.
-        let heap = HEAP * report.workers as f32 * frame_len;
+        let heap = HEAP * report.workers as f32 * frame_len + BURST_NS * link;
         let waited = starved || report.waiting_bytes.min(self.last.waiting_bytes) as f32 > heap;
         let from = self.last.raw_bytes;
         self.last = *report;
-        if waited && sink < span / 5 && report.workers > 0 {
+        self.behind = waited;
+        // A receiver that is stopped now and then is stopped in its sink, too.
+        if waited && sink < span / 5 * 3 && report.workers > 0 {
             // Work waited all along, so whatever it did not get to use was taken from it.
             let share = unpack_ns / (span as f32 * report.workers as f32);
             self.efficiency += 0.5 * (share.clamp(0.05, 1.0) - self.efficiency);
         } else {
-            self.efficiency += 0.05 * (1.0 - self.efficiency);
+            self.efficiency += 0.15 * (1.0 - self.efficiency);
         }
         let mut covered = 0_u64;
         while let Some(sent) = self.sent.front() {
@@ -117,8 +134,9 @@ impl Peer {
 
 /// Decisions remembered until the receiver reports on them.
 const SENT_MAX: usize = 4096;
-/// Frames a worker that are a heap.
+/// Frames a worker that are a heap, where they come besides those of a burst: so many nanoseconds of the link.
 const HEAP: f32 = 4.0;
+const BURST_NS: f32 = 1e7;
 /// Reports closer together are joined, in nanoseconds.
 const SPAN_NS: u64 = 10_000_000;
 /// Reports on fewer raw bytes are joined, within reason.
@@ -142,7 +160,7 @@ mod tests {
             unpack_ns: 6_400_000,
             ..Feedback::default()
         };
-        peer.report(&report, 1e4, false, &mut unpacked);
+        peer.report(&report, 1e4, 0.01, false, &mut unpacked);
         assert_eq!(unpacked.prior_ns, [(3, 1.6e6)]);
         assert!((unpacked.measured_ns / 1.6e6 - 4.0).abs() < 0.01, "{unpacked:?}");
     }
@@ -160,8 +178,8 @@ mod tests {
                 waiting_bytes: 1 << 20,
                 sink_ns: 0,
             };
-            peer.report(&report, 1e4, false, &mut unpacked);
+            peer.report(&report, 1e4, 0.01, false, &mut unpacked);
         }
-        assert!((peer.capacity(4) - 1.0).abs() < 0.05, "{peer:?}");
+        assert!(peer.is_behind() && (peer.capacity(4) - 1.0).abs() < 0.05, "{peer:?}");
     }
 }

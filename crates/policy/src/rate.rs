@@ -55,7 +55,8 @@ impl Rate {
     }
 
     /// Looks at the counters. Returns what held the sender up where a window just ended.
-    pub fn update(&mut self, gauges: &Gauges) -> Option<Verdict> {
+    /// Where the receiver is `behind`, a full link says nothing of what it carries.
+    pub fn update(&mut self, gauges: &Gauges, behind: bool) -> Option<Verdict> {
         let span = gauges.now_ns.saturating_sub(self.start.now_ns);
         let sent = gauges.sent_bytes.saturating_sub(self.start.sent_bytes);
         let held_ns = gauges.link_ns.saturating_sub(self.start.link_ns);
@@ -79,7 +80,7 @@ impl Rate {
         self.start = *gauges;
         let share = |part: u64| part as f64 / span as f64;
         self.verdict = match () {
-            () if share(starved) > 0.2 => Verdict::Starved,
+            () if behind || share(starved) > 0.2 => Verdict::Starved,
             () if share(held_ns) > HELD_UP => Verdict::Link,
             () if share(held_ns) < 0.9 * HELD_UP => Verdict::Idle,
             () => Verdict::Unclear,
@@ -88,7 +89,8 @@ impl Rate {
         let sample = carried as f64 / held_ns.max(1) as f64;
         // More than any token bucket holds, and it waited for the link.
         let certain = carried > BURST_BYTES && held_ns > HELD_MIN_NS;
-        if self.verdict == Verdict::Link || certain || share(held_ns) > SHARE_MIN && carried > SAMPLE_BYTES {
+        let held = self.verdict == Verdict::Link || certain || share(held_ns) > SHARE_MIN && carried > SAMPLE_BYTES;
+        if held && !behind {
             // The first window after an idle one may begin with a full bucket: it shows too much.
             let honest = match self.previous {
                 _ if certain => sample,
@@ -161,10 +163,10 @@ mod tests {
         let (mut rate, mut gauges) = (Rate::new(0.125), Gauges::default());
         // Four megabytes vanish within two milliseconds, then 20 Mbit/s.
         step(&mut gauges, 20, 4 << 20, 0.1);
-        rate.update(&gauges);
+        rate.update(&gauges, false);
         for _ in 0..20 {
             step(&mut gauges, 50, 125_000, 1.0);
-            rate.update(&gauges);
+            rate.update(&gauges, false);
         }
         assert!((rate.bytes_per_ns() / 0.0025 - 1.0).abs() < 0.02, "{rate:?}");
     }
@@ -174,12 +176,12 @@ mod tests {
         let (mut rate, mut gauges) = (Rate::new(0.05), Gauges::default());
         for _ in 0..4 {
             step(&mut gauges, 8, 400_000, 0.0);
-            rate.update(&gauges);
+            rate.update(&gauges, false);
         }
         assert_eq!(rate.bytes_per_ns(), 0.05);
         for _ in 0..4 {
             step(&mut gauges, 8, 4_000_000, 0.0);
-            rate.update(&gauges);
+            rate.update(&gauges, false);
         }
         assert!(rate.bytes_per_ns() > 0.15, "{rate:?}");
     }
@@ -193,10 +195,26 @@ mod tests {
             gauges.link_ns = gauges.now_ns;
             gauges.sent_bytes += 50_000;
             gauges.link_bytes = tick / 20 * 1_000_000;
-            rate.update(&gauges);
+            rate.update(&gauges, false);
             assert!(rate.bytes_per_ns() > 0.004, "after {tick}: {rate:?}");
         }
         assert!((0.006..0.025).contains(&rate.bytes_per_ns()), "{rate:?}");
+    }
+
+    // A receiver that does not read fills the link's buffers just as a slow link does.
+    #[test]
+    fn a_link_held_up_by_the_receiver_says_nothing() {
+        let (mut rate, mut gauges) = (Rate::new(0.125), Gauges::default());
+        for _ in 0..20 {
+            step(&mut gauges, 10, 10_000_000, 0.12);
+            rate.update(&gauges, false);
+        }
+        let before = rate.bytes_per_ns();
+        for _ in 0..20 {
+            step(&mut gauges, 10, 10_000_000, 0.03);
+            assert_eq!(rate.update(&gauges, true), Some(Verdict::Starved));
+        }
+        assert_eq!(rate.bytes_per_ns(), before);
     }
 
     #[test]
@@ -204,7 +222,7 @@ mod tests {
         let (mut rate, mut gauges) = (Rate::new(0.125), Gauges::default());
         for _ in 0..20 {
             step(&mut gauges, 10, 2_000_000, 0.01);
-            assert_eq!(rate.update(&gauges), Some(Verdict::Idle));
+            assert_eq!(rate.update(&gauges, false), Some(Verdict::Idle));
         }
         // Faster than guessed, and not far beyond what passed: 0.2.
         assert!((0.3..=0.2 * AHEAD).contains(&rate.bytes_per_ns()), "{rate:?}");

@@ -228,6 +228,12 @@ impl Probe {
         TcpInfo::of(&*self.0.upgrade()?)
     }
 
+    /// Bytes that came and were not read yet; `None` if the connection is closed.
+    #[must_use]
+    pub fn unread(&self) -> Option<u64> {
+        rustix::io::ioctl_fionread(&*self.0.upgrade()?).ok()
+    }
+
     /// Process at the other end of a Unix socket, as the kernel knew it when the socket was connected; `None` if this is no
     /// Unix socket, or the process is of another namespace.
     #[must_use]
