@@ -237,8 +237,10 @@ fn a_tree_between_two_network_namespaces_over_tls() {
         return skip("this kernel or container makes no network namespaces joined by veth");
     }
     let tree = odd_tree();
+    make_many(tree.path());
     let dir = TempDir::new().unwrap();
-    let (keys, into) = (dir.path().join("keys"), dir.path().join("into"));
+    let (keys, into, image) = (dir.path().join("keys"), dir.path().join("into"), dir.path().join("image"));
+    let sparse = make_sparse(&image);
     Process::start(narrows(["keys", "--host", "10.111.0.2"]).arg(&keys).stdin(Stdio::null())).wait().expect(0);
     let within = |name: &str, args: &[&str]| {
         let mut command = Command::new("ip");
@@ -251,8 +253,16 @@ fn a_tree_between_two_network_namespaces_over_tls() {
         Process::start(within(b, &["recv", "--listen", "10.111.0.2:4242", "--tls-certificates"]).arg(&keys).arg(&into));
     let address = receiver.address();
     let mut send = within(a, &["send", "--tls-certificates"]);
-    Process::start(send.arg(&keys).arg(tree.path().join(".")).arg(&address)).wait().expect(0);
+    send.arg(&keys).arg(tree.path().join("."));
+    if sparse {
+        send.arg(&image);
+    }
+    Process::start(send.arg(&address)).wait().expect(0);
     receiver.wait().expect(0);
+    if sparse {
+        check_sparse(&into.join("image"));
+        fs::remove_file(into.join("image")).unwrap();
+    }
     assert_same(tree.path(), &into);
 }
 
@@ -283,53 +293,78 @@ fn several_paths_arrive_under_their_names_and_replace_what_was_there() {
     assert_eq!(read("link"), "new file", "a link that the user names means what it leads to");
 }
 
+const SPARSE_LEN: u64 = 5 << 30;
+const ISLANDS: [u64; 4] = [0, 1 << 20, (3 << 30) + 4096, SPARSE_LEN - ISLAND_LEN as u64];
+const ISLAND_LEN: usize = 300_000;
+
+/// Makes a file of 5 GiB of which little is used; `false` where the file system has no such files.
+fn make_sparse(path: &Path) -> bool {
+    let file = File::create(path).unwrap();
+    file.set_len(SPARSE_LEN).unwrap();
+    for (index, at) in ISLANDS.into_iter().enumerate() {
+        file.write_all_at(&make(Kind::Random, ISLAND_LEN, index as u64), at).unwrap();
+    }
+    file.metadata().unwrap().blocks() * 512 < 64 << 20
+}
+
+/// Compares what arrived of [`make_sparse`]'s file, and that it takes no more room.
+fn check_sparse(path: &Path) {
+    let file = File::open(path).unwrap();
+    let meta = file.metadata().unwrap();
+    assert_eq!(meta.len(), SPARSE_LEN);
+    assert!(meta.blocks() * 512 < 8 << 20, "{} bytes on the disk", meta.blocks() * 512);
+    let mut wanted = vec![0; 1 << 20];
+    let mut got = wanted.clone();
+    for at in (0..SPARSE_LEN).step_by(1 << 20) {
+        wanted.fill(0);
+        for (index, island) in ISLANDS.into_iter().enumerate() {
+            let end = island + ISLAND_LEN as u64;
+            if island < at + (1 << 20) && end > at {
+                let (from, to) = (island.max(at), end.min(at + (1 << 20)));
+                let bytes = make(Kind::Random, ISLAND_LEN, index as u64);
+                wanted[(from - at) as usize..(to - at) as usize]
+                    .copy_from_slice(&bytes[(from - island) as usize..(to - island) as usize]);
+            }
+        }
+        file.read_exact_at(&mut got, at).unwrap();
+        assert!(got == wanted, "the MiB at {at} differs");
+    }
+}
+
 // A whole file system image of which little is used must not become large on the way.
 #[test]
 fn a_sparse_file_stays_sparse() {
     let from = TempDir::new().unwrap();
     let to = TempDir::new().unwrap();
-    let len = 5_u64 << 30;
-    let file = File::create(from.path().join("image")).unwrap();
-    file.set_len(len).unwrap();
-    let islands = [0, 1 << 20, (3 << 30) + 4096, len - 300_000];
-    for (index, at) in islands.into_iter().enumerate() {
-        file.write_all_at(&make(Kind::Random, 300_000, index as u64), at).unwrap();
-    }
-    drop(file);
-    if fs::metadata(from.path().join("image")).unwrap().blocks() * 512 > 64 << 20 {
+    if !make_sparse(&from.path().join("image")) {
         return skip("this file system has no sparse files");
     }
     let receiver = start(["recv", "--json", "--listen", "127.0.0.1:0", to.path().to_str().unwrap()]);
     let address = receiver.address();
     run(["send", from.path().join("image").to_str().unwrap(), &address]).expect(0);
     let result = receiver.wait().expect(0).json();
-    assert_eq!(result["content_bytes"], len);
-    let meta = fs::metadata(to.path().join("image")).unwrap();
-    assert_eq!(meta.len(), len);
-    assert!(meta.blocks() * 512 < 8 << 20, "{} bytes on the disk", meta.blocks() * 512);
-    let file = File::open(to.path().join("image")).unwrap();
-    let mut got = vec![0; 300_000];
-    for (index, at) in islands.into_iter().enumerate() {
-        file.read_exact_at(&mut got, at).unwrap();
-        assert!(got == make(Kind::Random, 300_000, index as u64), "island {index}");
-    }
-    file.read_exact_at(&mut got, 2 << 30).unwrap();
-    assert!(got.iter().all(|&byte| byte == 0));
+    assert_eq!(result["content_bytes"], SPARSE_LEN);
+    check_sparse(&to.path().join("image"));
 }
 
-#[test]
-fn very_many_small_files() {
-    let from = TempDir::new().unwrap();
+/// 20,000 files of a few hundred bytes, some of none; in the long form 100,000.
+fn make_many(root: &Path) {
     let files = if full() { 100_000 } else { 20_000 };
     let mut random = Random(7);
     for index in 0..files {
-        let dir = from.path().join(format!("d{}", index / 500));
+        let dir = root.join(format!("d{}", index / 500));
         if index % 500 == 0 {
             fs::create_dir(&dir).unwrap();
         }
         let len = random.below(400);
         fs::write(dir.join(format!("f{index}")), make(Kind::Text, len, index as u64)).unwrap();
     }
+}
+
+#[test]
+fn very_many_small_files() {
+    let from = TempDir::new().unwrap();
+    make_many(from.path());
     carry(from.path(), "127.0.0.1:0", (&[], &[]));
 }
 
