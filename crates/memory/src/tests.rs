@@ -14,6 +14,7 @@ use narrows_core::{
     BlockDevice, BlockError,
     block::{Extent, Zeroing},
 };
+use narrows_io::crew::Crew;
 use proptest::prelude::*;
 
 use crate::{
@@ -28,6 +29,7 @@ fn store(size: u64, limit: Option<u64>, backing: Option<Backing>) -> Store {
         chains: Chains::default(),
         budget: Arc::new(Budget::new(limit)),
         backing: backing.map(Arc::new),
+        crew: Arc::new(Crew::new("crew", 2).unwrap()),
     };
     Store::new(config).unwrap()
 }
