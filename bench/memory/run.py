@@ -10,9 +10,10 @@ costs more than packing; then every cell is measured on each disk in turn, sever
 With `--cold SECONDS` nothing is timed: the disk is filled, left alone, and asked what it uses until that stands still;
 SECONDS is its `--idle-after`.
 
-`fio` data is what fio makes of buffer_compress_percentage=60. The other kinds are files of the corpus: fio 3.33 cannot
-write these, so nbdcopy writes them in order (32 requests in flight), `dd` writes zram (whose driver works on one
-request at a time whoever asks), and fio reads all of them.
+`fio` data is what fio makes of buffer_compress_percentage=60. The other kinds are files of the corpus, one after the other and
+again until there are 192 MiB, so that what a program takes to start does not count: fio 3.33 cannot write these, so nbdcopy writes
+them in order (32 requests in flight), `dd` writes zram (whose driver works on one request at a time whoever asks), and fio
+reads all of them. Writes of 4k take the files once.
 """
 
 import argparse
@@ -42,6 +43,7 @@ KINDS = {
 }
 SIZE_MAX = {"fio": 512 << 20, "numeric": 128 << 20}
 DEVICE = 1 << 30
+LONG = 192 << 20
 
 
 def smooth(pages):
@@ -64,8 +66,14 @@ def data_file(kind, corpus, into):
         data = b"".join(file + bytes(-len(file) % 4096) for file in files)
     data = data[:SIZE_MAX.get(kind, 96 << 20) // 4096 * 4096]
     data = data[:len(data) // 131072 * 131072]
-    into.write_bytes(data)
-    return len(data)
+    into.write_bytes(data * -(-LONG // len(data)))
+    once(into).write_bytes(data)
+    return into.stat().st_size
+
+
+def once(path):
+    """The data without the repetitions."""
+    return path.with_suffix(".once")
 
 
 def resident(pid):
@@ -161,6 +169,9 @@ def fio(disk, size, cell, seconds, dir):
 
 
 def copy(disk, size, cell, path):
+    if cell["bs"] == 4096:
+        path = once(path)
+        size = path.stat().st_size
     began = time.monotonic()
     disk.write(path, cell["bs"], cell["connections"])
     seconds = time.monotonic() - began
@@ -207,6 +218,7 @@ def main():
         for disk in disks:
             disk.stop()
         path.unlink(missing_ok=True)
+        once(path).unlink(missing_ok=True)
         shutil.rmtree(dir)
 
 

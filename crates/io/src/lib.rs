@@ -10,9 +10,11 @@
 //! | [`secure`] | TLS or a pre-shared key around a transport, before any application byte |
 //! | [`emulator`] | a relay with the rate, delay and faults of a chosen link |
 //! | [`meter`] | clock, CPU time, memory, `TCP_INFO` |
+//! | [`crew`] | threads that lend a hand with borrowed work |
 //! | [`region`] | memory that is paid for by the page and given back at once |
 
 pub mod address;
+pub mod crew;
 pub mod emulator;
 pub mod listener;
 pub mod meter;

@@ -5,6 +5,7 @@ use std::{env, fs, path::Path, sync::Arc, time::Instant};
 
 use narrows_chains::Chains;
 use narrows_core::BlockDevice;
+use narrows_io::crew::Crew;
 use narrows_memory::{Budget, KeeperConfig, Profile, Store, StoreConfig, keeper};
 
 /// Rounds after which nothing changes: one sees what is idle, one packs, one makes clusters.
@@ -38,6 +39,7 @@ fn line(name: &str, profile: Profile, bytes: &[u8]) -> std::io::Result<()> {
         chains: Chains::default(),
         budget: Arc::new(Budget::new(None)),
         backing: None,
+        crew: Arc::new(Crew::new("crew", 0)?),
     })?;
     store.write(0, bytes, false).expect("room");
     let ratios = || {

@@ -1,15 +1,22 @@
 //! The device: pages dealt out to shards, requests cut into pages.
 //!
 //! Packing and unpacking happen outside the locks, on the thread of the request; under a shard's lock an object is copied. Groups of four neighbouring pages stay in one shard, because a cluster is packed of them; neighbouring
-//! groups lie in different shards, so that connections reading one region do not wait for each other.
+//! groups lie in different shards, so that connections reading one region do not wait for each other. Threads that are
+//! idle help with the pages of a long request.
 
-use std::{io, sync::Arc, thread, time::Instant};
+use std::{
+    io, iter,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use narrows_chains::{Chains, PAGE};
 use narrows_core::{
     BlockDevice, BlockError,
     block::{Extent, Shape, Zeroing},
 };
+use narrows_io::crew::Crew;
 use parking_lot::Mutex;
 
 use crate::{
@@ -35,6 +42,8 @@ pub struct StoreConfig {
     pub budget: Arc<Budget>,
     /// Where pages go that do not pack or that nobody wants.
     pub backing: Option<Arc<Backing>>,
+    /// Threads that help with long requests; may be shared with other stores.
+    pub crew: Arc<Crew>,
 }
 
 /// A RAM disk.
@@ -45,6 +54,7 @@ pub struct Store {
     pub(crate) pool: Pool,
     budget: Arc<Budget>,
     backing: Option<Arc<Backing>>,
+    crew: Arc<Crew>,
     traffic: Traffic,
 }
 
@@ -63,6 +73,12 @@ struct Part {
     from: usize,
     len: usize,
 }
+
+/// Pages of a request that are done before anybody is asked to help: they tell how long the rest will take.
+const TASTED: usize = 4;
+/// Work that is worth waking a thread for, and pages.
+const HELP_FROM: Duration = Duration::from_micros(50);
+const PAGES_PER_HAND: usize = 4;
 
 impl Store {
     /// An empty store.
@@ -84,6 +100,7 @@ impl Store {
             pool: Pool::new(config.profile, config.chains),
             budget: config.budget,
             backing: config.backing,
+            crew: config.crew,
             traffic: Traffic::default(),
         })
     }
@@ -132,50 +149,71 @@ impl Store {
         Ok(())
     }
 
-    fn read_parts(&self, offset: u64, out: &mut [u8], tools: &mut Tools) -> Result<(), BlockError> {
-        let mut rest = out;
-        for part in parts(offset, rest.len() as u64) {
-            let (here, behind) = rest.split_at_mut(part.len);
-            rest = behind;
-            let home = self.home(part.page);
-            let mut load = |page: &mut Page| {
-                let fetched = self.shards[home.shard].lock().fetch(home.slot, tools, page)?;
-                tools.finish(fetched, page)
-            };
-            let loaded: Result<(), LoadError> = match <&mut Page>::try_from(&mut *here) {
-                Ok(page) => load(page),
-                Err(_) => {
-                    let mut page = [0; PAGE];
-                    let loaded = load(&mut page);
-                    here.copy_from_slice(&page[part.from..part.from + part.len]);
-                    loaded
-                }
-            };
-            loaded.map_err(|fault| BlockError::Io(fault.to_string()))?;
-        }
-        Ok(())
+    fn read_part(&self, part: Part, out: &mut [u8], tools: &mut Tools) -> Result<(), BlockError> {
+        let home = self.home(part.page);
+        let mut load = |page: &mut Page| {
+            let fetched = self.shards[home.shard].lock().fetch(home.slot, tools, page)?;
+            tools.finish(fetched, page)
+        };
+        let loaded: Result<(), LoadError> = match <&mut Page>::try_from(&mut *out) {
+            Ok(page) => load(page),
+            Err(_) => {
+                let mut page = [0; PAGE];
+                let loaded = load(&mut page);
+                out.copy_from_slice(&page[part.from..part.from + part.len]);
+                loaded
+            }
+        };
+        loaded.map_err(|fault| BlockError::Io(fault.to_string()))
     }
 
-    fn write_parts(&self, offset: u64, data: &[u8], kit: &mut Kit) -> Result<(), BlockError> {
+    fn write_part(&self, part: Part, data: &[u8], kit: &mut Kit) -> Result<(), BlockError> {
         let Kit { tools, image } = kit;
-        let mut rest = data;
-        for part in parts(offset, data.len() as u64) {
-            let (here, behind) = rest.split_at(part.len);
-            rest = behind;
-            let home = self.home(part.page);
-            let shard = &self.shards[home.shard];
-            let stored = match <&Page>::try_from(here) {
-                Ok(page) => {
-                    let image = Image::of(page, &mut tools.packer, image);
-                    put(&mut shard.lock(), home.slot, page, image, tools)
-                }
-                Err(_) => change(&mut shard.lock(), home.slot, tools, |page| {
-                    page[part.from..part.from + part.len].copy_from_slice(here);
-                }),
-            };
-            stored.map_err(|fault| self.explain(&fault))?;
+        let home = self.home(part.page);
+        let shard = &self.shards[home.shard];
+        let stored = match <&Page>::try_from(data) {
+            Ok(page) => {
+                let image = Image::of(page, &mut tools.packer, image);
+                put(&mut shard.lock(), home.slot, page, image, tools)
+            }
+            Err(_) => change(&mut shard.lock(), home.slot, tools, |page| {
+                page[part.from..part.from + part.len].copy_from_slice(data);
+            }),
+        };
+        stored.map_err(|fault| self.explain(&fault))
+    }
+
+    /// Does each of `count` parts of a request, the first ones alone, and the rest with the crew if that takes a while.
+    fn each<T: Send>(
+        &self,
+        count: usize,
+        mut parts: impl Iterator<Item = (Part, T)> + Send,
+        work: impl Fn(Part, T, &mut Kit) -> Result<(), BlockError> + Sync,
+    ) -> Result<(), BlockError> {
+        let mut kit = self.pool.lend();
+        let hands = count.saturating_sub(TASTED) / PAGES_PER_HAND;
+        if hands > 0 {
+            let begun = Instant::now();
+            parts.by_ref().take(TASTED).try_for_each(|(part, bytes)| work(part, bytes, &mut kit))?;
+            if begun.elapsed() * (count - TASTED) as u32 / TASTED as u32 >= HELP_FROM {
+                drop(kit);
+                let left = Mutex::new((parts, Ok(())));
+                self.crew.call(hands, &|| {
+                    let mut kit = self.pool.lend();
+                    let next = || {
+                        let (parts, result) = &mut *left.lock();
+                        result.is_ok().then(|| parts.next()).flatten()
+                    };
+                    while let Some((part, bytes)) = next() {
+                        if let Err(fault) = work(part, bytes, &mut kit) {
+                            left.lock().1 = Err(fault);
+                        }
+                    }
+                });
+                return left.into_inner().1;
+            }
         }
-        Ok(())
+        parts.try_for_each(|(part, bytes)| work(part, bytes, &mut kit))
     }
 
     /// Sets whole pages of the range to `to`. With `edges`, what lies in part of a page is written as zeroes, and it is
@@ -269,13 +307,25 @@ impl BlockDevice for Store {
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), BlockError> {
         self.check(offset, out.len() as u64)?;
         count(&self.traffic.read_bytes, out.len() as u64);
-        self.counted(false, || self.read_parts(offset, out, &mut self.pool.lend().tools))
+        let parts_of = parts(offset, out.len() as u64);
+        let (head, rest) = out.split_at_mut(head_len(offset, out.len()));
+        let pages = rest.len().div_ceil(PAGE) + usize::from(!head.is_empty());
+        let pieces = iter::once(head).filter(|head| !head.is_empty()).chain(rest.chunks_mut(PAGE));
+        self.counted(false, || {
+            self.each(pages, parts_of.zip(pieces), |part, out, kit| self.read_part(part, out, &mut kit.tools))
+        })
     }
 
     fn write(&self, offset: u64, data: &[u8], _fua: bool) -> Result<(), BlockError> {
         self.check(offset, data.len() as u64)?;
         count(&self.traffic.write_bytes, data.len() as u64);
-        self.counted(true, || self.write_parts(offset, data, &mut self.pool.lend()))
+        let (head, rest) = data.split_at(head_len(offset, data.len()));
+        let pages = rest.len().div_ceil(PAGE) + usize::from(!head.is_empty());
+        let pieces = iter::once(head).filter(|head| !head.is_empty()).chain(rest.chunks(PAGE));
+        self.counted(true, || {
+            let parts = parts(offset, data.len() as u64).zip(pieces);
+            self.each(pages, parts, |part, data, kit| self.write_part(part, data, kit))
+        })
     }
 
     /// Whole pages are forgotten; parts of pages stay as they are. Where no memory is left to take a cluster apart, so
@@ -324,6 +374,11 @@ impl BlockDevice for Store {
         }
         Ok(())
     }
+}
+
+/// Bytes of a range that lie before the first page's boundary in it.
+fn head_len(offset: u64, len: usize) -> usize {
+    len.min(((PAGE as u64 - offset % PAGE as u64) % PAGE as u64) as usize)
 }
 
 /// Cuts a range into pages.

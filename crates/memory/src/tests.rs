@@ -14,6 +14,7 @@ use narrows_core::{
     BlockDevice, BlockError,
     block::{Extent, Zeroing},
 };
+use narrows_io::crew::Crew;
 use proptest::prelude::*;
 
 use crate::{
@@ -28,6 +29,7 @@ fn store(size: u64, limit: Option<u64>, backing: Option<Backing>) -> Store {
         chains: Chains::default(),
         budget: Arc::new(Budget::new(limit)),
         backing: backing.map(Arc::new),
+        crew: Arc::new(Crew::new("crew", 2).unwrap()),
     };
     Store::new(config).unwrap()
 }
@@ -205,6 +207,31 @@ fn incompressible_pages_leave_for_the_backing_file_when_cold() {
     assert!(out == noise);
     store.write(0, &content(2, 1, 2 << 20), false).unwrap();
     assert_eq!(store.stat().bd_stat.bd_count, 512);
+}
+
+// Goal: a request that idle threads help with is what one thread would have made of it. Method: long ones, not at a page's
+// boundary, from several threads at once, of what takes long to pack.
+#[test]
+fn long_requests_of_many_threads_are_whole() {
+    const REGION: u64 = 1 << 20;
+    let store = store(4 * REGION, None, None);
+    thread::scope(|scope| {
+        for own in 0..4 {
+            let store = &store;
+            scope.spawn(move || {
+                let mut model = vec![0; REGION as usize];
+                for turn in 0..40_u64 {
+                    let at = (turn * 37_003 % (REGION - (132 << 10))) as usize;
+                    let data = content((turn % 5) as u8, turn * 4 + own, (128 << 10) + 77);
+                    store.write(own * REGION + at as u64, &data, false).unwrap();
+                    model[at..at + data.len()].copy_from_slice(&data);
+                    let mut out = vec![0; REGION as usize];
+                    store.read(own * REGION, &mut out).unwrap();
+                    assert!(out == model, "turn {turn} of {own}");
+                }
+            });
+        }
+    });
 }
 
 // Goal: at the limit, and on the way to it from many threads, every write that was acknowledged can be read.

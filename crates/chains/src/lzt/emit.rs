@@ -163,21 +163,27 @@ fn code_tokens(ready: &Ready, matches: &[Match], lanes: &mut [[u8; LANE]; 4]) ->
     let [forward, back, ..] = lanes;
     let (mut forward, mut back) = (TokenWriter::<false>::new(forward), TokenWriter::<true>::new(back));
     let mut before = OFFSET_FIRST;
-    let mut code = |m: &Match| {
-        let coded = m.coded(before);
-        before = m.offset;
-        let code = ready.token_codes[usize::from(coded.token)];
-        (u64::from(code >> 4) | coded.extra << (code & 15), (code & 15) + coded.extra_bits)
-    };
-    for pair in matches.chunks(2) {
-        let (value, count) = code(&pair[0]);
+    let (pairs, last) = matches.as_chunks::<2>();
+    for [first, second] in pairs {
+        let (value, count) = code_token(ready, first, before);
         forward.put(value, count)?;
-        if let Some(second) = pair.get(1) {
-            let (value, count) = code(second);
-            back.put(value, count)?;
-        }
+        let (value, count) = code_token(ready, second, first.offset);
+        back.put(value, count)?;
+        before = second.offset;
+    }
+    if let [last] = last {
+        let (value, count) = code_token(ready, last, before);
+        forward.put(value, count)?;
     }
     Some((forward.finish(), back.finish()))
+}
+
+/// The bits for a match after one with the offset `before`, and how many.
+#[inline(always)]
+fn code_token(ready: &Ready, m: &Match, before: u16) -> (u64, u32) {
+    let coded = m.coded(before);
+    let code = ready.token_codes[usize::from(coded.token)];
+    (u64::from(code >> 4) | coded.extra << (code & 15), (code & 15) + coded.extra_bits)
 }
 
 /// The kind with the smallest sum of costs, and about the bits of its literals. Looks at samples: a kind that is second

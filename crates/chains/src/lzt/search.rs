@@ -4,6 +4,8 @@
 //! and notes in a bitmap whether the two agree. The parse then jumps from bit to bit. A table's entry holds the position
 //! and 18 bits more of the hash, so hardly a bit is wrong; that a match is one is checked where its length is measured.
 
+use std::ops::Range;
+
 use super::{
     PAGE_MAX,
     hash::{BLOCK, Block, Hasher, POSITION_MASK, Page, Plain, SLACK, TABLE_BITS},
@@ -70,37 +72,51 @@ impl Finder {
 
     #[inline(always)]
     fn search_with<H: Hasher>(&mut self, len: usize) {
-        self.matches.clear();
-        self.table.fill(0);
+        // Each by itself: behind `self`, their places would be read again after every write.
+        let Self { page, table, matches } = self;
+        let (page, table): (&Page, &mut [u32; 1 << TABLE_BITS]) = (page, table);
+        matches.clear();
+        table.fill(0);
         let mut parse = Parse { at: 0, end_before: 0, before: usize::from(OFFSET_FIRST) };
         let mut block = Block::default();
         for start in (0..len).step_by(BLOCK) {
-            H::hash(&self.page, start, &mut block);
+            H::hash(page, start, &mut block);
             let slots = block.slots.iter().zip(&block.entries).zip(&mut block.candidates);
             for ((&slot, &entry), candidate) in slots {
-                *candidate = std::mem::replace(&mut self.table[slot as usize & ((1 << TABLE_BITS) - 1)], entry);
+                *candidate = std::mem::replace(&mut table[slot as usize & ((1 << TABLE_BITS) - 1)], entry);
             }
             let end = len.min(start + BLOCK);
             if parse.at < end {
                 // Nothing begins after the page, and position 0 has no candidate but an empty entry.
                 let inside = !0 >> (BLOCK - (end - start)) & !u64::from(start == 0);
-                self.parse_block(start, end, len, H::agree(&block) & inside, &block.candidates, &mut parse);
+                let hits = H::agree(&block) & inside;
+                parse.block(page, start..end, len, hits, &block.candidates, matches);
             }
         }
     }
+}
 
+/// Where the parse stands: next position to look at, end of the match before, its offset.
+struct Parse {
+    at: usize,
+    end_before: usize,
+    before: usize,
+}
+
+impl Parse {
+    /// Goes through a block of a page of `len` bytes, with a bit in `hits` where a candidate is one.
     #[inline(always)]
-    fn parse_block(
+    fn block(
         &mut self,
-        start: usize,
-        end: usize,
+        page: &Page,
+        block: Range<usize>,
         len: usize,
         hits: u64,
         candidates: &[u32; BLOCK],
-        parse: &mut Parse,
+        matches: &mut Vec<Match>,
     ) {
-        let Parse { mut at, mut end_before, mut before } = *parse;
-        let page = &self.page;
+        let Range { start, end } = block;
+        let Self { mut at, mut end_before, mut before } = *self;
         while at < end {
             let ahead = hits & (!0 << (at - start));
             let mut hit = if ahead == 0 { end } else { start + ahead.trailing_zeros() as usize };
@@ -132,20 +148,13 @@ impl Finder {
                 continue;
             }
             let literals = (hit - end_before) as u16;
-            self.matches.push(Match { literals, len: match_len as u16, offset: offset as u16 });
+            matches.push(Match { literals, len: match_len as u16, offset: offset as u16 });
             before = offset;
             at = hit + match_len;
             end_before = at;
         }
-        *parse = Parse { at, end_before, before };
+        *self = Self { at, end_before, before };
     }
-}
-
-/// Where the parse stands: next position to look at, end of the match before, its offset.
-struct Parse {
-    at: usize,
-    end_before: usize,
-    before: usize,
 }
 
 /// Bytes that `a` and `b < a` have in common, at most `max`.

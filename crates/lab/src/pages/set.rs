@@ -11,6 +11,8 @@ use super::{Page, PagesError};
 pub struct Set {
     /// The file's name, or the generator's.
     pub name: String,
+    /// The file's name or the generator's, whatever it is called otherwise.
+    pub(super) from: String,
     pub(super) pages: Vec<Page>,
     pub(super) same_filled: usize,
 }
@@ -28,7 +30,8 @@ impl Set {
             Some(bytes) => bytes,
             None => fs::read(name).map_err(|source| PagesError::Read { path: name.into(), source })?,
         };
-        let set = Self::of(name.rsplit('/').next().unwrap_or(name), &bytes, most);
+        let short = name.rsplit('/').next().unwrap_or(name);
+        let set = Self::of(short, &bytes, most);
         if set.pages.is_empty() { Err(PagesError::Empty(name.into())) } else { Ok(set) }
     }
 
@@ -45,6 +48,6 @@ impl Set {
             let pages = (0..RUNS).flat_map(|n| mixed[n * apart..][..run].iter().map(|page| **page));
             pages.take(most).collect()
         };
-        Self { name: name.into(), pages, same_filled: all.len() - mixed.len() }
+        Self { name: name.into(), from: name.into(), pages, same_filled: all.len() - mixed.len() }
     }
 }

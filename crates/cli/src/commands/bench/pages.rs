@@ -1,8 +1,8 @@
 //! `narrows bench pages`
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
-use narrows::core::units::{Rate, Size};
-use narrows_lab::pages::{self, Contestant, Document, PagesError, Plan, Set, SetResult, paper};
+use narrows::core::units::Size;
+use narrows_lab::pages::{self, Backing, Contestant, Document, PagesError, Plan, Set, SetResult, paper};
 
 use super::super::common;
 use crate::{
@@ -16,8 +16,7 @@ use crate::{
 jacobi:borders:LINES:ITERATIONS, hpcg:SIDE:ITERATIONS, table:ROWS, noise:PAGES."
 )]
 pub struct Args {
-    /// Files whose pages are packed; with --paper NAME=FILE for data that cannot be made here: linux, isabel-p, isabel-tc,
-    /// isabel-cloud
+    /// Files whose pages are packed; with --paper NAME=FILE for data that cannot be made here, which it lists
     #[arg(required_unless_present = "paper")]
     pub files: Vec<String>,
     /// Make the published tables again, with what was published beside
@@ -33,9 +32,10 @@ pub struct Args {
     /// Also the kernel's /dev/zram0 with each algorithm it has; needs root and that nobody uses it
     #[arg(long)]
     pub zram: bool,
-    /// The device that holds what memory does not: hdd (100 MB/s), ssd (500 MB/s), or bytes a second
-    #[arg(long, default_value = "hdd", value_name = "DEVICE", value_parser = backing)]
-    pub backing: Rate,
+    /// The devices that hold what memory does not: hdd (100 MB/s), net (125 MB/s), ssd (500 MB/s), or bytes a second; hdd if not
+    /// given, and with --paper all three
+    #[arg(long = "backing", value_name = "DEVICE,…", value_delimiter = ',', value_parser = backing)]
+    pub backings: Vec<Backing>,
     /// Pages of each file, in 16 contiguous runs if it has more
     #[arg(long, default_value_t = 1024, value_name = "N", value_parser = clap::value_parser!(u32).range(16..))]
     pub pages: u32,
@@ -69,15 +69,20 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
             .ok()
             .filter(|limit| (1..=4096).contains(limit))
             .ok_or_else(|| Usage(format!("--limit {}: a packed page has 1 to 4096 bytes", args.limit.0)))?,
-        backing_bytes_per_s: args.backing.0,
+        backings: match &args.backings[..] {
+            [] if args.paper => paper::BACKINGS.to_vec(),
+            [] => paper::BACKINGS[..1].to_vec(),
+            given => given.to_vec(),
+        },
         zram: args.zram,
         command: common::command_line(),
     };
     let most = args.pages as usize;
-    let sets = if args.paper {
+    let (sets, absent) = if args.paper {
         paper::sets(&args.files, most).map_err(fault)?
     } else {
-        args.files.iter().map(|file| Set::load(file, most)).collect::<Result<_, _>>().map_err(fault)?
+        let sets = args.files.iter().map(|file| Set::load(file, most)).collect::<Result<_, _>>().map_err(fault)?;
+        (sets, vec![])
     };
     let bar = output::bar(quiet);
     let mut document = pages::run(&sets, &plan, &mut |now| {
@@ -88,7 +93,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     .map_err(fault)?;
     bar.finish_and_clear();
     if args.paper {
-        paper::compare(&mut document);
+        paper::compare(&mut document, absent);
     }
     if args.json { output::print(&serde_json::to_string(&document)?) } else { print(&document) }
 }
@@ -103,58 +108,67 @@ fn fault(fault: PagesError) -> anyhow::Error {
 
 fn print(document: &Document) -> anyhow::Result<()> {
     for set in &document.sets {
+        let title = set.title.map_or_else(|| set.name.clone(), |title| format!("{} ({title}), {}", set.name, set.from));
         let same = match set.same_filled {
             0 => String::new(),
             n => format!(", and {n} of one repeated word, which are left out"),
         };
-        output::print(&format!("{}: {} pages{same}", set.name, set.pages))?;
-        output::print(&format!("{}\n", table(set)))?;
+        output::print(&format!("{title}: {} pages{same}", set.pages))?;
+        output::print(&format!("{}\n", table(document, set)))?;
     }
+    for absent in &document.absent {
+        output::print(&format!("{0} ({1}): no data here; give {0}=FILE\n", absent.name, absent.title))?;
+    }
+    let behind = |backing: &Backing| format!("{:.0} ({})", backing.bytes_per_s / 1e6, backing.name);
     output::print(&format!(
         "{} of {}. A page of more than {} bytes packed is stored as it is. Effective: written once and read once, with \
-         memory as large as the best ratio needs and {:.0} MB/s for what does not fit.",
+         memory as large as the best ratio needs and, for what does not fit, a device of so many MB/s: {}.",
         match document.threads {
             1 => "One thread".into(),
             threads => format!("{threads} threads, each with a part of the pages,"),
         },
         document.machine.cpu,
         document.limit_bytes,
-        document.backing_bytes_per_s / 1e6
+        document.backings.iter().map(behind).collect::<Vec<_>>().join(", ")
     ))
 }
 
-fn table(set: &SetResult) -> Table {
-    let is_published = set.results.iter().any(|measured| measured.published_ratio.is_some());
-    let mut heads = vec!["", "ratio", "pack MB/s", "unpack MB/s", "effective MB/s"];
-    heads.extend(is_published.then_some("published ratio"));
+fn table(document: &Document, set: &SetResult) -> Table {
+    let is_published = set.results.iter().any(|measured| measured.published.is_some());
+    let mut heads: Vec<String> = ["", "ratio", "pack MB/s", "unpack MB/s"].map(Into::into).to_vec();
+    heads.extend(document.backings.iter().map(|backing| format!("effective MB/s, {}", backing.name)));
+    heads
+        .extend(["published ratio", "pack MiB/s", "unpack MiB/s"].map(Into::into).into_iter().filter(|_| is_published));
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(heads);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     for measured in &set.results {
-        let published = measured.published_ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
         let mut row = vec![
             measured.name.clone(),
             format!("{:.3}", measured.ratio),
             format!("{:.0}", measured.pack_mb_s),
             format!("{:.0}", measured.unpack_mb_s),
-            format!("{:.0}", measured.effective_mb_s),
         ];
-        row.extend(is_published.then_some(published));
+        row.extend(measured.effective_mb_s.iter().map(|mb_s| format!("{mb_s:.0}")));
+        if let Some(published) = measured.published {
+            let known = |value: f64, digits| if value > 0.0 { format!("{value:.digits$}") } else { String::new() };
+            let speeds = [published.pack_mib_s, published.unpack_mib_s].map(|mib_s| known(mib_s, 1));
+            row.extend(std::iter::once(known(published.ratio, 2)).chain(speeds));
+        }
         table.add_row(row);
     }
     table
 }
 
-fn backing(text: &str) -> Result<Rate, String> {
-    match text {
-        "hdd" => Ok(Rate(100e6)),
-        "ssd" => Ok(Rate(500e6)),
-        _ => match text.parse::<Size>() {
-            Ok(Size(0)) => Err("a device of no speed".into()),
-            Ok(size) => Ok(Rate(size.0 as f64)),
-            Err(fault) => Err(fault.to_string()),
-        },
+fn backing(text: &str) -> Result<Backing, String> {
+    if let Some(known) = paper::BACKINGS.iter().find(|backing| backing.name == text) {
+        return Ok(*known);
+    }
+    match text.parse::<Size>() {
+        Ok(Size(0)) => Err("a device of no speed".into()),
+        Ok(size) => Ok(Backing { name: "given", bytes_per_s: size.0 as f64 }),
+        Err(fault) => Err(fault.to_string()),
     }
 }

@@ -12,6 +12,7 @@ use narrows::{
     core::units::Size,
     io::{
         Address, Listener, Tuning,
+        crew::Crew,
         meter::{self, CpuTime},
         secure::{self, Auth, Side},
     },
@@ -38,6 +39,8 @@ use crate::{
 const PORT: u16 = 10809;
 /// Bytes that a Unix socket holds.
 const SEND_BUFFER: usize = 1 << 20;
+/// Most threads that help with one long request: one has at most 32 pages at a time.
+const HANDS_MAX: usize = 7;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Use it:   nbdinfo nbd://localhost          nbdcopy FILE nbd://localhost
@@ -211,12 +214,15 @@ fn stores(args: &Args, chains: &Chains) -> anyhow::Result<Vec<(String, Arc<Store
         ProfileName::Balanced => Profile::Balanced,
         ProfileName::Ratio => Profile::Ratio,
     };
+    // A processor is the request's own, and more hands than there are pages to deal out find nothing to do.
+    let hands = thread::available_parallelism().map_or(1, usize::from).min(HANDS_MAX + 1) - 1;
+    let crew = Arc::new(Crew::new("memory-crew", hands).context("cannot start a thread")?);
     let first = std::iter::once((args.name.clone(), args.size));
     first
         .chain(args.exports.iter().cloned())
         .map(|(name, size)| {
-            let (budget, backing, chains) = (budget.clone(), backing.clone(), chains.clone());
-            let store = Store::new(StoreConfig { size: size.0, profile, chains, budget, backing });
+            let (budget, backing, chains, crew) = (budget.clone(), backing.clone(), chains.clone(), crew.clone());
+            let store = Store::new(StoreConfig { size: size.0, profile, chains, budget, backing, crew });
             let store = store.with_context(|| format!("cannot make a device of {size}; choose a smaller --size"))?;
             Ok((name, Arc::new(store)))
         })
