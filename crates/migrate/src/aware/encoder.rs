@@ -11,15 +11,18 @@ use std::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{
-    Blocks, HEADER_LEN, INIT_LEN, KEEP, PAGE_LEN, PAGES_AT, PAGES_MAX, Packet, Page, SYNCED,
+    Blocks, COPIES, HEADER_LEN, INIT_LEN, KEEP, PAGE_LEN, PAGES_AT, PAGES_MAX, Packet, Page, SYNCED,
+    copies::{self, Copied, Last},
     known::{Hash, Hasher, Known, Seen},
-    packet, sparse,
+    packet,
+    similar::{self, Sample, Similar},
+    sparse,
     store::Lanes,
 };
 
 /// A difference longer than this is not worth unpacking: the codec packs the page itself as well.
 const DIFFERENCE_MAX: usize = PAGE_LEN / 2;
-/// Bytes of a packet's chunk beside its pages, at most: differences are shorter than the pages they stand for.
+/// Bytes of a packet's chunk beside its pages, at most: what makes a page is shorter than the page.
 const TAIL_MAX: usize = 1 + PAGES_MAX / 8 + 5 + HEADER_LEN + 12;
 /// How long a lane waits for the others to come to the round it is in. What they lack is in their sockets already, so it is a
 /// matter of their threads' turns; without it the round's first packets would go in full.
@@ -27,6 +30,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// On a link up to this rate, in bytes a second, pages are kept when they are sent for the first time. Most will not change: two
 /// copies of a page, one at either end, cost some microseconds, and what one page in twenty saves takes as long at 500 Mbit/s.
+/// Bytes that other pages have are looked for up to this rate too.
 const FIRST_KEPT_RATE_MAX: u64 = 60_000_000;
 
 /// What the lanes of a migration share at the sender.
@@ -41,6 +45,7 @@ pub struct Sender {
     pages: AtomicU64,
     left_out: AtomicU64,
     differences: AtomicU64,
+    copies: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -48,6 +53,7 @@ struct State {
     blocks: Blocks,
     known: Known,
     lanes: Lanes,
+    similar: Similar,
     /// Zero pages travel in packets: one was seen.
     zeros_here: bool,
     /// Something was not understood; from now on everything goes in full.
@@ -65,6 +71,8 @@ pub struct Counts {
     pub left_out: u64,
     /// Sent as difference.
     pub differences: u64,
+    /// Made of copies, in part.
+    pub copies: u64,
 }
 
 impl Sender {
@@ -84,6 +92,7 @@ impl Sender {
                 blocks: Blocks::default(),
                 known: Known::default(),
                 lanes: Lanes::new(keep_max),
+                similar: Similar::new(keep_max),
                 zeros_here: false,
                 surprised: false,
                 lanes_fixed: None,
@@ -93,6 +102,7 @@ impl Sender {
             pages: AtomicU64::new(0),
             left_out: AtomicU64::new(0),
             differences: AtomicU64::new(0),
+            copies: AtomicU64::new(0),
         }
     }
 
@@ -131,6 +141,7 @@ impl Sender {
             pages: self.pages.load(Relaxed),
             left_out: self.left_out.load(Relaxed),
             differences: self.differences.load(Relaxed),
+            copies: self.copies.load(Relaxed),
         }
     }
 }
@@ -155,6 +166,25 @@ enum Way {
     Again(Option<Arc<Page>>),
 }
 
+/// A page that is to be kept.
+struct Kept {
+    index: usize,
+    place: usize,
+    page: Arc<Page>,
+    form: Form,
+    /// Where it is not a difference, on slow links.
+    samples: Vec<Sample>,
+}
+
+/// What of a page that is kept travels.
+enum Form {
+    Full,
+    /// Against the version before.
+    Difference(Vec<u8>),
+    /// What is not in these.
+    Copies(Vec<Copied>),
+}
+
 impl Encoder {
     /// Length of the buffer that [`Encoder::pack`] needs.
     #[must_use]
@@ -174,36 +204,23 @@ impl Encoder {
     /// When `chunk` is shorter than [`Encoder::room`].
     pub fn pack(&mut self, header: &[u8; HEADER_LEN], packet: &Packet, chunk: &mut [u8]) -> usize {
         let (ways, synced) = self.ways(header, packet, &chunk[PAGES_AT..]);
-        self.tail.clear();
-        let mut differences = 0_usize;
-        let mut kept = Vec::new();
-        let (mut place, mut full) = (0_usize, 0_usize);
-        let mut diffs = Vec::new();
-        for (index, way) in ways.iter().enumerate() {
-            let at = PAGES_AT + index * PAGE_LEN;
-            match way {
-                Way::LeftOut => continue,
-                Way::Again(before) => {
-                    let page: &Page = chunk[at..at + PAGE_LEN].try_into().expect("a page");
-                    kept.push((index, place, Arc::new(*page)));
-                    if before.as_ref().is_some_and(|before| difference(page, before, place, &mut diffs)) {
-                        differences += 1;
-                        place += 1;
-                        continue;
-                    }
-                }
-                Way::Full => {}
+        let search = self.sender.keeps_first.load(Relaxed);
+        let (mut place, mut kept) = (0, Vec::new());
+        for (index, way) in ways.iter().enumerate().filter(|(_, way)| !matches!(way, Way::LeftOut)) {
+            if let Way::Again(before) = way {
+                let page = page_of(chunk, index);
+                let form = before.as_ref().and_then(|before| difference(page, before)).map_or(Form::Full, Form::Difference);
+                let looks = search && matches!(form, Form::Full);
+                let samples = if looks { similar::samples(page) } else { Vec::new() };
+                kept.push(Kept { index, place, page: Arc::new(*page), form, samples });
             }
-            let to = PAGES_AT + full * PAGE_LEN;
-            if to != at {
-                chunk.copy_within(at..at + PAGE_LEN, to);
-            }
-            full += 1;
             place += 1;
         }
         let left_out = packet.normal - place;
-        let keeps = self.keep(header, packet, kept);
+        let keeps = self.keep(header, packet, &mut kept);
+        let front = self.arrange(&ways, &kept, chunk);
         let flags = if synced.is_some() { SYNCED } else { 0 } | if keeps != 0 { KEEP } else { 0 };
+        self.tail.clear();
         self.tail.extend(synced);
         if keeps != 0 {
             self.tail.extend_from_slice(&keeps.to_le_bytes());
@@ -217,15 +234,14 @@ impl Encoder {
         packet::write_header(&sent, &self.before, &mut predicted);
         sparse::write_len(predicted.len(), &mut self.tail);
         self.tail.extend_from_slice(&predicted);
-        self.tail.extend_from_slice(&diffs);
         self.before = sent;
-        chunk[..PAGES_AT].copy_from_slice(&[super::kind::PACKET, full as u8, differences as u8, flags]);
-        let tail_at = PAGES_AT + full * PAGE_LEN;
-        let end = tail_at + self.tail.len();
-        chunk[tail_at..end].copy_from_slice(&self.tail);
+        let made = self.made(&kept);
+        chunk[..4].copy_from_slice(&[super::kind::PACKET, made as u8, flags, 0]);
+        chunk[4..PAGES_AT].copy_from_slice(&((front - PAGES_AT) as u32).to_le_bytes());
+        let end = front + self.tail.len();
+        chunk[front..end].copy_from_slice(&self.tail);
         self.sender.pages.fetch_add(packet.normal as u64, Relaxed);
         self.sender.left_out.fetch_add(left_out as u64, Relaxed);
-        self.sender.differences.fetch_add(differences as u64, Relaxed);
         if packet.sync {
             self.round = self.sender.state.lock().lanes.passed(self.lane);
             self.sender.moved.notify_all();
@@ -283,35 +299,96 @@ impl Encoder {
         Some(*state.lanes_fixed.get_or_insert(lanes))
     }
 
-    /// Wants pages kept; returns which were, by their places.
-    fn keep(&self, header: &[u8; HEADER_LEN], packet: &Packet, pages: Vec<(usize, usize, Arc<Page>)>) -> u128 {
+    /// Finds what pages have in common with those that are kept, then wants them kept too; returns which were, by their places.
+    fn keep(&self, header: &[u8; HEADER_LEN], packet: &Packet, pages: &mut [Kept]) -> u128 {
         if pages.is_empty() {
             return 0;
         }
         let offsets: Vec<u64> = packet.offsets(header).collect();
         let mut state = self.sender.state.lock();
-        let Some(block) = state.blocks.number(packet::block(header)) else { return 0 };
+        let State { blocks, lanes, similar, .. } = &mut *state;
+        let Some(block) = blocks.number(packet::block(header)) else { return 0 };
+        // All before the first is wanted: the receiver has none of a packet's pages before it has made all.
+        for kept in pages.iter_mut().filter(|kept| !kept.samples.is_empty()) {
+            let newest = |page| lanes.newest((block, page * PAGE_LEN as u64));
+            let copies = similar.find(block, &kept.page, &kept.samples, newest);
+            if !copies.is_empty() {
+                kept.form = Form::Copies(copies);
+            }
+        }
         let mut keeps = 0;
-        for (index, place, page) in pages {
-            if state.lanes.want(self.lane, (block, offsets[index]), page) {
-                keeps |= 1_u128 << place;
+        for Kept { index, place, page, samples, .. } in pages {
+            let key = (block, offsets[*index]);
+            if lanes.want(self.lane, key, page.clone()) {
+                keeps |= 1_u128 << *place;
+                similar.learn(key, samples);
             }
         }
         keeps
     }
+
+    /// Moves what travels of the pages to the front of the chunk; returns where that ends.
+    fn arrange(&self, ways: &[Way], kept: &[Kept], chunk: &mut [u8]) -> usize {
+        let (mut to, mut kept) = (PAGES_AT, kept.iter().peekable());
+        for (index, _) in ways.iter().enumerate().filter(|(_, way)| !matches!(way, Way::LeftOut)) {
+            let at = PAGES_AT + index * PAGE_LEN;
+            let mut bring = |from: usize, len: usize| {
+                if to != from {
+                    chunk.copy_within(from..from + len, to);
+                }
+                to += len;
+            };
+            match kept.next_if(|kept| kept.index == index).map(|kept| &kept.form) {
+                Some(Form::Difference(_)) => {}
+                Some(Form::Copies(copies)) => {
+                    let mut done = 0;
+                    for copy in copies {
+                        bring(at + done, copy.at - done);
+                        done = copy.at + copy.len;
+                    }
+                    bring(at + done, PAGE_LEN - done);
+                }
+                Some(Form::Full) | None => bring(at, PAGE_LEN),
+            }
+        }
+        to
+    }
+
+    /// Appends how pages are made to the tail, and counts them.
+    fn made(&mut self, kept: &[Kept]) -> usize {
+        let (mut differences, mut copied, mut last) = (0, 0, Last::default());
+        for Kept { place, form, .. } in kept {
+            match form {
+                Form::Difference(packed) => {
+                    differences += 1;
+                    self.tail.push(*place as u8);
+                    sparse::write_len(packed.len(), &mut self.tail);
+                    self.tail.extend_from_slice(packed);
+                }
+                Form::Copies(copies) => {
+                    copied += 1;
+                    self.tail.push(*place as u8 | COPIES);
+                    copies::write(copies, &mut last, &mut self.tail);
+                }
+                Form::Full => {}
+            }
+        }
+        self.sender.differences.fetch_add(differences as u64, Relaxed);
+        self.sender.copies.fetch_add(copied as u64, Relaxed);
+        differences + copied
+    }
 }
 
-/// Appends a page's difference against `before`; `false`, and nothing appended, where it is not worth it.
-fn difference(page: &Page, before: &Page, place: usize, out: &mut Vec<u8>) -> bool {
+/// Page `index` of a chunk.
+fn page_of(chunk: &[u8], index: usize) -> &Page {
+    chunk[PAGES_AT + index * PAGE_LEN..].first_chunk().expect("a page")
+}
+
+/// A page's difference against `before`; `None` where it is not worth it.
+fn difference(page: &Page, before: &Page) -> Option<Vec<u8>> {
     let mut rest = *page;
     rest.iter_mut().zip(before).for_each(|(byte, before)| *byte ^= before);
     let mut packed = Vec::with_capacity(sparse::len_max(PAGE_LEN));
     sparse::write(&rest, &mut packed);
-    if packed.len() > DIFFERENCE_MAX {
-        return false;
-    }
-    out.push(place as u8);
-    sparse::write_len(packed.len(), out);
-    out.extend_from_slice(&packed);
-    true
+    (packed.len() <= DIFFERENCE_MAX).then_some(packed)
 }
