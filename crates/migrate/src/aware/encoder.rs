@@ -1,6 +1,7 @@
 //! The sending side: one [`Sender`] a migration, one [`Encoder`] a lane.
 
 use std::{
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -115,7 +116,7 @@ impl Sender {
             // What it carries is not known from now on.
             state.surprised = true;
         }
-        Some(Encoder { sender: self.clone(), lane: lane?, round: 0, before: [0; HEADER_LEN], tail: Vec::new() })
+        Some(Encoder { sender: self.clone(), lane: lane?, round: 0, before: [0; HEADER_LEN], tail: Vec::new(), samples: Vec::new(), packed: Vec::new() })
     }
 
     /// Makes a lane's first chunk, after its kind: `init` and how many pages are kept.
@@ -156,6 +157,10 @@ pub struct Encoder {
     /// The header before, as the receiver has it.
     before: [u8; HEADER_LEN],
     tail: Vec<u8>,
+    /// Of the packet's pages.
+    samples: Vec<Sample>,
+    /// A difference.
+    packed: Vec<u8>,
 }
 
 /// How one page travels.
@@ -173,7 +178,7 @@ struct Kept {
     page: Arc<Page>,
     form: Form,
     /// Where it is not a difference, on slow links.
-    samples: Vec<Sample>,
+    samples: Range<usize>,
 }
 
 /// What of a page that is kept travels.
@@ -205,14 +210,20 @@ impl Encoder {
     pub fn pack(&mut self, header: &[u8; HEADER_LEN], packet: &Packet, chunk: &mut [u8]) -> usize {
         let (ways, synced) = self.ways(header, packet, &chunk[PAGES_AT..]);
         let search = self.sender.keeps_first.load(Relaxed);
+        self.samples.clear();
         let (mut place, mut kept) = (0, Vec::new());
         for (index, way) in ways.iter().enumerate().filter(|(_, way)| !matches!(way, Way::LeftOut)) {
             if let Way::Again(before) = way {
                 let page = page_of(chunk, index);
-                let form = before.as_ref().and_then(|before| difference(page, before)).map_or(Form::Full, Form::Difference);
-                let looks = search && matches!(form, Form::Full);
-                let samples = if looks { similar::samples(page) } else { Vec::new() };
-                kept.push(Kept { index, place, page: Arc::new(*page), form, samples });
+                let form = match before {
+                    Some(before) if difference(page, before, &mut self.packed) => Form::Difference(self.packed.clone()),
+                    _ => Form::Full,
+                };
+                let from = self.samples.len();
+                if search && matches!(form, Form::Full) {
+                    similar::samples(page, &mut self.samples);
+                }
+                kept.push(Kept { index, place, page: Arc::new(*page), form, samples: from..self.samples.len() });
             }
             place += 1;
         }
@@ -311,7 +322,7 @@ impl Encoder {
         // All before the first is wanted: the receiver has none of a packet's pages before it has made all.
         for kept in pages.iter_mut().filter(|kept| !kept.samples.is_empty()) {
             let newest = |page| lanes.newest((block, page * PAGE_LEN as u64));
-            let copies = similar.find(block, &kept.page, &kept.samples, newest);
+            let copies = similar.find(block, &kept.page, &self.samples[kept.samples.clone()], newest);
             if !copies.is_empty() {
                 kept.form = Form::Copies(copies);
             }
@@ -321,7 +332,7 @@ impl Encoder {
             let key = (block, offsets[*index]);
             if lanes.want(self.lane, key, page.clone()) {
                 keeps |= 1_u128 << *place;
-                similar.learn(key, samples);
+                similar.learn(key, &self.samples[samples.clone()]);
             }
         }
         keeps
@@ -384,11 +395,11 @@ fn page_of(chunk: &[u8], index: usize) -> &Page {
     chunk[PAGES_AT + index * PAGE_LEN..].first_chunk().expect("a page")
 }
 
-/// A page's difference against `before`; `None` where it is not worth it.
-fn difference(page: &Page, before: &Page) -> Option<Vec<u8>> {
+/// Makes a page's difference against `before`; `false` where it is not worth it.
+fn difference(page: &Page, before: &Page, out: &mut Vec<u8>) -> bool {
     let mut rest = *page;
     rest.iter_mut().zip(before).for_each(|(byte, before)| *byte ^= before);
-    let mut packed = Vec::with_capacity(sparse::len_max(PAGE_LEN));
-    sparse::write(&rest, &mut packed);
-    (packed.len() <= DIFFERENCE_MAX).then_some(packed)
+    out.clear();
+    sparse::write(&rest, out);
+    out.len() <= DIFFERENCE_MAX
 }

@@ -20,6 +20,8 @@ use super::{
 const RATE_BITS: u32 = 6;
 /// Samples are at least so far apart: a run of one byte has the same hash everywhere.
 const GAP_MIN: usize = 16;
+/// So a page has not more.
+const SAMPLES_MAX: usize = PAGE_LEN / GAP_MIN;
 /// Bytes that a hash depends on.
 const WINDOW: usize = 64;
 
@@ -31,19 +33,27 @@ pub struct Sample {
     end: u16,
 }
 
-/// A page's samples.
-#[must_use]
-pub fn samples(page: &Page) -> Vec<Sample> {
-    let mut samples = Vec::with_capacity(PAGE_LEN >> RATE_BITS << 1);
+/// Appends a page's samples. Four bytes at a time: the hash is then one shift and one sum behind the one before, not four.
+pub fn samples(page: &Page, out: &mut Vec<Sample>) {
+    const LIMIT: u64 = 1 << (64 - RATE_BITS);
     let (mut hash, mut next) = (0_u64, WINDOW / 2);
-    for (at, &byte) in page.iter().enumerate() {
-        hash = (hash << 1).wrapping_add(GEAR[usize::from(byte)]);
-        if hash >> (64 - RATE_BITS) == 0 && at >= next {
-            samples.push(Sample { hash, end: at as u16 + 1 });
-            next = at + GAP_MIN;
+    for (index, four) in page.as_chunks::<4>().0.iter().enumerate() {
+        let gear = four.map(|byte| GEAR[usize::from(byte)]);
+        let mut sums = [gear[0]; 4];
+        for at in 1..4 {
+            sums[at] = (sums[at - 1] << 1).wrapping_add(gear[at]);
+        }
+        let hashes: [u64; 4] = std::array::from_fn(|at| (hash << (at + 1)).wrapping_add(sums[at]));
+        hash = hashes[3];
+        if hashes.iter().any(|&hash| hash < LIMIT) {
+            for (at, &hash) in (4 * index..).zip(&hashes) {
+                if hash < LIMIT && at >= next {
+                    out.push(Sample { hash, end: at as u16 + 1 });
+                    next = at + GAP_MIN;
+                }
+            }
         }
     }
-    samples
 }
 
 /// Where the samples of kept pages are.
@@ -95,15 +105,20 @@ impl Similar {
         if self.places.is_empty() {
             return copies;
         }
-        let mut done = 0;
-        for &sample in samples {
+        // All at once, for each is a miss of the cache.
+        let mut names = [0; SAMPLES_MAX];
+        names.iter_mut().zip(samples).for_each(|(name, sample)| *name = self.places[self.place(*sample)]);
+        let (mut done, mut last) = (0, None);
+        for (sample, name) in samples.iter().zip(names) {
             let end = usize::from(sample.end);
-            let name = self.places[self.place(sample)];
             let (number, from) = (name << 12 >> 24, (name as usize & (PAGE_LEN - 1)) + 1);
             if end <= done || name >> 52 != u64::from(block) {
                 continue;
             }
-            let Some((fresh, other)) = kept(number) else { continue };
+            if last.is_none_or(|(before, _)| before != number) {
+                last = Some((number, kept(number)));
+            }
+            let Some((_, Some((fresh, other)))) = last else { continue };
             let before = alike_before(&page[done..end], &other[..from]);
             let len = before + alike(&page[end..], &other[from..]);
             if len < COPY_MIN {
@@ -157,28 +172,49 @@ mod tests {
         })
     }
 
+    fn of(page: &Page) -> Vec<Sample> {
+        let mut out = Vec::new();
+        samples(page, &mut out);
+        out
+    }
+
     #[test]
     fn what_was_moved_is_found() {
         let old = noise(1);
         let mut new = noise(2);
         new[1000..3000].copy_from_slice(&old[1500..3500]);
         let mut similar = Similar::new(4);
-        similar.learn((3, 7 << 12), &samples(&old));
+        similar.learn((3, 7 << 12), &of(&old));
         let kept = |page| (page == 7).then_some((true, &old));
-        let found = similar.find(3, &new, &samples(&new), kept);
+        let found = similar.find(3, &new, &of(&new), kept);
         let all = Copied { at: 1000, len: 2000, source: Source { page: 7, fresh: true }, from: 1500 };
         assert_eq!(found, [all]);
-        assert!(similar.find(4, &new, &samples(&new), kept).is_empty(), "another block");
-        assert!(similar.find(3, &new, &samples(&new), |_| None).is_empty(), "not kept any more");
+        assert!(similar.find(4, &new, &of(&new), kept).is_empty(), "another block");
+        assert!(similar.find(3, &new, &of(&new), |_| None).is_empty(), "not kept any more");
         let other = noise(5);
-        let stale = similar.find(3, &new, &samples(&new), |_| Some((false, &other)));
+        let stale = similar.find(3, &new, &of(&new), |_| Some((false, &other)));
         assert!(stale.is_empty(), "another page by now");
     }
 
     #[test]
     fn a_page_of_one_byte_has_few_samples() {
         for byte in 0..=255 {
-            assert!(samples(&[byte; PAGE_LEN]).len() <= PAGE_LEN / GAP_MIN);
+            assert!(of(&[byte; PAGE_LEN]).len() <= SAMPLES_MAX);
+        }
+    }
+
+    #[test]
+    fn samples_are_those_of_a_hash_over_one_byte_after_the_other() {
+        for seed in 0..20 {
+            let (page, mut hash, mut naive) = (noise(seed), 0_u64, vec![]);
+            for (at, &byte) in page.iter().enumerate() {
+                hash = (hash << 1).wrapping_add(GEAR[usize::from(byte)]);
+                if hash >> (64 - RATE_BITS) == 0 && at >= naive.last().map_or(WINDOW / 2, |(_, end)| end - 1 + GAP_MIN) {
+                    naive.push((hash, at + 1));
+                }
+            }
+            let found: Vec<_> = of(&page).iter().map(|sample| (sample.hash, usize::from(sample.end))).collect();
+            assert_eq!(found, naive);
         }
     }
 }
