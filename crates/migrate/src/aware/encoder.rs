@@ -116,7 +116,15 @@ impl Sender {
             // What it carries is not known from now on.
             state.surprised = true;
         }
-        Some(Encoder { sender: self.clone(), lane: lane?, round: 0, before: [0; HEADER_LEN], tail: Vec::new(), samples: Vec::new(), packed: Vec::new() })
+        Some(Encoder {
+            sender: self.clone(),
+            lane: lane?,
+            round: 0,
+            before: [0; HEADER_LEN],
+            tail: Vec::new(),
+            samples: Vec::new(),
+            packed: Vec::new(),
+        })
     }
 
     /// Makes a lane's first chunk, after its kind: `init` and how many pages are kept.

@@ -6,8 +6,8 @@
 //! sender has one.
 //!
 //! Of a database of 823 MiB in memory copies took zstd 3 from 132 MiB to 89, in packets of 512 KiB; history of a megabyte to 127,
-//! with as much processor time; half a megabyte of the most similar pages as history saved about 13 % where a megabyte of the last ones
-//! saved 3.
+//! with as much processor time. Half a megabyte of the most similar pages as history saved 13 % of its first 200 MiB, where a megabyte of
+//! the last ones saved 3.
 //!
 //! Memory: 16 places of 8 bytes for each page that may be kept, 32 MiB for a GiB.
 
@@ -209,7 +209,8 @@ mod tests {
             let (page, mut hash, mut naive) = (noise(seed), 0_u64, vec![]);
             for (at, &byte) in page.iter().enumerate() {
                 hash = (hash << 1).wrapping_add(GEAR[usize::from(byte)]);
-                if hash >> (64 - RATE_BITS) == 0 && at >= naive.last().map_or(WINDOW / 2, |(_, end)| end - 1 + GAP_MIN) {
+                if hash >> (64 - RATE_BITS) == 0 && at >= naive.last().map_or(WINDOW / 2, |(_, end)| end - 1 + GAP_MIN)
+                {
                     naive.push((hash, at + 1));
                 }
             }
