@@ -211,7 +211,7 @@ def measure(guest, method, channels, args, mbit):
             "others_cpu": round((busy_s() - load - (after["s"] - before["s"]) - (after["d"] - before["d"]) - tunnel["s"] - tunnel["d"]) / max(seconds, 0.1), 2),
         }
         if report:
-            row |= {k: report[k] for k in ("down_seen_ms", "goodput_bytes_per_s", "pages_left_out", "pages_as_difference")}
+            row |= {k: report[k] for k in ("down_seen_ms", "goodput_bytes_per_s", "pages_left_out", "pages_as_difference", "pages_with_copies")}
         if row["status"] == "completed":
             if guest.live:
                 row["alive"] = guest.alive(folder)

@@ -20,10 +20,12 @@
 //! Pure but for waiting: no I/O, no clock read; [`Encoder::pack`] and [`Decoder::is_ready`] wait for other lanes' threads, up to
 //! a bound. All bytes a [`Decoder`] sees are untrusted.
 
+pub mod copies;
 mod decoder;
 mod encoder;
 pub mod known;
 mod packet;
+pub mod similar;
 pub mod sparse;
 pub mod store;
 #[cfg(test)]
@@ -48,18 +50,21 @@ pub mod kind {
 /// Length of what follows the kind [`kind::INIT`]: the packet as it is, and the number of pages kept, 32 bits little-endian.
 pub const FIRST_LEN: usize = INIT_LEN + 4;
 
-/// Where the pages sent in full begin in a packet's chunk.
+/// Where the pages of a packet's chunk begin.
 ///
-/// Layout: kind, count of pages in full, count of differences, flags (`SYNCED` 1, `KEEP` 2); the full pages; if
-/// `SYNCED`, the number of lanes; if `KEEP`, a bitmap of 16 bytes, which of the packet's pages are kept; the header's length
-/// and bytes ([`sparse`], against its prediction); per difference the page's place among the packet's pages, its length and
-/// bytes ([`sparse`], against the version kept). Lengths are LEB128.
-pub const PAGES_AT: usize = 4;
+/// Layout: kind; how many pages are made, not sent in full; flags (`SYNCED` 1, `KEEP` 2; 16 bits little-endian, as lengths here);
+/// length of the front, 32 bits. The front: pages in full and the own bytes of pages made of [`copies`], in their order. Then, if `SYNCED`,
+/// the number of lanes; if `KEEP`, a bitmap of 16 bytes, which of the packet's pages are kept; the header's length
+/// and bytes ([`sparse`], against its prediction); and for each page that is made its place among the packet's pages and how:
+/// for a difference its length and bytes ([`sparse`], against the version kept), for `COPIES` its steps. Lengths are LEB128.
+pub const PAGES_AT: usize = 8;
 
 /// The packet relies on all lanes having passed this lane's last SYNC.
 const SYNCED: u8 = 1;
 /// Pages of the packet are kept.
 const KEEP: u8 = 2;
+/// In the byte that tells a page's place: it is made of copies.
+const COPIES: u8 = 0x80;
 
 /// A page is identified by the number its memory block was given here, and its offset there.
 type Key = (u16, u64);

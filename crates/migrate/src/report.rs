@@ -40,6 +40,8 @@ pub struct Report {
     pub pages_left_out: u64,
     /// See `pages_left_out`.
     pub pages_as_difference: u64,
+    /// See `pages_left_out`.
+    pub pages_with_copies: u64,
     /// At the source.
     pub send: Cost,
     /// At the destination; `None` where that was not heard.
@@ -75,6 +77,7 @@ impl Report {
             goodput_bytes_per_s: status.goodput,
             pages_left_out: status.pages_left_out,
             pages_as_difference: status.pages_as_difference,
+            pages_with_copies: status.pages_with_copies,
             send,
             recv: None,
         }
@@ -110,7 +113,13 @@ impl Report {
                     self.transferred_bytes as f64 / self.wire_bytes.max(1) as f64
                 ),
             ),
-            ("pages", format!("{} left out, {} as difference", self.pages_left_out, self.pages_as_difference)),
+            (
+                "pages",
+                format!(
+                    "{} left out, {} as difference, {} with copies",
+                    self.pages_left_out, self.pages_as_difference, self.pages_with_copies
+                ),
+            ),
             ("send CPU", cpu(&self.send)),
             ("receive CPU", self.recv.as_ref().map_or_else(|| "not heard".into(), cpu)),
         ];

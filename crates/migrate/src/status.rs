@@ -52,6 +52,8 @@ pub struct Status {
     pub pages_left_out: u64,
     /// Of these, those sent as difference.
     pub pages_as_difference: u64,
+    /// Pages sent in part, the rest as copies out of pages that both sides keep.
+    pub pages_with_copies: u64,
 }
 
 impl Status {
@@ -79,6 +81,7 @@ impl Status {
             pages: counts.pages,
             pages_left_out: counts.left_out,
             pages_as_difference: counts.differences,
+            pages_with_copies: counts.copies,
         }
     }
 
@@ -88,7 +91,7 @@ impl Status {
         let raw = self.sent_raw_bytes.max(self.received_raw_bytes);
         let wire = self.sent_wire_bytes.max(self.received_wire_bytes);
         format!(
-            "{} of {} sockets open, {:.1} s: {} in {} on the wire; link {} (avail-switchover-bandwidth {}); {} waiting of at most {}; pages {} ({} left out, {} as difference)",
+            "{} of {} sockets open, {:.1} s: {} in {} on the wire; link {} (avail-switchover-bandwidth {}); {} waiting of at most {}; pages {} ({} left out, {} as difference, {} with copies)",
             self.lanes,
             self.lanes_ever,
             self.seconds,
@@ -101,6 +104,7 @@ impl Status {
             self.pages,
             self.pages_left_out,
             self.pages_as_difference,
+            self.pages_with_copies,
         )
     }
 }

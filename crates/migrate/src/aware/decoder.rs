@@ -6,7 +6,9 @@ use narrows::core::DecodeError;
 use parking_lot::{Condvar, Mutex};
 
 use super::{
-    Blocks, HEADER_LEN, INIT_LEN, KEEP, PAGE_LEN, PAGES_AT, PAGES_MAX, Packet, Page, SYNCED, corrupt, packet, sparse,
+    Blocks, COPIES, HEADER_LEN, INIT_LEN, KEEP, Key, PAGE_LEN, PAGES_AT, PAGES_MAX, Packet, Page, SYNCED,
+    copies::{self, Last, Source},
+    corrupt, packet, sparse,
     store::Lanes,
 };
 
@@ -65,7 +67,7 @@ pub struct Decoder {
     lane: u8,
     round: u32,
     before: [u8; HEADER_LEN],
-    /// Pages put together, where some came as difference.
+    /// Pages put together, where some were made.
     pages: Vec<u8>,
 }
 
@@ -88,8 +90,8 @@ impl Unpacked<'_> {
 
 /// A chunk's parts, before what they mean was looked at.
 struct Parts<'a> {
-    full: &'a [u8],
-    differences: usize,
+    front: &'a [u8],
+    made: usize,
     lanes: Option<u8>,
     keeps: u128,
     header: &'a [u8],
@@ -99,11 +101,12 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     fn of(chunk: &'a [u8]) -> Result<Self, DecodeError> {
         let cut = || corrupt(chunk.len(), "a packet's chunk is cut short");
-        let &[_, full, differences, flags] = chunk.first_chunk::<PAGES_AT>().ok_or_else(cut)?;
-        if flags & !(SYNCED | KEEP) != 0 || flags & SYNCED == 0 && (flags & KEEP != 0 || differences != 0) {
-            return Err(corrupt(3, "flags that cannot be"));
+        let &[_, made, flags, zero, ref front @ ..] = chunk.first_chunk::<PAGES_AT>().ok_or_else(cut)?;
+        let front = u32::from_le_bytes(*front) as usize;
+        if flags & !(SYNCED | KEEP) != 0 || flags & SYNCED == 0 && (flags & KEEP != 0 || made != 0) || zero != 0 {
+            return Err(corrupt(2, "flags that cannot be"));
         }
-        let (full, mut rest) = chunk[PAGES_AT..].split_at_checked(usize::from(full) * PAGE_LEN).ok_or_else(cut)?;
+        let (front, mut rest) = chunk[PAGES_AT..].split_at_checked(front).ok_or_else(cut)?;
         let mut lanes = None;
         if flags & SYNCED != 0 {
             let (&count, after) = rest.split_first().ok_or_else(cut)?;
@@ -116,20 +119,62 @@ impl<'a> Parts<'a> {
         }
         let len = sparse::read_len(&mut rest).ok_or_else(cut)?;
         let (header, rest) = rest.split_at_checked(len).ok_or_else(cut)?;
-        Ok(Self { full, differences: differences.into(), lanes, keeps, header, rest })
+        Ok(Self { front, made: made.into(), lanes, keeps, header, rest })
+    }
+
+    /// Pages of this round that it copies from; as far as it is whole.
+    fn fresh(&self) -> Vec<u64> {
+        let (mut rest, mut last, mut pages) = (self.rest, Last::default(), Vec::new());
+        for _ in 0..self.made {
+            let read = made(&mut rest).and_then(|made| match made {
+                (_, Some(_)) => Some(()),
+                (_, None) => copies::read(&mut rest, &mut last, |_, copy| {
+                    pages.extend(copy.filter(|copy| copy.source.fresh).map(|copy| copy.source.page));
+                    Some(())
+                }),
+            });
+            if read.is_none() {
+                break;
+            }
+        }
+        pages
     }
 }
 
+/// Takes the next page that is made off the front of `rest`: its place, and its difference; else its steps come next.
+fn made<'a>(rest: &mut &'a [u8]) -> Option<(usize, Option<&'a [u8]>)> {
+    let (&place, after) = rest.split_first()?;
+    *rest = after;
+    if place & COPIES != 0 {
+        return Some((usize::from(place & !COPIES), None));
+    }
+    let len = sparse::read_len(rest)?;
+    let (packed, after) = rest.split_at_checked(len)?;
+    *rest = after;
+    Some((place.into(), Some(packed)))
+}
+
 impl Decoder {
-    /// Whether the lanes that a chunk relies on have come as far as it needs; waits up to `wait` for them. A chunk that is none is
-    /// ready: [`Decoder::unpack`] says what is wrong with it.
+    /// Whether the lanes that a chunk relies on have come as far as it needs, and the pages it copies from are here; waits up to
+    /// `wait` for them. A chunk that is none is ready: [`Decoder::unpack`] says what is wrong with it.
     #[must_use]
     pub fn is_ready(&self, chunk: &[u8], wait: Duration) -> bool {
-        let Ok(Parts { lanes: Some(lanes), .. }) = Parts::of(chunk) else { return true };
+        let Ok(parts) = Parts::of(chunk) else { return true };
+        let Some(lanes) = parts.lanes else { return true };
+        let Some(header) = packet::read_header(parts.header, &self.before) else { return true };
+        let mut fresh = parts.fresh();
         let mut state = self.receiver.state.lock();
-        let lag = |state: &mut State| state.lanes.len() < usize::from(lanes) || !state.lanes.all_at(self.round);
+        let Some(block) = state.blocks.number(packet::block(&header)) else { return true };
+        let mut lag = |state: &mut State| {
+            if state.lanes.len() < usize::from(lanes) || !state.lanes.all_at(self.round) {
+                return true;
+            }
+            state.lanes.merge_to(self.round);
+            fresh.retain(|page| state.lanes.fresh(key(block, *page)).is_none());
+            !fresh.is_empty()
+        };
         if lag(&mut state) {
-            self.receiver.moved.wait_while_for(&mut state, lag, wait);
+            self.receiver.moved.wait_while_for(&mut state, &mut lag, wait);
         }
         !lag(&mut state)
     }
@@ -144,7 +189,7 @@ impl Decoder {
         let header =
             packet::read_header(parts.header, &self.before).ok_or_else(|| corrupt(at, "a header that is none"))?;
         let packet = Packet::parse(&header).map_err(|surprise| corrupt(at, surprise.0))?;
-        if packet.normal != parts.full.len() / PAGE_LEN + parts.differences {
+        if parts.made == 0 && parts.front.len() != packet.normal * PAGE_LEN {
             return Err(corrupt(at, "not as many pages as the header says"));
         }
         if packet.normal < PAGES_MAX && parts.keeps >> packet.normal != 0 {
@@ -160,11 +205,11 @@ impl Decoder {
             self.round = self.receiver.state.lock().lanes.passed(self.lane);
             self.receiver.moved.notify_all();
         }
-        let pages = if parts.differences > 0 { &self.pages } else { parts.full };
+        let pages = if parts.made > 0 { &self.pages } else { parts.front };
         Ok(Unpacked { header: &self.before, pages })
     }
 
-    /// A packet that relies on what all lanes sent before: merges that, puts differences together, keeps what is to be kept.
+    /// A packet that relies on what all lanes sent before: merges that, makes pages, keeps what is to be kept.
     fn rely(
         &mut self,
         parts: &Parts<'_>,
@@ -180,33 +225,39 @@ impl Decoder {
         state.lanes.merge_to(self.round);
         let block = state.blocks.number(packet::block(header)).ok_or_else(|| corrupt(at, "too many memory blocks"))?;
         let offsets: Vec<u64> = packet.offsets(header).take(packet.normal).collect();
-        let mut rest = parts.rest;
-        let mut pages = parts.full;
-        if parts.differences > 0 {
-            let fault = || corrupt(at, "a difference that is none");
+        let (mut rest, mut front, mut last) = (parts.rest, parts.front, Last::default());
+        let mut pages = parts.front;
+        if parts.made > 0 {
+            let fault = || corrupt(at, "a page that cannot be made");
             self.pages.clear();
-            let mut full = parts.full.chunks_exact(PAGE_LEN);
-            for _ in 0..parts.differences {
-                let (&place, after) = rest.split_first().ok_or_else(fault)?;
-                rest = after;
-                let len = sparse::read_len(&mut rest).ok_or_else(fault)?;
-                let (packed, after) = rest.split_at_checked(len).ok_or_else(fault)?;
-                rest = after;
-                let place = usize::from(place);
-                if place >= packet.normal || place * PAGE_LEN < self.pages.len() {
+            for _ in 0..parts.made {
+                let (place, packed) = made(&mut rest).ok_or_else(fault)?;
+                let in_full = (place * PAGE_LEN).checked_sub(self.pages.len()).ok_or_else(fault)?;
+                if place >= packet.normal {
                     return Err(fault());
                 }
-                while self.pages.len() < place * PAGE_LEN {
-                    self.pages.extend_from_slice(full.next().ok_or_else(fault)?);
+                let (full, after) = front.split_at_checked(in_full).ok_or_else(fault)?;
+                front = after;
+                self.pages.extend_from_slice(full);
+                if let Some(packed) = packed {
+                    let kept = state.lanes.store.find((block, offsets[place]));
+                    let kept = kept.ok_or_else(|| corrupt(at, "a difference against a page that is not kept"))?;
+                    let from = self.pages.len();
+                    self.pages.resize(from + PAGE_LEN, 0);
+                    sparse::read(packed, &mut self.pages[from..]).ok_or_else(fault)?;
+                    self.pages[from..].iter_mut().zip(kept.iter()).for_each(|(byte, kept)| *byte ^= kept);
+                } else {
+                    let kept = |Source { page, fresh }| match fresh {
+                        true => state.lanes.fresh(key(block, page)),
+                        false => state.lanes.store.find(key(block, page)).map(|page| &**page),
+                    };
+                    copies::unpack(&mut rest, &mut front, &mut last, kept, &mut self.pages).ok_or_else(fault)?;
                 }
-                let kept = state.lanes.store.find((block, offsets[place]));
-                let kept = kept.ok_or_else(|| corrupt(at, "a difference against a page that is not kept"))?;
-                let from = self.pages.len();
-                self.pages.resize(from + PAGE_LEN, 0);
-                sparse::read(packed, &mut self.pages[from..]).ok_or_else(fault)?;
-                self.pages[from..].iter_mut().zip(kept.iter()).for_each(|(byte, kept)| *byte ^= kept);
             }
-            full.for_each(|page| self.pages.extend_from_slice(page));
+            self.pages.extend_from_slice(front);
+            if self.pages.len() != packet.normal * PAGE_LEN {
+                return Err(corrupt(at, "not as many pages as the header says"));
+            }
             pages = &self.pages;
         }
         if !rest.is_empty() {
@@ -216,10 +267,19 @@ impl Decoder {
             if parts.keeps >> place & 1 == 1 {
                 let page: &Page = page.try_into().expect("a page");
                 if !state.lanes.want(self.lane, (block, offsets[place]), Arc::new(*page)) {
-                    return Err(corrupt(at, "more pages to keep than may be"));
+                    return Err(corrupt(at, "a page to keep that may not be"));
                 }
             }
         }
+        if parts.keeps != 0 {
+            // Other lanes may wait for one of them.
+            self.receiver.moved.notify_all();
+        }
         Ok(())
     }
+}
+
+/// Which page of a block.
+fn key(block: u16, page: u64) -> Key {
+    (block, page.wrapping_mul(PAGE_LEN as u64))
 }

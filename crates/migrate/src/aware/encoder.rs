@@ -1,6 +1,7 @@
 //! The sending side: one [`Sender`] a migration, one [`Encoder`] a lane.
 
 use std::{
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -11,15 +12,18 @@ use std::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{
-    Blocks, HEADER_LEN, INIT_LEN, KEEP, PAGE_LEN, PAGES_AT, PAGES_MAX, Packet, Page, SYNCED,
+    Blocks, COPIES, HEADER_LEN, INIT_LEN, KEEP, PAGE_LEN, PAGES_AT, PAGES_MAX, Packet, Page, SYNCED,
+    copies::{self, Copied, Last},
     known::{Hash, Hasher, Known, Seen},
-    packet, sparse,
+    packet,
+    similar::{self, Sample, Similar},
+    sparse,
     store::Lanes,
 };
 
 /// A difference longer than this is not worth unpacking: the codec packs the page itself as well.
 const DIFFERENCE_MAX: usize = PAGE_LEN / 2;
-/// Bytes of a packet's chunk beside its pages, at most: differences are shorter than the pages they stand for.
+/// Bytes of a packet's chunk beside its pages, at most: what makes a page is shorter than the page.
 const TAIL_MAX: usize = 1 + PAGES_MAX / 8 + 5 + HEADER_LEN + 12;
 /// How long a lane waits for the others to come to the round it is in. What they lack is in their sockets already, so it is a
 /// matter of their threads' turns; without it the round's first packets would go in full.
@@ -27,6 +31,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// On a link up to this rate, in bytes a second, pages are kept when they are sent for the first time. Most will not change: two
 /// copies of a page, one at either end, cost some microseconds, and what one page in twenty saves takes as long at 500 Mbit/s.
+/// Bytes that other pages have are looked for up to this rate too.
 const FIRST_KEPT_RATE_MAX: u64 = 60_000_000;
 
 /// What the lanes of a migration share at the sender.
@@ -41,6 +46,7 @@ pub struct Sender {
     pages: AtomicU64,
     left_out: AtomicU64,
     differences: AtomicU64,
+    copies: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -48,6 +54,7 @@ struct State {
     blocks: Blocks,
     known: Known,
     lanes: Lanes,
+    similar: Similar,
     /// Zero pages travel in packets: one was seen.
     zeros_here: bool,
     /// Something was not understood; from now on everything goes in full.
@@ -65,6 +72,8 @@ pub struct Counts {
     pub left_out: u64,
     /// Sent as difference.
     pub differences: u64,
+    /// Made of copies, in part.
+    pub copies: u64,
 }
 
 impl Sender {
@@ -84,6 +93,7 @@ impl Sender {
                 blocks: Blocks::default(),
                 known: Known::default(),
                 lanes: Lanes::new(keep_max),
+                similar: Similar::new(keep_max),
                 zeros_here: false,
                 surprised: false,
                 lanes_fixed: None,
@@ -93,6 +103,7 @@ impl Sender {
             pages: AtomicU64::new(0),
             left_out: AtomicU64::new(0),
             differences: AtomicU64::new(0),
+            copies: AtomicU64::new(0),
         }
     }
 
@@ -105,7 +116,15 @@ impl Sender {
             // What it carries is not known from now on.
             state.surprised = true;
         }
-        Some(Encoder { sender: self.clone(), lane: lane?, round: 0, before: [0; HEADER_LEN], tail: Vec::new() })
+        Some(Encoder {
+            sender: self.clone(),
+            lane: lane?,
+            round: 0,
+            before: [0; HEADER_LEN],
+            tail: Vec::new(),
+            samples: Vec::new(),
+            packed: Vec::new(),
+        })
     }
 
     /// Makes a lane's first chunk, after its kind: `init` and how many pages are kept.
@@ -131,6 +150,7 @@ impl Sender {
             pages: self.pages.load(Relaxed),
             left_out: self.left_out.load(Relaxed),
             differences: self.differences.load(Relaxed),
+            copies: self.copies.load(Relaxed),
         }
     }
 }
@@ -145,6 +165,10 @@ pub struct Encoder {
     /// The header before, as the receiver has it.
     before: [u8; HEADER_LEN],
     tail: Vec<u8>,
+    /// Of the packet's pages.
+    samples: Vec<Sample>,
+    /// A difference.
+    packed: Vec<u8>,
 }
 
 /// How one page travels.
@@ -153,6 +177,25 @@ enum Way {
     LeftOut,
     /// Against what is kept, if anything is; kept itself either way.
     Again(Option<Arc<Page>>),
+}
+
+/// A page that is to be kept.
+struct Kept {
+    index: usize,
+    place: usize,
+    page: Arc<Page>,
+    form: Form,
+    /// Where it is not a difference, on slow links.
+    samples: Range<usize>,
+}
+
+/// What of a page that is kept travels.
+enum Form {
+    Full,
+    /// Against the version before.
+    Difference(Vec<u8>),
+    /// What is not in these.
+    Copies(Vec<Copied>),
 }
 
 impl Encoder {
@@ -174,36 +217,29 @@ impl Encoder {
     /// When `chunk` is shorter than [`Encoder::room`].
     pub fn pack(&mut self, header: &[u8; HEADER_LEN], packet: &Packet, chunk: &mut [u8]) -> usize {
         let (ways, synced) = self.ways(header, packet, &chunk[PAGES_AT..]);
-        self.tail.clear();
-        let mut differences = 0_usize;
-        let mut kept = Vec::new();
-        let (mut place, mut full) = (0_usize, 0_usize);
-        let mut diffs = Vec::new();
-        for (index, way) in ways.iter().enumerate() {
-            let at = PAGES_AT + index * PAGE_LEN;
-            match way {
-                Way::LeftOut => continue,
-                Way::Again(before) => {
-                    let page: &Page = chunk[at..at + PAGE_LEN].try_into().expect("a page");
-                    kept.push((index, place, Arc::new(*page)));
-                    if before.as_ref().is_some_and(|before| difference(page, before, place, &mut diffs)) {
-                        differences += 1;
-                        place += 1;
-                        continue;
-                    }
+        let search = self.sender.keeps_first.load(Relaxed);
+        self.samples.clear();
+        let (mut place, mut kept) = (0, Vec::new());
+        for (index, way) in ways.iter().enumerate().filter(|(_, way)| !matches!(way, Way::LeftOut)) {
+            if let Way::Again(before) = way {
+                let page = page_of(chunk, index);
+                let form = match before {
+                    Some(before) if difference(page, before, &mut self.packed) => Form::Difference(self.packed.clone()),
+                    _ => Form::Full,
+                };
+                let from = self.samples.len();
+                if search && matches!(form, Form::Full) {
+                    similar::samples(page, &mut self.samples);
                 }
-                Way::Full => {}
+                kept.push(Kept { index, place, page: Arc::new(*page), form, samples: from..self.samples.len() });
             }
-            let to = PAGES_AT + full * PAGE_LEN;
-            if to != at {
-                chunk.copy_within(at..at + PAGE_LEN, to);
-            }
-            full += 1;
             place += 1;
         }
         let left_out = packet.normal - place;
-        let keeps = self.keep(header, packet, kept);
+        let keeps = self.keep(header, packet, &mut kept);
+        let front = self.arrange(&ways, &kept, chunk);
         let flags = if synced.is_some() { SYNCED } else { 0 } | if keeps != 0 { KEEP } else { 0 };
+        self.tail.clear();
         self.tail.extend(synced);
         if keeps != 0 {
             self.tail.extend_from_slice(&keeps.to_le_bytes());
@@ -217,15 +253,14 @@ impl Encoder {
         packet::write_header(&sent, &self.before, &mut predicted);
         sparse::write_len(predicted.len(), &mut self.tail);
         self.tail.extend_from_slice(&predicted);
-        self.tail.extend_from_slice(&diffs);
         self.before = sent;
-        chunk[..PAGES_AT].copy_from_slice(&[super::kind::PACKET, full as u8, differences as u8, flags]);
-        let tail_at = PAGES_AT + full * PAGE_LEN;
-        let end = tail_at + self.tail.len();
-        chunk[tail_at..end].copy_from_slice(&self.tail);
+        let made = self.made(&kept);
+        chunk[..4].copy_from_slice(&[super::kind::PACKET, made as u8, flags, 0]);
+        chunk[4..PAGES_AT].copy_from_slice(&((front - PAGES_AT) as u32).to_le_bytes());
+        let end = front + self.tail.len();
+        chunk[front..end].copy_from_slice(&self.tail);
         self.sender.pages.fetch_add(packet.normal as u64, Relaxed);
         self.sender.left_out.fetch_add(left_out as u64, Relaxed);
-        self.sender.differences.fetch_add(differences as u64, Relaxed);
         if packet.sync {
             self.round = self.sender.state.lock().lanes.passed(self.lane);
             self.sender.moved.notify_all();
@@ -283,35 +318,96 @@ impl Encoder {
         Some(*state.lanes_fixed.get_or_insert(lanes))
     }
 
-    /// Wants pages kept; returns which were, by their places.
-    fn keep(&self, header: &[u8; HEADER_LEN], packet: &Packet, pages: Vec<(usize, usize, Arc<Page>)>) -> u128 {
+    /// Finds what pages have in common with those that are kept, then wants them kept too; returns which were, by their places.
+    fn keep(&self, header: &[u8; HEADER_LEN], packet: &Packet, pages: &mut [Kept]) -> u128 {
         if pages.is_empty() {
             return 0;
         }
         let offsets: Vec<u64> = packet.offsets(header).collect();
         let mut state = self.sender.state.lock();
-        let Some(block) = state.blocks.number(packet::block(header)) else { return 0 };
+        let State { blocks, lanes, similar, .. } = &mut *state;
+        let Some(block) = blocks.number(packet::block(header)) else { return 0 };
+        // All before the first is wanted: the receiver has none of a packet's pages before it has made all.
+        for kept in pages.iter_mut().filter(|kept| !kept.samples.is_empty()) {
+            let newest = |page| lanes.newest((block, page * PAGE_LEN as u64));
+            let copies = similar.find(block, &kept.page, &self.samples[kept.samples.clone()], newest);
+            if !copies.is_empty() {
+                kept.form = Form::Copies(copies);
+            }
+        }
         let mut keeps = 0;
-        for (index, place, page) in pages {
-            if state.lanes.want(self.lane, (block, offsets[index]), page) {
-                keeps |= 1_u128 << place;
+        for Kept { index, place, page, samples, .. } in pages {
+            let key = (block, offsets[*index]);
+            if lanes.want(self.lane, key, page.clone()) {
+                keeps |= 1_u128 << *place;
+                similar.learn(key, &self.samples[samples.clone()]);
             }
         }
         keeps
     }
+
+    /// Moves what travels of the pages to the front of the chunk; returns where that ends.
+    fn arrange(&self, ways: &[Way], kept: &[Kept], chunk: &mut [u8]) -> usize {
+        let (mut to, mut kept) = (PAGES_AT, kept.iter().peekable());
+        for (index, _) in ways.iter().enumerate().filter(|(_, way)| !matches!(way, Way::LeftOut)) {
+            let at = PAGES_AT + index * PAGE_LEN;
+            let mut bring = |from: usize, len: usize| {
+                if to != from {
+                    chunk.copy_within(from..from + len, to);
+                }
+                to += len;
+            };
+            match kept.next_if(|kept| kept.index == index).map(|kept| &kept.form) {
+                Some(Form::Difference(_)) => {}
+                Some(Form::Copies(copies)) => {
+                    let mut done = 0;
+                    for copy in copies {
+                        bring(at + done, copy.at - done);
+                        done = copy.at + copy.len;
+                    }
+                    bring(at + done, PAGE_LEN - done);
+                }
+                Some(Form::Full) | None => bring(at, PAGE_LEN),
+            }
+        }
+        to
+    }
+
+    /// Appends how pages are made to the tail, and counts them.
+    fn made(&mut self, kept: &[Kept]) -> usize {
+        let (mut differences, mut copied, mut last) = (0, 0, Last::default());
+        for Kept { place, form, .. } in kept {
+            match form {
+                Form::Difference(packed) => {
+                    differences += 1;
+                    self.tail.push(*place as u8);
+                    sparse::write_len(packed.len(), &mut self.tail);
+                    self.tail.extend_from_slice(packed);
+                }
+                Form::Copies(copies) => {
+                    copied += 1;
+                    self.tail.push(*place as u8 | COPIES);
+                    copies::write(copies, &mut last, &mut self.tail);
+                }
+                Form::Full => {}
+            }
+        }
+        self.sender.differences.fetch_add(differences as u64, Relaxed);
+        self.sender.copies.fetch_add(copied as u64, Relaxed);
+        differences + copied
+    }
 }
 
-/// Appends a page's difference against `before`; `false`, and nothing appended, where it is not worth it.
-fn difference(page: &Page, before: &Page, place: usize, out: &mut Vec<u8>) -> bool {
+/// Page `index` of a chunk.
+fn page_of(chunk: &[u8], index: usize) -> &Page {
+    chunk[PAGES_AT + index * PAGE_LEN..].first_chunk().expect("a page")
+}
+
+/// Makes a page's difference against `before`; `false` where it is not worth it.
+fn difference(page: &Page, before: &Page, out: &mut Vec<u8>) -> bool {
     let mut rest = *page;
     rest.iter_mut().zip(before).for_each(|(byte, before)| *byte ^= before);
-    let mut packed = Vec::with_capacity(sparse::len_max(PAGE_LEN));
-    sparse::write(&rest, &mut packed);
-    if packed.len() > DIFFERENCE_MAX {
-        return false;
-    }
-    out.push(place as u8);
-    sparse::write_len(packed.len(), out);
-    out.extend_from_slice(&packed);
-    true
+    out.clear();
+    sparse::write(&rest, out);
+    out.len() <= DIFFERENCE_MAX
 }

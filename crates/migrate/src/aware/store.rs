@@ -1,7 +1,8 @@
 //! The versions of pages that both sides keep, and how they stay the same on both.
 //!
-//! Invariants: sender and receiver merge the same pages in the same order, so they hold the same ones; a page is found only
-//! in what was merged, never in what waits to be. Memory of one side: as many pages as the sender says, and a quarter more while
+//! Invariants: sender and receiver merge the same pages in the same order, so they hold the same ones. What waits to be merged,
+//! the versions of this round, is the same on both sides only at the end of the round: a packet may refer to such a page, and the
+//! receiver waits for it. In a round a page is kept once, so that there is no doubt which. Memory of one side: as many pages as the sender says, and a quarter more while
 //! a round lasts.
 
 use std::{
@@ -50,7 +51,8 @@ impl Store {
 #[derive(Debug)]
 pub struct Lanes {
     lanes: BTreeMap<u8, Lane>,
-    waiting: usize,
+    /// Wanted in this round.
+    fresh: HashMap<Key, Arc<Page>>,
     /// Rounds before this one are merged.
     merged: u32,
     /// What is merged.
@@ -60,14 +62,14 @@ pub struct Lanes {
 #[derive(Debug, Default)]
 struct Lane {
     round: u32,
-    keeps: Vec<(Key, Arc<Page>)>,
+    keeps: Vec<Key>,
 }
 
 impl Lanes {
     /// No lanes yet, which keep up to `keep_max` pages.
     #[must_use]
     pub fn new(keep_max: usize) -> Self {
-        Self { lanes: BTreeMap::new(), waiting: 0, merged: 0, store: Store::new(keep_max) }
+        Self { lanes: BTreeMap::new(), fresh: HashMap::new(), merged: 0, store: Store::new(keep_max) }
     }
 
     /// Adds a lane; `false` where it is there already.
@@ -111,17 +113,29 @@ impl Lanes {
     /// Whether more pages may be wanted: those that are merged and those that wait are a quarter more than are kept.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.store.pages.len() + self.waiting < self.store.keep_max + self.store.keep_max / 4
+        self.store.pages.len() + self.fresh.len() < self.store.keep_max + self.store.keep_max / 4
     }
 
-    /// A lane wants a page kept. `false` where as many wait as may, and it is not kept.
+    /// A lane wants a page kept. `false` where as many wait as may, or the page itself does, and it is not kept.
     pub fn want(&mut self, lane: u8, key: Key, page: Arc<Page>) -> bool {
-        if !self.has_room() {
+        if !self.has_room() || self.fresh.contains_key(&key) {
             return false;
         }
-        self.lanes.entry(lane).or_default().keeps.push((key, page));
-        self.waiting += 1;
+        self.lanes.entry(lane).or_default().keeps.push(key);
+        self.fresh.insert(key, page);
         true
+    }
+
+    /// The version wanted in this round, or else the one that is kept, and which of the two it is.
+    #[must_use]
+    pub fn newest(&self, key: Key) -> Option<(bool, &Page)> {
+        self.fresh(key).map(|page| (true, page)).or_else(|| self.store.find(key).map(|page| (false, &**page)))
+    }
+
+    /// The version wanted in this round.
+    #[must_use]
+    pub fn fresh(&self, key: Key) -> Option<&Page> {
+        self.fresh.get(&key).map(|page| &**page)
     }
 
     /// Merges what was wanted before `round`, once. All lanes must have come that far, and none may have wanted anything
@@ -132,10 +146,9 @@ impl Lanes {
             return;
         }
         self.merged = round;
-        self.waiting = 0;
         for lane in self.lanes.values_mut() {
-            for (key, page) in lane.keeps.drain(..) {
-                self.store.keep(key, page);
+            for key in lane.keeps.drain(..) {
+                self.store.keep(key, self.fresh.remove(&key).expect("what is wanted waits"));
             }
         }
     }

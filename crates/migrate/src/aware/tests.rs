@@ -62,9 +62,16 @@ impl Guest {
     fn live(&mut self, dice: &mut Dice) -> Vec<u64> {
         let mut touched: Vec<u64> = (0..PAGES).filter(|_| dice.roll(3) == 0).collect();
         for &page in &touched {
-            match dice.roll(4) {
+            match dice.roll(6) {
                 // Touched and the same as before.
                 0 => {}
+                // Bytes move within the page, or come from another.
+                other @ 4..6 => {
+                    let source = if other == 4 { page } else { dice.roll(PAGES) };
+                    let (from, to) = (dice.roll(2000) as usize, dice.roll(2000) as usize);
+                    let moved = self.ram[source as usize][from..from + 1500].to_vec();
+                    self.ram[page as usize][to..to + 1500].copy_from_slice(&moved);
+                }
                 1 => self.fill(page, dice),
                 2 => self.ram[page as usize] = [0; PAGE_LEN],
                 _ => {
@@ -243,7 +250,7 @@ fn what_is_sent_again_costs_little() {
     let mut lens = Vec::new();
     for round in 0..4 {
         if round == 3 {
-            let Counts { pages, left_out, differences } = sender.counts();
+            let Counts { pages, left_out, differences, .. } = sender.counts();
             assert_eq!((left_out, differences), (pages / 3 * 2, 0));
             guest.ram.iter_mut().for_each(|page| page[100] ^= 1);
             guest.ram[0] = [0; PAGE_LEN];
@@ -264,8 +271,39 @@ fn what_is_sent_again_costs_little() {
 #[test]
 fn lanes_in_step_save_and_lanes_out_of_step_stay_right() {
     let in_step = migrate(3, 1, 20, KEEP);
-    assert!(in_step.counts.left_out > 20 && in_step.counts.differences > 20, "{:?}", in_step.counts);
-    assert!(in_step.sent < in_step.counts.pages as usize * PAGE_LEN * 3 / 4);
+    let Counts { pages, left_out, differences, copies } = in_step.counts;
+    assert!(left_out > 20 && differences > 20 && copies > 5, "{:?}", in_step.counts);
+    assert!(in_step.sent < pages as usize * PAGE_LEN * 3 / 4);
+    let out_of_step = migrate(3, 4, 20, KEEP);
+    assert!(out_of_step.counts.copies > 0, "{:?}", out_of_step.counts);
+}
+
+// Goal: a lane copies from what another sent in the same round, and waits for it.
+#[test]
+fn a_packet_waits_for_the_page_that_it_copies_from() {
+    let (sender, receiver) = (Arc::new(Sender::new(KEEP)), Arc::new(Receiver::new(KEEP)));
+    sender.set_link(12_500_000);
+    let mut encoders = [0, 1].map(|lane| sender.lane(&init(lane)).unwrap());
+    let mut decoders = [0, 1].map(|lane| receiver.lane(&first(lane)).unwrap());
+    for lane in [0, 1] {
+        let chunk = encode(&mut encoders[lane], &header(true, 0, BLOCK, &[], &[]), &[]);
+        decoders[lane].unpack(&chunk).unwrap();
+    }
+    let mut dice = Dice(11);
+    let page: Page = std::array::from_fn(|_| dice.roll(256) as u8);
+    let mut moved = page;
+    moved.rotate_left(700);
+    let heads = [header(false, 1, BLOCK, &[0x3000], &[0]), header(false, 2, BLOCK, &[0x9000], &[])];
+    let one = encode(&mut encoders[0], &heads[0], &page);
+    let two = encode(&mut encoders[1], &heads[1], &moved);
+    assert!(one.len() > PAGE_LEN && two.len() < 500, "{} {}", one.len(), two.len());
+    assert!(!decoders[1].is_ready(&two, Duration::ZERO));
+    assert!(decoders[0].is_ready(&one, Duration::ZERO));
+    assert_eq!(decoders[0].unpack(&one).unwrap().pages, page);
+    assert!(decoders[1].is_ready(&two, Duration::ZERO));
+    assert_eq!(decoders[1].unpack(&two).unwrap().pages, moved);
+    let mut early = Arc::new(Receiver::new(KEEP)).lane(&first(1)).unwrap();
+    assert!(early.unpack(&two).is_err(), "nothing is kept there");
 }
 
 // Goal: a page may travel by a way that is not understood; then nothing is known of what the destination holds.

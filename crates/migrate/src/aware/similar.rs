@@ -1,0 +1,221 @@
+//! Finds bytes of a page in the pages that are kept, wherever they are there.
+//!
+//! A rolling hash runs over each page (the gear hash of FastCDC, Xia et al., USENIX ATC 2016, over 64 bytes). Where its upper bits are zero, at one
+//! place in 64, the next bits say where in a table that place is noted; so bytes that were moved are noted under the same
+//! number. What the table says is looked up and compared, so it may be as old or as wrong as it likes, and only the
+//! sender has one.
+//!
+//! Of a database of 823 MiB in memory copies took zstd 3 from 132 MiB to 89, in packets of 512 KiB; history of a megabyte to 127,
+//! with as much processor time. Half a megabyte of the most similar pages as history saved 13 % of its first 200 MiB, where a megabyte of
+//! the last ones saved 3.
+//!
+//! Memory: 16 places of 8 bytes for each page that may be kept, 32 MiB for a GiB.
+
+use super::{
+    Key, PAGE_LEN, Page,
+    copies::{COPY_MIN, Copied, NUMBER_MAX, Source},
+};
+
+/// One place in `1 << RATE_BITS` is a sample.
+const RATE_BITS: u32 = 6;
+/// Samples are at least so far apart: a run of one byte has the same hash everywhere.
+const GAP_MIN: usize = 16;
+/// So a page has not more.
+const SAMPLES_MAX: usize = PAGE_LEN / GAP_MIN;
+/// Bytes that a hash depends on.
+const WINDOW: usize = 64;
+
+/// A place in a page that is found again.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    hash: u64,
+    /// Where its window ends, from 1.
+    end: u16,
+}
+
+/// Appends a page's samples. Four bytes at a time: the hash is then one shift and one sum behind the one before, not four.
+pub fn samples(page: &Page, out: &mut Vec<Sample>) {
+    const LIMIT: u64 = 1 << (64 - RATE_BITS);
+    let (mut hash, mut next) = (0_u64, WINDOW / 2);
+    for (index, four) in page.as_chunks::<4>().0.iter().enumerate() {
+        let gear = four.map(|byte| GEAR[usize::from(byte)]);
+        let mut sums = [gear[0]; 4];
+        for at in 1..4 {
+            sums[at] = (sums[at - 1] << 1).wrapping_add(gear[at]);
+        }
+        let hashes: [u64; 4] = std::array::from_fn(|at| (hash << (at + 1)).wrapping_add(sums[at]));
+        hash = hashes[3];
+        if hashes.iter().any(|&hash| hash < LIMIT) {
+            for (at, &hash) in (4 * index..).zip(&hashes) {
+                if hash < LIMIT && at >= next {
+                    out.push(Sample { hash, end: at as u16 + 1 });
+                    next = at + GAP_MIN;
+                }
+            }
+        }
+    }
+}
+
+/// Where the samples of kept pages are.
+#[derive(Debug)]
+pub struct Similar {
+    /// Block, page and end of the window, 12, 40 and 12 bits; 0 where nothing is noted. Empty until it is needed.
+    places: Vec<u64>,
+    len_bits: u32,
+}
+
+impl Similar {
+    /// One for as many pages.
+    #[must_use]
+    pub fn new(keep_max: usize) -> Self {
+        let len_bits = (keep_max.max(1) * 16).next_power_of_two().trailing_zeros().min(32);
+        Self { places: Vec::new(), len_bits }
+    }
+
+    fn place(&self, sample: Sample) -> usize {
+        (sample.hash << RATE_BITS >> (64 - self.len_bits)) as usize
+    }
+
+    /// Notes the samples of a page that is kept from now on.
+    pub fn learn(&mut self, (block, offset): Key, samples: &[Sample]) {
+        let page = offset / PAGE_LEN as u64;
+        if page >= NUMBER_MAX || samples.is_empty() {
+            return;
+        }
+        if self.places.is_empty() {
+            self.places = vec![0; 1 << self.len_bits];
+        }
+        // Blocks are numbered up to 1024.
+        let name = u64::from(block) << 52 | page << 12;
+        for &sample in samples {
+            let place = self.place(sample);
+            self.places[place] = name | u64::from(sample.end - 1);
+        }
+    }
+
+    /// What of a page others hold as well; `kept` says what there is.
+    pub fn find<'a>(
+        &self,
+        block: u16,
+        page: &Page,
+        samples: &[Sample],
+        kept: impl Fn(u64) -> Option<(bool, &'a Page)>,
+    ) -> Vec<Copied> {
+        let mut copies = Vec::new();
+        if self.places.is_empty() {
+            return copies;
+        }
+        // All at once, for each is a miss of the cache.
+        let mut names = [0; SAMPLES_MAX];
+        names.iter_mut().zip(samples).for_each(|(name, sample)| *name = self.places[self.place(*sample)]);
+        let (mut done, mut last) = (0, None);
+        for (sample, name) in samples.iter().zip(names) {
+            let end = usize::from(sample.end);
+            let (number, from) = (name << 12 >> 24, (name as usize & (PAGE_LEN - 1)) + 1);
+            if end <= done || name >> 52 != u64::from(block) {
+                continue;
+            }
+            if last.is_none_or(|(before, _)| before != number) {
+                last = Some((number, kept(number)));
+            }
+            let Some((_, Some((fresh, other)))) = last else { continue };
+            let before = alike_before(&page[done..end], &other[..from]);
+            let len = before + alike(&page[end..], &other[from..]);
+            if len < COPY_MIN {
+                continue;
+            }
+            copies.push(Copied { at: end - before, len, source: Source { page: number, fresh }, from: from - before });
+            done = end - before + len;
+        }
+        copies
+    }
+}
+
+/// How many bytes both begin with.
+fn alike(one: &[u8], other: &[u8]) -> usize {
+    let words = one.as_chunks::<8>().0.iter().zip(other.as_chunks::<8>().0);
+    let same = 8 * words.take_while(|(one, other)| one == other).count();
+    same + one[same..].iter().zip(&other[same..]).take_while(|(one, other)| one == other).count()
+}
+
+/// How many bytes both end with.
+fn alike_before(one: &[u8], other: &[u8]) -> usize {
+    let words = one.as_rchunks::<8>().1.iter().rev().zip(other.as_rchunks::<8>().1.iter().rev());
+    let same = 8 * words.take_while(|(one, other)| one == other).count();
+    let ends = one[..one.len() - same].iter().rev().zip(other[..other.len() - same].iter().rev());
+    same + ends.take_while(|(one, other)| one == other).count()
+}
+
+/// A random number for each byte (splitmix64 from 0). No secret: who knows them can make pages that are not found, or are in vain.
+const GEAR: [u64; 256] = {
+    let mut gear = [0; 256];
+    let (mut state, mut at) = (0_u64, 0);
+    while at < gear.len() {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        gear[at] = word ^ (word >> 31);
+        at += 1;
+    }
+    gear
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noise(seed: u64) -> Page {
+        let mut state = seed;
+        std::array::from_fn(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        })
+    }
+
+    fn of(page: &Page) -> Vec<Sample> {
+        let mut out = Vec::new();
+        samples(page, &mut out);
+        out
+    }
+
+    #[test]
+    fn what_was_moved_is_found() {
+        let old = noise(1);
+        let mut new = noise(2);
+        new[1000..3000].copy_from_slice(&old[1500..3500]);
+        let mut similar = Similar::new(4);
+        similar.learn((3, 7 << 12), &of(&old));
+        let kept = |page| (page == 7).then_some((true, &old));
+        let found = similar.find(3, &new, &of(&new), kept);
+        let all = Copied { at: 1000, len: 2000, source: Source { page: 7, fresh: true }, from: 1500 };
+        assert_eq!(found, [all]);
+        assert!(similar.find(4, &new, &of(&new), kept).is_empty(), "another block");
+        assert!(similar.find(3, &new, &of(&new), |_| None).is_empty(), "not kept any more");
+        let other = noise(5);
+        let stale = similar.find(3, &new, &of(&new), |_| Some((false, &other)));
+        assert!(stale.is_empty(), "another page by now");
+    }
+
+    #[test]
+    fn a_page_of_one_byte_has_few_samples() {
+        for byte in 0..=255 {
+            assert!(of(&[byte; PAGE_LEN]).len() <= SAMPLES_MAX);
+        }
+    }
+
+    #[test]
+    fn samples_are_those_of_a_hash_over_one_byte_after_the_other() {
+        for seed in 0..20 {
+            let (page, mut hash, mut naive) = (noise(seed), 0_u64, vec![]);
+            for (at, &byte) in page.iter().enumerate() {
+                hash = (hash << 1).wrapping_add(GEAR[usize::from(byte)]);
+                if hash >> (64 - RATE_BITS) == 0 && at >= naive.last().map_or(WINDOW / 2, |(_, end)| end - 1 + GAP_MIN)
+                {
+                    naive.push((hash, at + 1));
+                }
+            }
+            let found: Vec<_> = of(&page).iter().map(|sample| (sample.hash, usize::from(sample.end))).collect();
+            assert_eq!(found, naive);
+        }
+    }
+}
