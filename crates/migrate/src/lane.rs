@@ -165,6 +165,7 @@ impl Outward<'_> {
             let len = encoder.pack(&header, &packet, &mut chunk);
             chunk.truncate(len);
             self.writer.push(chunk)?;
+            self.writer.wait_unconsumed_chunks(PACKETS_MAX)?;
         }
     }
 
@@ -276,6 +277,10 @@ fn deliver(
         _ => Err(refused("a chunk of unknown kind")),
     }
 }
+
+/// Packets of a lane on their way, 8 MiB of pages. Why: pages that pack to next to nothing wait for no link and fill no window, but the
+/// destination must take them all apart while the guest stands still.
+const PACKETS_MAX: usize = 16;
 
 /// Between two looks whether the session still stands.
 const WAIT: Duration = Duration::from_millis(100);

@@ -111,6 +111,16 @@ impl ChannelWriter {
         self.inner.wait_unconsumed(self.channel, bytes_max)
     }
 
+    /// Waits until no more than `chunks_max` chunks were sent that the receiver has not consumed, eight at least: bounds what it
+    /// still has to do, where bytes that packed well would not. It tells of its consumption in steps of an eighth of its window,
+    /// taking a chunk for 64 KiB.
+    ///
+    /// # Errors
+    /// [`End`] when the session ends first.
+    pub fn wait_unconsumed_chunks(&self, chunks_max: usize) -> Result<(), End> {
+        self.inner.wait_unconsumed_chunks(self.channel, chunks_max)
+    }
+
     /// Ends the channel at once and tells the receiver why.
     pub fn abort(mut self, code: Code, text: &str) {
         self.finished = true;

@@ -390,6 +390,10 @@ impl Inner {
         self.wait_machine(channel, |machine| machine.unconsumed_bytes(channel) <= bytes_max)
     }
 
+    pub(crate) fn wait_unconsumed_chunks(&self, channel: ChannelId, chunks_max: usize) -> Result<(), End> {
+        self.wait_machine(channel, |machine| machine.unconsumed_chunks(channel) <= chunks_max)
+    }
+
     fn wait_machine(&self, channel: ChannelId, done: impl Fn(&Session<Bytes>) -> bool) -> Result<(), End> {
         let mut state = self.state.lock();
         loop {

@@ -193,6 +193,10 @@ impl<B> Tx<B> {
         self.queue.is_empty()
     }
 
+    pub(crate) fn unconsumed_chunks(&self) -> usize {
+        self.queue.len() + self.unacked.len()
+    }
+
     pub(crate) fn unconsumed_cost(&self) -> u64 {
         self.submitted_cost - self.consumed_cost
     }
@@ -247,7 +251,9 @@ impl Rx {
     pub(crate) fn credit_due(&mut self) -> Option<(u64, u64)> {
         let untold = self.consumed_cost - self.told_cost;
         let over = self.is_consumed() && self.told_seq != self.consumed_seq;
-        (untold >= self.window / 8 || self.consumed_seq - self.told_seq >= 256 || over).then(|| self.credit_now())
+        // Chunks that packed to next to nothing fill no window, and their sender may count chunks.
+        let many = self.consumed_seq - self.told_seq >= (self.window / (8 * CHUNK_LEN)).max(8);
+        (untold >= self.window / 8 || many || over).then(|| self.credit_now())
     }
 
     pub(crate) fn credit_now(&mut self) -> (u64, u64) {
@@ -272,3 +278,6 @@ impl Rx {
         self.is_consumed() && self.told_seq == self.consumed_seq
     }
 }
+
+/// What a chunk is taken for where windows are counted in chunks.
+const CHUNK_LEN: u64 = 64 << 10;

@@ -623,6 +623,12 @@ impl<B> Session<B> {
         self.channels.get(&channel).map_or(0, |state| state.tx.unconsumed_cost())
     }
 
+    /// Chunks submitted on `channel` that the peer has not said to have consumed.
+    #[must_use]
+    pub fn unconsumed_chunks(&self, channel: ChannelId) -> usize {
+        self.channels.get(&channel).map_or(0, |state| state.tx.unconsumed_chunks())
+    }
+
     fn say(&mut self, link: LinkId, message: &Message) {
         if let Some(link) = self.links.get_mut(&link) {
             link.say(message);
