@@ -187,6 +187,10 @@ impl Job {
             history_len: if packed_len.is_some() { history.len() as u32 } else { 0 },
             check: chunk_check(self.channel, self.seq, &self.chunk),
         };
+        // Before the frame leaves: once the last has arrived, the program may end.
+        if let Some(explain) = &self.shared.explain {
+            explain(&self.decision, &outcome);
+        }
         {
             // Frames leave while the order is held, else two workers could overtake each other on the way out.
             let mut order = self.order.lock();
@@ -196,9 +200,6 @@ impl Job {
             }
         }
         self.shared.policy.lock().learn(&outcome);
-        if let Some(explain) = &self.shared.explain {
-            explain(&self.decision, &outcome);
-        }
         *ws.get::<Scratch>() = scratch;
         self
     }
