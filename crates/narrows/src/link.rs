@@ -12,7 +12,7 @@ use std::{
 use narrows_core::{ChannelId, CodecId, DecodeError, Limits, Seq, Workspace};
 use narrows_format::{Frame, HEADER_LEN_MAX, HEADER_LEN_MIN, Header, chunk_check};
 use narrows_io::{Shutdown, Transport, TransportRead, TransportWrite, transport::Probe};
-use narrows_pipeline::Bytes;
+use narrows_pipeline::{Accepted, Bytes, Unpacker};
 use narrows_session::{Accept, LinkId, Out, SessionError};
 use parking_lot::Mutex;
 
@@ -28,6 +28,8 @@ const WRITE_LEN_MIN: usize = 16 << 10;
 const UNSENT_MS: u64 = 2;
 const UNSENT_LEN_MIN: u32 = 128 << 10;
 const UNSENT_LEN_MAX: u32 = 8 << 20;
+/// A consumer is told of chunks before they are this many bytes, even where more have come.
+const UNTOLD_LEN_MAX: usize = 256 << 10;
 /// Bytes read ahead: a frame costs one system call, and of large ones no more than this is copied twice.
 const READ_AHEAD_LEN: usize = 4 << 10;
 
@@ -64,7 +66,7 @@ impl Link {
         let (read_inner, read_link) = (inner.clone(), link.clone());
         let (write_inner, write_link) = (inner.clone(), link.clone());
         spawn("link-reader", move || {
-            let fault = Reader::new(&read_inner, read_link.id, reader).run();
+            let fault = Reader::new(&read_inner, read_link.id, reader, read_link.probe.clone()).run();
             read_link.over(&read_inner, &peer, fault);
         });
         spawn("link-writer", move || write_link.write_loop(&write_inner));
@@ -294,18 +296,62 @@ struct Reader<'a> {
     inner: &'a Arc<Inner>,
     id: LinkId,
     ahead: ReadAhead,
+    probe: Probe,
+    untold: Untold,
     ws: Workspace,
 }
 
+/// Chunks whose consumer was not told. To wake it costs as much as to copy a chunk and may take the processor from this
+/// thread, so it is told of several at once where the next has come already.
+#[derive(Default)]
+struct Untold {
+    consumer: Option<(ChannelId, Unpacker)>,
+    len: usize,
+}
+
+impl Untold {
+    fn add(&mut self, channel: ChannelId, consumer: Unpacker, len: usize) {
+        if self.consumer.as_ref().is_some_and(|(other, _)| *other != channel) {
+            self.tell();
+        }
+        self.consumer = Some((channel, consumer));
+        self.len += len;
+    }
+
+    fn tell(&mut self) {
+        self.len = 0;
+        if let Some((_, consumer)) = self.consumer.take() {
+            consumer.tell();
+        }
+    }
+}
+
+impl Drop for Untold {
+    fn drop(&mut self) {
+        self.tell();
+    }
+}
+
 impl<'a> Reader<'a> {
-    fn new(inner: &'a Arc<Inner>, id: LinkId, half: Box<dyn TransportRead>) -> Self {
-        Self { inner, id, ahead: ReadAhead::new(half), ws: Workspace::default() }
+    fn new(inner: &'a Arc<Inner>, id: LinkId, half: Box<dyn TransportRead>, probe: Probe) -> Self {
+        Self { inner, id, ahead: ReadAhead::new(half), probe, untold: Untold::default(), ws: Workspace::default() }
+    }
+
+    /// Called before `len` bytes are read: nobody waits for a chunk that is here because the next is not.
+    fn tell_before(&mut self, len: usize) {
+        if self.untold.consumer.is_some() {
+            let come = self.ahead.len() + self.probe.unread().unwrap_or(0) as usize;
+            if come < len || self.untold.len >= UNTOLD_LEN_MAX {
+                self.untold.tell();
+            }
+        }
     }
 
     /// Reads frames until the link ends; `Ok` where it ends between two frames.
     fn run(mut self) -> Result<(), LinkFault> {
         let inner = self.inner;
         loop {
+            self.tell_before(HEADER_LEN_MAX);
             let id = self.id;
             let next_seq = |channel| inner.state.lock().machine.next_seq(id, channel);
             let Some(header) = self.ahead.read_header(&inner.limits, next_seq)? else { return Ok(()) };
@@ -332,13 +378,16 @@ impl<'a> Reader<'a> {
                 inner.to_send.notify_one();
             }
             let Some(unpacker) = inner.unpacker(header.channel) else { continue };
-            if let Some(consumed) = unpacker.accept(Frame { header, payload }, &mut self.ws) {
-                inner.consumed(header.channel, consumed);
+            match unpacker.accept(Frame { header, payload }, &mut self.ws) {
+                Accepted::Consumed(cost) => inner.consumed(header.channel, cost),
+                Accepted::Untold => self.untold.add(header.channel, unpacker, header.raw_len as usize),
+                Accepted::Done => {}
             }
         }
     }
 
     fn read_payload(&mut self, header: &Header) -> io::Result<Bytes> {
+        self.tell_before(header.packed_len as usize);
         let mut payload = self.inner.engine.buffers.take(header.packed_len as usize);
         self.ahead.fill_payload(&mut payload)?;
         Ok(Bytes::new(payload))
@@ -366,6 +415,11 @@ pub(crate) struct ReadAhead {
 impl ReadAhead {
     pub(crate) fn new(half: Box<dyn TransportRead>) -> Self {
         Self { half, buf: Box::new([0; READ_AHEAD_LEN]), start: 0, end: 0 }
+    }
+
+    /// Bytes that are here.
+    fn len(&self) -> usize {
+        self.end - self.start
     }
 
     /// The next header; `None` at an orderly end between frames.

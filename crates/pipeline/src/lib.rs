@@ -25,7 +25,7 @@ pub use history::History;
 pub use packer::{Explain, Outlet, Packer, Packing, Stopped};
 pub use pool::WorkerPool;
 pub use sequencer::Sequencer;
-pub use unpacker::{Chunk, Counters, Direct, UnpackError, Unpacker, Unpacking};
+pub use unpacker::{Accepted, Chunk, Counters, Direct, UnpackError, Unpacker, Unpacking};
 
 /// Chunks up to this length are packed and unpacked by the thread that has them at hand: handing one to a worker and
 /// back costs two wake-ups, some 10 µs, more than the work itself.

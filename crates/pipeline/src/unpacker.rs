@@ -3,7 +3,7 @@
 //! Frames arrive in order on one link, out of order over several. A frame that stands alone is unpacked by any worker;
 //! one that names history waits until all chunks before it are there, and is then unpacked by the worker that made the
 //! last of them. At most `depth` chunks are unpacked or wait for the consumer; frames beyond that wait packed, and
-//! their credit bounds them.
+//! their credit bounds them. A raw frame is its chunk, and is checked where it arrives.
 //!
 //! Invariants: slot `i` of `slots` is chunk `next_deliver + i`; every chunk before `next_history` is `Done`, and
 //! `history` ends with the last of them.
@@ -85,6 +85,17 @@ pub struct Chunk {
     pub cost: usize,
 }
 
+/// What became of a frame in [`Unpacker::accept`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepted {
+    /// A direct sink consumed its chunk, whose frame took this much of the credit.
+    Consumed(usize),
+    /// Its chunk can be had, and the consumer was not told: [`Unpacker::tell`] does.
+    Untold,
+    /// It is on its way.
+    Done,
+}
+
 /// Takes as many bytes as it can without waiting, and says how many. Called only while the consumer is idle.
 pub type Direct = Box<dyn FnMut(&[u8]) -> usize + Send>;
 
@@ -148,19 +159,20 @@ impl Unpacker {
         self.0.state.lock().direct = Some(direct);
     }
 
-    /// Takes a frame that the session accepted as new. Small ones in order are unpacked on the spot with `ws`.
-    /// Returns the cost of a chunk that a direct sink consumed.
-    pub fn accept(&self, frame: Frame<Bytes>, ws: &mut Workspace) -> Option<usize> {
+    /// Takes a frame that the session accepted as new. Raw ones, and small ones in order, are unpacked on the spot with `ws`.
+    pub fn accept(&self, frame: Frame<Bytes>, ws: &mut Workspace) -> Accepted {
         let mut state = self.0.state.lock();
-        let slot = frame.header.seq.0.checked_sub(state.next_deliver)?;
+        let Some(slot) = frame.header.seq.0.checked_sub(state.next_deliver) else { return Accepted::Done };
         let slot = slot as usize;
         if slot >= state.slots.len() {
             state.slots.resize_with(slot + 1, || Slot::Missing);
         }
         self.0.shared.counters.waiting_bytes.fetch_add(frame.payload.len() as u64, Ordering::Relaxed);
-        let small = frame.header.raw_len as usize <= INLINE_LEN || frame.header.codec == CodecId::RAW;
+        // Summing a raw chunk takes less than waking a worker, and what is unpacked of it takes no more memory.
+        let raw = frame.header.codec == CodecId::RAW && frame.header.history_len == 0;
+        let small = frame.header.raw_len as usize <= INLINE_LEN;
         let in_turn = frame.header.seq.0 == state.next_history && slot < self.0.shared.depth;
-        if small && in_turn && !self.0.shared.whole {
+        if (raw || small && in_turn) && !self.0.shared.whole {
             state.slots[slot] = Slot::Running;
             let history = state.history.last(frame.header.history_len as usize);
             drop(state);
@@ -172,10 +184,15 @@ impl Unpacker {
             drop(state);
             self.0
                 .fail(UnpackError::Aborted("the message is longer than the 1 GiB that a naive receiver holds".into()));
-            return None;
+            return Accepted::Done;
         }
         self.0.schedule(&mut state);
-        None
+        Accepted::Done
+    }
+
+    /// Wakes the consumer for what [`Accepted::Untold`] left.
+    pub fn tell(&self) {
+        self.0.ready.notify_one();
     }
 
     /// The next chunk in order; `None` at the channel's end. Waits.
@@ -302,30 +319,27 @@ impl Inner {
         Ok(bytes)
     }
 
-    /// Offers the next chunk to the direct sink, and wakes the consumer for what it does not take.
-    fn deliver_directly(&self) -> Option<usize> {
+    /// Offers the next chunk to the direct sink.
+    fn deliver_directly(&self) -> Accepted {
         let mut state = self.state.lock();
-        let mut consumed = None;
+        let Some(Slot::Done(_)) = state.slots.front() else { return Accepted::Done };
         if state.idle
             && let Some(mut direct) = state.direct.take()
         {
-            if let Some(Slot::Done(chunk)) = state.slots.front_mut() {
-                chunk.taken += direct(&chunk.bytes[chunk.taken..]);
-                consumed = (chunk.taken == chunk.bytes.len()).then_some(chunk.cost);
-            }
+            let Some(Slot::Done(chunk)) = state.slots.front_mut() else { unreachable!("looked at above") };
+            chunk.taken += direct(&chunk.bytes[chunk.taken..]);
+            let consumed = (chunk.taken == chunk.bytes.len()).then_some(chunk.cost);
             state.direct = Some(direct);
-        }
-        match consumed {
-            Some(_) => drop(state.pop_done()),
-            None => {
-                self.ready.notify_one();
+            if let Some(cost) = consumed {
+                drop(state.pop_done());
+                // The consumer waits for chunks, but also for the end that may come right behind the last of them.
+                if state.chunks == Some(state.next_deliver) {
+                    self.ready.notify_one();
+                }
+                return Accepted::Consumed(cost);
             }
         }
-        // The consumer waits for chunks, but also for the end that may come right behind the last of them.
-        if consumed.is_some() && state.chunks == Some(state.next_deliver) {
-            self.ready.notify_one();
-        }
-        consumed
+        Accepted::Untold
     }
 }
 
