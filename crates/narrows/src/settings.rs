@@ -53,7 +53,7 @@ impl Default for Settings {
         Self {
             plan: Plan::Adaptive,
             chunk_len: None,
-            depth: 8,
+            depth: 16,
             keep_if_smaller: true,
             cpu_price: 0.0,
             history: true,

@@ -21,7 +21,7 @@ pub struct Packing {
     #[arg(long, value_name = "SIZE")]
     pub chunk: Option<Size>,
     /// Chunks under way at once
-    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub depth: u16,
     /// Send what the codec made even where it is no smaller (the published pipeline's plain variant)
     #[arg(long)]
