@@ -249,7 +249,7 @@ const STYLE: &str = "
 :root { color-scheme: light; }
 * { box-sizing: border-box; }
 body { margin: 0; background: #fff; color: #22303a; font: 15px/1.5 system-ui, -apple-system, 'Segoe UI', 'Noto Sans', 'DejaVu Sans', sans-serif; }
-main { max-width: 1080px; margin: 0 auto; padding: 32px 24px 64px; }
+main { max-width: 1280px; margin: 0 auto; padding: 32px 24px 64px; }
 h1 { font-size: 27px; line-height: 1.2; margin: 0 0 12px; letter-spacing: -0.01em; }
 h2 { font-size: 19px; margin: 40px 0 8px; padding-top: 14px; border-top: 1px solid #dfe5e9; }
 p { margin: 6px 0 10px; max-width: 84ch; }
