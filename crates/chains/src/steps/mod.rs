@@ -10,6 +10,7 @@
 //! | [`planes`] | `t` `bt` | planes of bytes, planes of bits |
 //! | [`bitpack`] | `pk` | blocks of 16 words, each as wide as its widest |
 //! | [`classes`] | `ce` `ex` | Huffman-coded lengths or exponents, and raw bits |
+//! | [`number`] | `num` | numbers of a text, by columns |
 //! | [`block`] | `lz4` `zstd` `deflate` `deflates` `lzt` `lzts` | what looks for repeats |
 //!
 //! Most come for words of 1, 2, 4 and 8 bytes, and the width is the last letter of their name.
@@ -22,6 +23,7 @@ pub mod difference;
 pub mod lag;
 pub mod map;
 pub mod mask;
+pub mod number;
 pub mod planes;
 
 mod fused;
@@ -58,6 +60,7 @@ const GROUPS: &[&[&dyn Step]] = &[
     classes::STEPS,
     classes::EXPONENT_STEPS,
     block::STEPS,
+    number::STEPS,
 ];
 
 /// One stage in place of the first of `ids`, and in place of how many.
@@ -165,4 +168,7 @@ pub(crate) const BUILTINS: &[&str] = &[
     "t4-lzt",
     "t2-lzt",
     "deflates",
+    "num-deflate",
+    "num-deflates",
+    "num-lzts",
 ];
