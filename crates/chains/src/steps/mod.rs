@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`difference`] | `d` `dk` | differences of neighbours, once or up to six times |
 //! | [`lag`] | `lag` | differences to the word some places before |
+//! | [`image`] | `im` | what is left of forecasts from the left and above |
 //! | [`map`] | `zz` `sw` `fm` | signs folded, bytes swapped, floats as integers in order |
 //! | [`mask`] | `mk` | one frequent word taken out |
 //! | [`decimal`] | `al` | decimal floats as integers |
@@ -20,6 +21,7 @@ pub mod block;
 pub mod classes;
 pub mod decimal;
 pub mod difference;
+pub mod image;
 pub mod lag;
 pub mod map;
 pub mod mask;
@@ -52,6 +54,7 @@ pub fn all() -> impl Iterator<Item = &'static dyn Step> {
 const GROUPS: &[&[&dyn Step]] = &[
     difference::STEPS,
     lag::STEPS,
+    image::STEPS,
     map::STEPS,
     mask::STEPS,
     decimal::STEPS,
@@ -171,4 +174,11 @@ pub(crate) const BUILTINS: &[&str] = &[
     "num-deflate",
     "num-deflates",
     "num-lzts",
+    "im1-deflate",
+    "im1-zz1-ce1",
+    "im2-zz2-ce2",
+    "im2-zz2-t2-deflate",
+    "im4-zz4-ce4",
+    "im4-zz4-t4-deflate",
+    "im8-zz8-ce8",
 ];
