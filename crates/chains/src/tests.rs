@@ -254,7 +254,7 @@ const GOLDEN: [(&str, Kind); 13] = [
     ("num-lzts", Kind::Table),
     ("im1-deflate", Kind::Pixels),
     ("im2-zz2-ce2", Kind::Pixels),
-    ("im4-zz4-ce4", Kind::Counters),
+    ("im4-zz4-ce4", Kind::Pixels),
     ("dk8-zz8-ce8", Kind::Doubles),
     ("dk4-zz4-pk4", Kind::Counters),
     ("lag4-zz4-ce4", Kind::Counters),
