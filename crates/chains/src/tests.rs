@@ -158,6 +158,21 @@ fn the_limit_may_change_while_others_pack() {
     assert!(pages.iter().all(|page| packer.pack(page, &mut packed).is_none_or(|len| len <= 600)));
 }
 
+// Goal: `Dense` is `Fast` but for its coder of numbers. Method: the chains that both take on every kind of page.
+#[test]
+fn the_dense_profile_codes_the_numbers_that_the_fast_one_packs() {
+    let taken = |profile| -> Vec<String> {
+        let first = |page: &[u8; PAGE]| {
+            let number = crate::select::promising(profile, &crate::select::look(page)).next().expect("a chain");
+            Chain::builtins()[usize::from(number)].to_string()
+        };
+        pages().iter().map(first).collect()
+    };
+    let (fast, dense) = (taken(Profile::Fast), taken(Profile::Dense));
+    assert!(fast != dense);
+    assert!(fast.iter().zip(&dense).all(|(fast, dense)| fast.replace("-pk", "-ce") == *dense), "{fast:?} {dense:?}");
+}
+
 #[test]
 fn noise_is_refused_and_nothing_else_is() {
     for page in make(Kind::Random, 64 * PAGE, 11).as_chunks::<PAGE>().0 {
