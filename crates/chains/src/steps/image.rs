@@ -97,6 +97,9 @@ impl<W: Word> Step for Image<W> {
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, _: &mut Workspace) -> Option<usize> {
+        if is_prose(raw) {
+            return None;
+        }
         pack_whole::<W>(raw, out, |words, out| {
             let out = out.get_mut(..words.len() * W::LEN)?;
             let mut beside = W::buffer();
@@ -131,6 +134,12 @@ impl<W: Word> Step for Image<W> {
             Ok(())
         })
     }
+}
+
+/// Whether nearly all bytes are of text and many are spaces: it has no rows of words, and to look for them takes long.
+fn is_prose(raw: &[u8]) -> bool {
+    let count = |is: fn(u8) -> bool| raw.iter().filter(|byte| is(**byte)).count();
+    count(|byte| byte == b' ') * 16 > raw.len() && count(|byte| byte.wrapping_sub(b' ') < 95) * 10 > raw.len() * 9
 }
 
 /// Fills `beside` with what `words` are beside their forecasts.
