@@ -5,7 +5,7 @@ Needs root, fio with the nbd engine, nbdkit, nbdcopy, and a release build; `/dev
 takes for itself and resets. One run is one kind of data. All disks are filled first, since the first touch of memory
 costs more than packing; then every cell is measured on each disk in turn, several rounds, and the result is the median.
 
-    bench/memory/run.py --data fio --corpus DIR [--profile fast] [--rounds 3] [--seconds 1] >> results.jsonl
+    bench/memory/run.py --data fio --corpus DIR [--profile dense] [--rounds 3] [--seconds 1] >> results.jsonl
 
 With `--cold SECONDS` nothing is timed: the disk is filled, left alone, and asked what it uses until that stands still;
 SECONDS is its `--idle-after`.
@@ -196,7 +196,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, choices=["fio", "smooth", *KINDS])
     parser.add_argument("--corpus", type=Path)
-    parser.add_argument("--profile", default="fast")
+    parser.add_argument("--profile", default="dense")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--cold", type=int)

@@ -73,8 +73,15 @@ fn main() {
     // What is dear is not for every profile: entropy coders not for the fast one, libdeflate not where it would be slower
     // than what is promised.
     let rules = [
-        Rules::new(Profile::Fast, "FAST", &["zstd", "deflate", "ce", "ex", "lag", "bt", "lzts", "mk1"], 1, 30, 7),
-        Rules::new(Profile::Balanced, "BALANCED", &["deflate", "lag", "bt", "lzts"], 2, 20, 8),
+        Rules::new(
+            Profile::Fast,
+            "FAST",
+            &["zstd", "deflate", "ce", "ex", "lag", "im", "num", "bt", "lzts", "mk1"],
+            1,
+            30,
+            7,
+        ),
+        Rules::new(Profile::Balanced, "BALANCED", &["deflate", "lag", "im", "num", "bt", "lzts"], 2, 20, 8),
         Rules::new(Profile::Ratio, "RATIO", &[], 5, 1, 8),
     ];
     println!("//! Made by `examples/train_selector.rs` from {} pages of these sets:", pages.len());

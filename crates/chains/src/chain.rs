@@ -269,6 +269,19 @@ pub fn unpack(packed: &[u8], page: &mut [u8; PAGE], scratch: &mut Scratch) -> Re
     Chain::new(&list[..ids.len()], None)?.unpack(rest, page, scratch)
 }
 
+/// Whether `packed` is a page of text or the like: its last step looks for repeats. See [`Chain::ends_in_matches`].
+#[must_use]
+pub fn has_matches(packed: &[u8]) -> bool {
+    match packed {
+        [head @ ..INLINE, ..] => Chain::builtins().get(usize::from(*head)).is_some_and(Chain::ends_in_matches),
+        [head, ids @ ..] => {
+            let last = usize::from(head - INLINE).checked_sub(1).and_then(|last| ids.get(last));
+            last.is_some_and(|id| steps::block::finds_matches(StepId(*id)))
+        }
+        [] => false,
+    }
+}
+
 /// Plus the number of steps: the first byte of a page that lists its steps.
 const INLINE: u8 = 240;
 

@@ -25,6 +25,8 @@ use crate::{
 pub enum Profile {
     /// Packs numbers faster than LZ4 packs text.
     Fast,
+    /// As `Fast`, but numbers by an entropy coder, about as fast as LZ4 is on text.
+    Dense,
     /// Never slower than zstd at level 1.
     Balanced,
     /// Everything that may pack best is tried.
@@ -140,11 +142,12 @@ impl Contest<'_> {
 }
 
 /// Chains that `Ratio` always tries, whatever a page looks like: no tree may cost it the best of these.
-static ALWAYS: LazyLock<[u8; 3]> = LazyLock::new(|| ["zstd", "deflate", "lzts"].map(steps::builtin));
+static ALWAYS: LazyLock<[u8; 4]> = LazyLock::new(|| ["zstd", "deflate", "lzts", "num-deflate"].map(steps::builtin));
 
 /// Where the first is the best, so is the second, which is too slow to be tried always.
-static DEFLATE: LazyLock<u8> = LazyLock::new(|| steps::builtin("deflate"));
-static DEFLATES: LazyLock<u8> = LazyLock::new(|| steps::builtin("deflates"));
+static LONGER: LazyLock<[[u8; 2]; 2]> = LazyLock::new(|| {
+    [["deflate", "deflates"], ["num-deflate", "num-deflates"]].map(|chains| chains.map(steps::builtin))
+});
 
 /// Every so many pages a page is looked at though the last one's chain might do.
 const PROBE: u32 = 64;
@@ -277,8 +280,9 @@ impl Packer {
         if *profile == Profile::Ratio {
             contest.builtin(by_width.chain);
             ALWAYS.iter().for_each(|&number| contest.builtin(number));
-            if contest.best.is_some_and(|best| best.chain.builtin() == Some(*DEFLATE)) {
-                contest.builtin(*DEFLATES);
+            let best = contest.best.and_then(|best| best.chain.builtin());
+            for [_, longer] in LONGER.iter().filter(|[chain, _]| Some(*chain) == best) {
+                contest.builtin(*longer);
             }
         } else if by_width.len <= contest.most() {
             contest.builtin(by_width.chain);

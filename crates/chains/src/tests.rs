@@ -1,6 +1,8 @@
 //! Every chain on every kind of page, and hostile bytes.
 
 use std::{
+    fs,
+    path::Path,
     sync::atomic::{AtomicU64, Ordering::SeqCst},
     thread,
     time::Duration,
@@ -156,6 +158,21 @@ fn the_limit_may_change_while_others_pack() {
     assert!(pages.iter().all(|page| packer.pack(page, &mut packed).is_none_or(|len| len <= 600)));
 }
 
+// Goal: `Dense` is `Fast` but for its coder of numbers. Method: the chains that both take on every kind of page.
+#[test]
+fn the_dense_profile_codes_the_numbers_that_the_fast_one_packs() {
+    let taken = |profile| -> Vec<String> {
+        let first = |page: &[u8; PAGE]| {
+            let number = crate::select::promising(profile, &crate::select::look(page)).next().expect("a chain");
+            Chain::builtins()[usize::from(number)].to_string()
+        };
+        pages().iter().map(first).collect()
+    };
+    let (fast, dense) = (taken(Profile::Fast), taken(Profile::Dense));
+    assert!(fast != dense);
+    assert!(fast.iter().zip(&dense).all(|(fast, dense)| fast.replace("-pk", "-ce") == *dense), "{fast:?} {dense:?}");
+}
+
 #[test]
 fn noise_is_refused_and_nothing_else_is() {
     for page in make(Kind::Random, 64 * PAGE, 11).as_chunks::<PAGE>().0 {
@@ -226,6 +243,42 @@ fn random_pages_come_back_from_random_chains() {
         }
     });
 }
+
+// Goal: pages stored by this version stay readable. The files in compat/ are never edited; new ones are added.
+#[test]
+fn golden_pages_unpack() {
+    let scratch = &mut Scratch::default();
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compat/chains");
+    for (name, kind) in GOLDEN {
+        let page: [u8; PAGE] = make(kind, PAGE, 1).try_into().expect("a page");
+        let path = dir.join(format!("{name}.page"));
+        if !path.exists() {
+            assert!(std::env::var_os("NARROWS_MAKE_GOLDEN").is_some(), "no golden page {name}; see compat/README.md");
+            let mut packed = [0; 2 * PAGE];
+            let len = Chain::parse(name).expect("known steps").pack(&page, &mut packed, scratch).expect("it packs");
+            fs::write(&path, &packed[..len]).expect("a file");
+        }
+        let mut back = [0; PAGE];
+        chain::unpack(&fs::read(path).expect("golden files are readable"), &mut back, scratch).expect("a golden page");
+        assert!(back == page, "{name}");
+    }
+}
+
+const GOLDEN: [(&str, Kind); 13] = [
+    ("num-deflate", Kind::Table),
+    ("num-lzts", Kind::Table),
+    ("im1-deflate", Kind::Pixels),
+    ("im2-zz2-ce2", Kind::Pixels),
+    ("im4-zz4-ce4", Kind::Pixels),
+    ("dk8-zz8-ce8", Kind::Doubles),
+    ("dk4-zz4-pk4", Kind::Counters),
+    ("lag4-zz4-ce4", Kind::Counters),
+    ("mk4-dk4-zz4-ce4", Kind::Sparse),
+    ("ex4", Kind::Floats),
+    ("fm4-t4-zstd", Kind::Floats),
+    ("sw4-bt-deflate", Kind::Counters),
+    ("lzt", Kind::Text),
+];
 
 proptest! {
     #[test]

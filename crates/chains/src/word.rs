@@ -28,6 +28,10 @@ pub(crate) trait Word: Copy + Default + Eq + Debug + Send + Sync + 'static {
     fn zigzag(self) -> Self;
     /// Undoes [`Word::zigzag`].
     fn unzigzag(self) -> Self;
+    /// Half of it as a signed number, rounded down.
+    fn halved(self) -> Self;
+    /// Whether its highest bit is set.
+    fn is_negative(self) -> bool;
     /// The bits of a float as an integer in the order of floats, and back.
     fn ordered(self) -> Self;
     /// `self | other`.
@@ -84,6 +88,14 @@ macro_rules! word {
             #[inline(always)]
             fn unzigzag(self) -> Self {
                 (self >> 1) ^ (0 as $int).wrapping_sub(self & 1)
+            }
+            #[inline(always)]
+            fn halved(self) -> Self {
+                (self as $signed >> 1) as $int
+            }
+            #[inline(always)]
+            fn is_negative(self) -> bool {
+                (self as $signed) < 0
             }
             #[inline(always)]
             fn ordered(self) -> Self {

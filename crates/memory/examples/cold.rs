@@ -15,9 +15,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = env::args().skip(1);
     let profile = match args.next().as_deref() {
         Some("fast") => Profile::Fast,
+        Some("dense") => Profile::Dense,
         Some("balanced") => Profile::Balanced,
         Some("ratio") => Profile::Ratio,
-        _ => return Err("usage: cold fast|balanced|ratio FILE…".into()),
+        _ => return Err("usage: cold fast|dense|balanced|ratio FILE…".into()),
     };
     println!("{:28}{:>8}{:>8}{:>8}{:>8}{:>8}", "", "packed", "used", "packed", "used", "s");
     let mut all = Vec::new();

@@ -1,7 +1,8 @@
 //! The thread that looks after pages nobody asks for.
 //!
 //! It goes round all slots once in [`KeeperConfig::idle_after`]. A page it finds untouched since the last round is cold:
-//! packed again as hard as we can, with its three neighbours as one cluster where that saves an eighth; one that does not
+//! packed again as hard as we can, if it is text or the like with a dictionary of such pages too, and with its three
+//! neighbours as one cluster where that saves an eighth; one that does not
 //! pack goes to the backing file, and so does any cold page while memory is short. Sparse slabs are moved together. The
 //! work is done outside the locks and takes at most a quarter of one processor.
 
@@ -11,12 +12,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use narrows_chains::{Chains, PAGE};
+use narrows_chains::{
+    Chains, PAGE, chain,
+    lzt::dictionary::{self, Dictionary},
+};
+use narrows_io::region::FRAME;
 use parking_lot::{Condvar, Mutex};
 
 use crate::{
+    class::OBJECT_LEN_MAX,
     cluster,
-    shard::Shard,
+    lexicon::{self, Number},
+    shard::{Shard, Smaller},
     slot::{Kind, Slot},
     store::Store,
     tools::{Kit, Profile},
@@ -29,6 +36,9 @@ const SHIFT: Duration = Duration::from_millis(5);
 /// Percent of the limit above which cold pages leave memory, and sparse slabs are moved together however little it
 /// gains.
 const SHORT_PERCENT: u64 = 80;
+/// Groups of which the texts make a dictionary, and how few texts make none.
+const SAMPLES: usize = 256;
+const SAMPLES_MIN: usize = 256;
 /// Objects are moved together at the end of a round if that frees one frame of so many.
 const LOOSE_SHARE: u64 = 16;
 
@@ -48,6 +58,8 @@ pub struct KeeperConfig {
 pub struct Round {
     /// Pages that were packed again and became smaller.
     pub repacked: u64,
+    /// Of these, with a dictionary.
+    pub primed: u64,
     /// Clusters that were made.
     pub clusters: u64,
     /// Pages that went to the backing file.
@@ -102,6 +114,8 @@ pub fn round(store: &Store, config: &KeeperConfig) -> Round {
 struct Worker {
     kit: Kit,
     recompress: bool,
+    /// The dictionary of the store at hand.
+    book: Option<(Number, dictionary::Packer)>,
     /// `None` for a worker that does not rest.
     bell: Option<Arc<(Mutex<bool>, Condvar)>>,
     since: Instant,
@@ -110,7 +124,7 @@ struct Worker {
 impl Worker {
     fn new(config: &KeeperConfig, bell: Option<Arc<(Mutex<bool>, Condvar)>>) -> Self {
         let kit = Kit::new(Profile::Ratio, &config.chains);
-        Self { kit, recompress: config.recompress, bell, since: Instant::now() }
+        Self { kit, recompress: config.recompress, book: None, bell, since: Instant::now() }
     }
 
     /// Waits; `false` once the keeper is to end.
@@ -132,6 +146,9 @@ impl Worker {
 
     fn round(&mut self, store: &Store) -> Round {
         let mut round = Round::default();
+        if self.recompress {
+            self.study(store);
+        }
         for shard in store.shards() {
             let (groups, before) = {
                 let shard = shard.lock();
@@ -164,6 +181,67 @@ impl Worker {
         round
     }
 
+    /// Looks for pages that went cold, and makes the dictionary to pack them with ready: a new one when it is time to, if it saves
+    /// more than it costs.
+    fn study(&mut self, store: &Store) {
+        self.book = None;
+        let lexicon = store.lexicon();
+        lexicon.forget_unused();
+        let (mut fresh, mut groups) = (0, 0);
+        each_cold(store, |shard, first| {
+            let slots = (0..cluster::PAGES).map(|member| shard.slot(first + member));
+            fresh +=
+                slots.filter(|slot| slot.is_idle() && slot.kind() == Kind::Packed && !slot.is_deep()).count() as u64;
+            groups += 1;
+        });
+        if fresh == 0 {
+            return;
+        }
+        let pack = |(number, dictionary): (Number, Arc<Dictionary>)| Some((number, dictionary.packer()?));
+        self.book = lexicon.last().and_then(pack);
+        let Some(expected) = lexicon.is_due(fresh) else { return };
+        let samples = self.samples(store, groups / SAMPLES + 1);
+        let pages: Vec<&[u8]> = samples.as_chunks::<PAGE>().0.iter().map(|page| &page[..]).collect();
+        if pages.len() < SAMPLES_MIN {
+            return;
+        }
+        let trained = Dictionary::train(&pages, |page| {
+            let Kit { tools, image } = &mut self.kit;
+            let page = page.try_into().expect("samples are pages");
+            let len = tools.packer.pack(page, image).unwrap_or(PAGE);
+            let primed = self.book.as_mut().and_then(|(_, packer)| packer.pack(page, &mut image[..len]));
+            primed.unwrap_or(len)
+        });
+        let Some(trained) = trained else { return };
+        // Of the pages to come as many are texts as of those that were looked at.
+        let texts = expected * pages.len() as u64 / (groups.min(SAMPLES) * cluster::PAGES) as u64;
+        let gain = (trained.without - trained.with) as u64 * texts / trained.pages as u64;
+        tracing::debug!(?trained, texts, gain, "made a dictionary");
+        if gain > lexicon::frames(&trained.dictionary) * FRAME as u64 && lexicon.add(trained.dictionary) {
+            self.book = lexicon.last().and_then(pack);
+        }
+    }
+
+    /// Cold pages of text or the like, one after another: those of every so many groups.
+    fn samples(&mut self, store: &Store, every: usize) -> Vec<u8> {
+        let mut samples = Vec::new();
+        let mut groups = 0;
+        let tools = &mut self.kit.tools;
+        each_cold(store, |shard, first| {
+            groups += 1;
+            if groups % every != 0 {
+                return;
+            }
+            for at in first..first + cluster::PAGES {
+                let mut page = [0; PAGE];
+                if shard.is_texty(shard.slot(at)) && shard.peek(at, tools, &mut page).is_ok() {
+                    samples.extend_from_slice(&page);
+                }
+            }
+        });
+        samples
+    }
+
     /// Moves objects together, if that frees `frames_min` frames or more. Returns how many came free. A shard is locked for
     /// some slots at a time only.
     fn compact(&mut self, shard: &Mutex<Shard>, frames_min: u64) -> u64 {
@@ -190,7 +268,7 @@ impl Worker {
             let at = first + member;
             let leaves = match slot.kind() {
                 Kind::Raw => true,
-                Kind::Packed => store.budget().is_above(SHORT_PERCENT),
+                Kind::Packed | Kind::Primed => store.budget().is_above(SHORT_PERCENT),
                 _ => false,
             };
             let Kit { tools, image } = &mut self.kit;
@@ -210,15 +288,30 @@ impl Worker {
                     }
                 }
                 let packed = tools.packer.pack(&page, image);
-                let smaller = packed.filter(|&len| len < slot.len()).map(|len| &image[..len]);
+                let mut smaller = packed
+                    .map(|len| Smaller { kind: Kind::Packed, bytes: &image[..len] })
+                    .filter(|it| it.bytes.len() < slot.len());
+                if let Some((number, packer)) = &mut self.book
+                    && packed.is_none_or(|len| chain::has_matches(&image[..len]))
+                {
+                    let room = smaller.map_or(slot.len(), |smaller| smaller.bytes.len()).max(2) - 1;
+                    let (head, rest) =
+                        tools.packed[..room.min(OBJECT_LEN_MAX)].split_first_mut().expect("a byte or more");
+                    *head = *number;
+                    if let Some(len) = packer.pack(&page, rest) {
+                        smaller = Some(Smaller { kind: Kind::Primed, bytes: &tools.packed[..1 + len] });
+                        round.primed += 1;
+                    }
+                }
+                round.repacked += u64::from(smaller.is_some());
                 let mut shard = shard.lock();
                 shard.repack(at, *slot, smaller);
-                round.repacked += u64::from(smaller.is_some());
                 *slot = shard.slot(at);
                 news = true;
             }
         }
-        let ripe = |slot: &Slot| slot.is_idle() && slot.is_deep() && slot.kind() == Kind::Packed;
+        let alone = |slot: &Slot| matches!(slot.kind(), Kind::Packed | Kind::Primed);
+        let ripe = |slot: &Slot| slot.is_idle() && slot.is_deep() && alone(slot);
         if news && seen.iter().all(ripe) {
             self.bundle(shard, first, seen, round);
         }
@@ -236,7 +329,8 @@ impl Worker {
             tools.bundler.raw[member * PAGE..][..PAGE].copy_from_slice(&page);
         }
         let now: usize = seen.iter().map(|slot| slot.len()).sum();
-        if tools.bundler.pack(now / 8 * 7) {
+        let book = self.book.as_mut().map(|(number, packer)| (*number, packer));
+        if tools.bundler.pack(now / 8 * 7, book) {
             round.clusters += u64::from(shard.lock().bundle(first, seen, tools).unwrap_or(false));
         }
     }
@@ -248,6 +342,24 @@ fn debt(frames: u64) -> u64 {
     const SHARE: u64 = 32;
     const MIN: u64 = 16;
     (frames / SHARE).max(MIN)
+}
+
+/// Calls `look` with each group that has an idle page packed alone, under the lock of its shard.
+fn each_cold(store: &Store, mut look: impl FnMut(&Shard, usize)) {
+    // Of so many at a time, since to look may be to unpack.
+    const SLOTS: usize = 256;
+    for shard in store.shards() {
+        let slots = shard.lock().slots() / cluster::PAGES * cluster::PAGES;
+        for part in (0..slots).step_by(SLOTS) {
+            let shard = shard.lock();
+            for first in (part..slots.min(part + SLOTS)).step_by(cluster::PAGES) {
+                let mut group = (first..first + cluster::PAGES).map(|at| shard.slot(at));
+                if group.any(|slot| slot.is_idle() && matches!(slot.kind(), Kind::Packed | Kind::Primed)) {
+                    look(&shard, first);
+                }
+            }
+        }
+    }
 }
 
 /// The slots of a group as they are; marks those as idle that were not.

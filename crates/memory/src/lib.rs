@@ -4,7 +4,7 @@
 //! write ──▶ same-filled? ──▶ Packer ──▶ Shard: slot ──▶ Slabs ──▶ Region (frames)
 //!            one word         or raw      │ full? ──▶ compact ──▶ Backing ──▶ no space
 //!                                         ▼
-//!                        Keeper: idle, pack harder, clusters, write back, compact
+//!                        Keeper: idle, pack harder, dictionary, clusters, write back, compact
 //! ```
 //!
 //! Floor: paths. Everything is volatile: the store ends with its process, backing file or not.
@@ -18,6 +18,7 @@
 //! | [`budget`] | frames in use and the limit on them, shared by stores |
 //! | [`backing`] | a file for pages that do not pack, or that nobody asks for |
 //! | `cluster` | four cold pages packed as one |
+//! | `lexicon` | dictionaries of a store's own pages |
 //! | [`keeper`] | the thread that looks after cold pages |
 //! | [`stat`] | counters under zram's names, latencies |
 //! | [`control`] | the socket that `narrows memory stat` reads |
@@ -29,6 +30,7 @@ mod class;
 mod cluster;
 pub mod control;
 pub mod keeper;
+mod lexicon;
 mod shard;
 mod slab;
 mod slot;

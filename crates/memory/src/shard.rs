@@ -5,7 +5,7 @@
 
 use std::{io, ops::Range, sync::Arc};
 
-use narrows_chains::{PAGE, UnpackError};
+use narrows_chains::{PAGE, UnpackError, chain, lzt::Corrupt};
 use narrows_core::DecodeError;
 use narrows_io::region::FRAME;
 
@@ -13,6 +13,7 @@ use crate::{
     backing::Backing,
     budget::Budget,
     cluster,
+    lexicon::{Lexicon, Number},
     slab::{Full, Slabs},
     slot::{Kind, Slot},
     stat::Tally,
@@ -31,6 +32,8 @@ pub(crate) enum LoadError {
     Chain(#[from] UnpackError),
     #[error("a stored cluster is damaged: {0}")]
     Cluster(#[from] DecodeError),
+    #[error("a stored page with a dictionary is damaged: {0}")]
+    Primed(#[from] Corrupt),
     #[error("the backing file: {0}")]
     Backing(#[from] io::Error),
 }
@@ -42,6 +45,8 @@ pub(crate) enum Fetched {
     Whole,
     /// It lies packed, so many bytes long, in `Tools::packed`.
     Packed(usize),
+    /// It lies packed there, and the dictionary for it is in `Tools::bundler`.
+    Primed(usize),
     /// It is this one of the cluster that lies packed in `Tools::bundler`.
     Cluster(usize),
 }
@@ -73,13 +78,27 @@ pub(crate) struct Shard {
     slabs: Slabs,
     budget: Arc<Budget>,
     backing: Option<Arc<Backing>>,
+    lexicon: Arc<Lexicon>,
     pub(crate) tally: Tally,
+}
+
+/// A smaller form of a packed page.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Smaller<'a> {
+    /// `Packed` or `Primed`.
+    pub(crate) kind: Kind,
+    pub(crate) bytes: &'a [u8],
 }
 
 impl Shard {
     /// The whole table is taken from the budget, though it costs memory as it is written only: a page that fits must not
     /// be refused for its slot.
-    pub(crate) fn new(pages: usize, budget: Arc<Budget>, backing: Option<Arc<Backing>>) -> io::Result<Self> {
+    pub(crate) fn new(
+        pages: usize,
+        budget: Arc<Budget>,
+        backing: Option<Arc<Backing>>,
+        lexicon: Arc<Lexicon>,
+    ) -> io::Result<Self> {
         if !budget.take(pages.div_ceil(SLOTS_PER_FRAME) as u64) {
             return Err(io::Error::new(
                 io::ErrorKind::OutOfMemory,
@@ -92,6 +111,7 @@ impl Shard {
             slabs: Slabs::new(pages, budget.clone())?,
             budget,
             backing,
+            lexicon,
             tally: Tally::default(),
         })
     }
@@ -144,6 +164,12 @@ impl Shard {
                 tools.packed[..slot.len()].copy_from_slice(self.slabs.get(slot.place(), slot.len()));
                 return Ok(Fetched::Packed(slot.len()));
             }
+            Kind::Primed => {
+                let object = self.slabs.get(slot.place(), slot.len());
+                tools.packed[..slot.len()].copy_from_slice(object);
+                tools.bundler.dictionary = self.lexicon.get(object[0]);
+                return Ok(Fetched::Primed(slot.len()));
+            }
             Kind::Raw => page.copy_from_slice(self.slabs.get(slot.place(), PAGE)),
             Kind::Cluster => {
                 self.gather(at, tools);
@@ -164,6 +190,7 @@ impl Shard {
         for slot in self.slots[first..first + cluster::PAGES].iter().map(|&slot| Slot(slot)) {
             tools.bundler.packed.extend_from_slice(self.slabs.get(slot.place(), slot.len()));
         }
+        tools.bundler.dictionary = self.lexicon.get(tools.bundler.number());
     }
 
     /// Puts `page`, whose `image` this is, in a slot whose page is in no cluster: in memory, if need be after moving
@@ -198,7 +225,9 @@ impl Shard {
 
     fn put_object(&mut self, at: usize, kind: Kind, bytes: &[u8], loosely: bool) -> Result<(), Full> {
         let old = self.slot(at);
+        let number = self.number(at, old);
         if old.kind().has_object() && self.slabs.replace(old.place(), bytes, loosely) {
+            self.lexicon.release(number);
             let new = Slot::new(kind, bytes.len(), old.place());
             self.tally.change(old, new);
             self.slots[at] = new.0;
@@ -215,7 +244,17 @@ impl Shard {
         self.touch(at);
         self.tally.change(old, new);
         self.slots[at] = new.0;
+        self.lexicon.release(self.number(at, old));
         self.forget(old);
+    }
+
+    /// The number of the dictionary that the object of slot `at` needs, 0 if none; of a cluster's the first counts.
+    fn number(&self, at: usize, slot: Slot) -> Number {
+        match slot.kind() {
+            Kind::Primed => self.slabs.get(slot.place(), 1)[0],
+            Kind::Cluster if at.is_multiple_of(cluster::PAGES) => self.slabs.get(slot.place(), 1)[0],
+            _ => 0,
+        }
     }
 
     /// Frees what a slot held that is in no table any more.
@@ -260,7 +299,7 @@ impl Shard {
             return Ok(());
         }
         self.gather(at, tools);
-        tools.bundler.unpack().map_err(LoadError::from)?;
+        tools.bundler.unpack()?;
         let first = at - at % cluster::PAGES;
         let mut fresh: Vec<Slot> = Vec::with_capacity(cluster::PAGES);
         for page in 0..cluster::PAGES {
@@ -297,6 +336,9 @@ impl Shard {
         if (0..cluster::PAGES).any(|page| self.slot(first + page) != seen[page]) {
             return Ok(false);
         }
+        if !self.lexicon.hold(tools.bundler.number()) {
+            return Ok(false);
+        }
         let mut fresh: Vec<Slot> = Vec::with_capacity(cluster::PAGES);
         for piece in tools.bundler.pieces() {
             match self.slabs.put(piece) {
@@ -307,6 +349,7 @@ impl Shard {
                     for slot in fresh {
                         self.slabs.free(slot.place());
                     }
+                    self.lexicon.release(tools.bundler.number());
                     return Err(full);
                 }
             }
@@ -318,17 +361,30 @@ impl Shard {
     }
 
     /// Replaces a packed page by a smaller form of it, or marks that there is none, if the slot is still `seen`.
-    pub(crate) fn repack(&mut self, at: usize, seen: Slot, smaller: Option<&[u8]>) {
+    pub(crate) fn repack(&mut self, at: usize, seen: Slot, smaller: Option<Smaller<'_>>) {
         if self.slot(at) != seen {
             return;
         }
-        if let Some(packed) = smaller
-            && let Ok(place) = self.slabs.put(packed)
+        if let Some(Smaller { kind, bytes }) = smaller
+            && (kind != Kind::Primed || self.lexicon.hold(bytes[0]))
         {
-            self.set(at, Slot::new(Kind::Packed, packed.len(), place).with_idle(true).with_deep());
-            return;
+            if let Ok(place) = self.slabs.put(bytes) {
+                self.set(at, Slot::new(kind, bytes.len(), place).with_idle(true).with_deep());
+                return;
+            }
+            if kind == Kind::Primed {
+                self.lexicon.release(bytes[0]);
+            }
         }
         self.slots[at] = seen.with_deep().0;
+    }
+
+    /// Whether the object of a slot is a page of text or the like, packed alone.
+    pub(crate) fn is_texty(&self, slot: Slot) -> bool {
+        match slot.kind() {
+            Kind::Packed => chain::has_matches(self.slabs.get(slot.place(), slot.len())),
+            kind => kind == Kind::Primed,
+        }
     }
 
     /// Moves a page to the backing file, if the slot is still `seen`. Says whether it did.

@@ -21,19 +21,22 @@ pub(crate) enum Kind {
     Packed = 3,
     /// The object is the page.
     Raw = 4,
-    /// The object is a quarter of the packed four pages of its group.
+    /// The object is a quarter of the packed four pages of its group, of which the first byte is the number of a
+    /// dictionary, or 0.
     Cluster = 5,
     /// The place is a frame of the backing file.
     Backed = 6,
+    /// The object is the number of a dictionary of the store, and the page packed with it.
+    Primed = 7,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Hole, Self::Zero, Self::Same, Self::Packed, Self::Raw, Self::Cluster, Self::Backed];
+    pub(crate) const ALL: [Self; 8] =
+        [Self::Hole, Self::Zero, Self::Same, Self::Packed, Self::Raw, Self::Cluster, Self::Backed, Self::Primed];
 
     /// Whether the place is that of an object in memory.
     pub(crate) fn has_object(self) -> bool {
-        matches!(self, Self::Same | Self::Packed | Self::Raw | Self::Cluster)
+        matches!(self, Self::Same | Self::Packed | Self::Raw | Self::Cluster | Self::Primed)
     }
 }
 

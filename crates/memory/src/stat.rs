@@ -127,7 +127,7 @@ pub struct MmStat {
     pub orig_data_size: u64,
     /// Bytes of objects in memory.
     pub compr_data_size: u64,
-    /// Bytes of frames that hold objects and slot tables: what the store costs.
+    /// Bytes of frames that hold objects and slot tables, and of dictionaries: what the store costs.
     pub mem_used_total: u64,
     /// The limit on that, 0 for none. Stores of one server share it.
     pub mem_limit: u64,
@@ -187,10 +187,22 @@ pub struct Tiers {
     pub packed: Tier,
     /// Four neighbours packed as one.
     pub cluster: Tier,
+    /// Packed with a dictionary of the store's own.
+    #[serde(default)]
+    pub primed: Tier,
     /// As they are.
     pub raw: Tier,
     /// In the backing file.
     pub backed: Tier,
+}
+
+/// Dictionaries that the store made of its own pages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dictionaries {
+    /// How many are kept, for new pages or for old ones.
+    pub count: u64,
+    /// Memory that they cost; part of `mem_used_total`.
+    pub bytes: u64,
 }
 
 /// Everything there is to know of a store at one moment.
@@ -206,6 +218,9 @@ pub struct Stat {
     pub bd_stat: BdStat,
     /// Pages by how they are kept.
     pub tiers: Tiers,
+    /// What pages are packed with beside their chains.
+    #[serde(default)]
+    pub dictionaries: Dictionaries,
     /// Bytes read so far.
     pub read_bytes: u64,
     /// Bytes written so far.
@@ -225,6 +240,7 @@ impl Stat {
             same: tier(Kind::Same),
             packed: tier(Kind::Packed),
             cluster: tier(Kind::Cluster),
+            primed: tier(Kind::Primed),
             raw: tier(Kind::Raw),
             backed: tier(Kind::Backed),
         };

@@ -23,9 +23,10 @@ use crate::{
     backing::Backing,
     budget::Budget,
     cluster,
+    lexicon::Lexicon,
     shard::{LoadError, Shard, StoreError},
     slot::{Kind, Slot},
-    stat::{BdStat, Stat, Tally, Traffic, count},
+    stat::{BdStat, Dictionaries, Stat, Tally, Traffic, count},
     tools::{Image, Kit, Page, Pool, Profile, Tools},
 };
 
@@ -54,6 +55,7 @@ pub struct Store {
     pub(crate) pool: Pool,
     budget: Arc<Budget>,
     backing: Option<Arc<Backing>>,
+    lexicon: Arc<Lexicon>,
     crew: Arc<Crew>,
     traffic: Traffic,
 }
@@ -93,13 +95,16 @@ impl Store {
         let groups = pages.div_ceil(cluster::PAGES as u64).div_ceil(shards as u64);
         let slots = usize::try_from(groups).ok().and_then(|groups| groups.checked_mul(cluster::PAGES));
         let slots = slots.ok_or(io::ErrorKind::OutOfMemory)?;
-        let shard = |_| Shard::new(slots, config.budget.clone(), config.backing.clone()).map(Mutex::new);
+        let lexicon = Arc::new(Lexicon::new(config.budget.clone()));
+        let shard =
+            |_| Shard::new(slots, config.budget.clone(), config.backing.clone(), lexicon.clone()).map(Mutex::new);
         Ok(Self {
             size: config.size,
             shards: (0..shards).map(shard).collect::<io::Result<_>>()?,
             pool: Pool::new(config.profile, config.chains),
             budget: config.budget,
             backing: config.backing,
+            lexicon,
             crew: config.crew,
             traffic: Traffic::default(),
         })
@@ -115,8 +120,10 @@ impl Store {
             tally.add(&shard.tally);
             frames += shard.object_frames();
         }
-        let mut stat = Stat::of(&tally, frames, &self.traffic);
+        let (count, dictionary_frames) = self.lexicon.cost();
+        let mut stat = Stat::of(&tally, frames + dictionary_frames, &self.traffic);
         stat.size = self.size;
+        stat.dictionaries = Dictionaries { count, bytes: dictionary_frames * PAGE as u64 };
         stat.mm_stat.mem_limit = self.budget.limit().unwrap_or(0);
         stat.mm_stat.mem_used_max = self.budget.peak();
         if let Some(backing) = &self.backing {
@@ -128,6 +135,10 @@ impl Store {
 
     pub(crate) fn shards(&self) -> &[Mutex<Shard>] {
         &self.shards
+    }
+
+    pub(crate) fn lexicon(&self) -> &Lexicon {
+        &self.lexicon
     }
 
     pub(crate) fn budget(&self) -> &Budget {

@@ -189,6 +189,81 @@ fn cold_text_becomes_clusters_and_comes_back_by_reads_and_writes() {
     assert!(out[..5] == text[..5] && out[5] == b'!' && out[6..] == text[6..]);
 }
 
+/// Pages of records that every page has some of, in another order.
+fn records(pages: usize) -> Vec<u8> {
+    let records: Vec<Vec<u8>> = (0..200).map(|seed| content(4, seed, 48)).collect();
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (state >> 40) as usize
+    };
+    let mut text = Vec::with_capacity(pages * PAGE + 64);
+    while text.len() < pages * PAGE {
+        text.extend_from_slice(&records[next() % records.len()]);
+        text.extend_from_slice(format!("\nrecord {}\n", next() % 1000).as_bytes());
+    }
+    text.truncate(pages * PAGE);
+    text
+}
+
+#[test]
+fn a_store_learns_what_its_pages_share_and_forgets_it_with_them() {
+    let budget = Arc::new(Budget::new(None));
+    let config = StoreConfig {
+        size: 16 << 20,
+        profile: Profile::Fast,
+        chains: Chains::default(),
+        budget: budget.clone(),
+        backing: None,
+        crew: Arc::new(Crew::new("crew", 0).unwrap()),
+    };
+    let store = Store::new(config).unwrap();
+    let empty = budget.used();
+    let text = records(2048);
+    store.write(0, &text, false).unwrap();
+    let fresh = store.stat();
+    keeper::round(&store, &keeper());
+    let round = keeper::round(&store, &keeper());
+    assert!(round.primed > 1024, "{round:?}");
+    let cold = store.stat();
+    assert_eq!(cold.dictionaries.count, 1);
+    assert!(cold.dictionaries.bytes > 0);
+    assert!(cold.tiers.primed.pages + cold.tiers.cluster.pages > 1024, "{cold:?}");
+    assert!(cold.mm_stat.mem_used_total < fresh.mm_stat.mem_used_total / 2, "{cold:?}");
+    let mut out = vec![0; text.len()];
+    store.read(0, &mut out).unwrap();
+    assert!(out == text);
+
+    // Pages are overwritten, in place and elsewhere, and a cluster taken apart; the dictionary stays for the others.
+    for at in (0..text.len()).step_by(7 * PAGE) {
+        store.write(at as u64, &text[at..at + 100], false).unwrap();
+        store.write(at as u64 + 5 * PAGE as u64, &content(4, 9, 2 * PAGE), false).unwrap();
+        store
+            .write(at as u64 + 5 * PAGE as u64, &text[(at + 5 * PAGE).min(text.len() - 2 * PAGE)..][..2 * PAGE], false)
+            .unwrap();
+    }
+    keeper::round(&store, &keeper());
+    assert_eq!(store.stat().dictionaries.count, 1);
+    store.trim(0, 16 << 20, false).unwrap();
+    keeper::round(&store, &keeper());
+    assert_eq!(store.stat().dictionaries.count, 0, "nobody needs it");
+    assert_eq!(budget.used(), empty);
+}
+
+#[test]
+fn a_store_without_memory_for_a_dictionary_goes_without() {
+    let store = store(16 << 20, Some(64 << 20), None);
+    let text = records(2048);
+    store.write(0, &text, false).unwrap();
+    while store.budget().take(1) {}
+    keeper::round(&store, &keeper());
+    let round = keeper::round(&store, &keeper());
+    assert_eq!((round.primed, store.stat().dictionaries.count), (0, 0));
+    let mut out = vec![0; text.len()];
+    store.read(0, &mut out).unwrap();
+    assert!(out == text);
+}
+
 #[test]
 fn incompressible_pages_leave_for_the_backing_file_when_cold() {
     let dir = tempfile::tempdir().unwrap();

@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use narrows_chains::{Chains, Limit, PAGE, Packer};
+use narrows_chains::{Chains, Limit, PAGE, Packer, lzt::Corrupt};
 use parking_lot::Mutex;
 
 pub use narrows_chains::Profile;
@@ -38,6 +38,11 @@ impl Tools {
         match fetched {
             Fetched::Whole => {}
             Fetched::Packed(len) => self.packer.unpack(&self.packed[..len], page)?,
+            Fetched::Primed(len) => {
+                let Bundler { dictionary, workspace, .. } = &mut self.bundler;
+                let dictionary = dictionary.take().ok_or(Corrupt("its dictionary is gone"))?;
+                dictionary.unpack(&self.packed[1..len], page, workspace)?;
+            }
             Fetched::Cluster(member) => {
                 self.bundler.unpack()?;
                 *page = *self.bundler.page(member);

@@ -45,10 +45,14 @@ pub enum Kind {
     Counters,
     /// Text, random and floats in turns of a few KiB.
     Mixed,
+    /// Rows of dates, decimals and names, as text.
+    Table,
+    /// An image with three bytes a pixel, row by row.
+    Pixels,
 }
 
 /// All of them.
-pub const KINDS: [Kind; 11] = [
+pub const KINDS: [Kind; 13] = [
     Kind::Zeros,
     Kind::Same,
     Kind::Period,
@@ -60,6 +64,8 @@ pub const KINDS: [Kind; 11] = [
     Kind::Doubles,
     Kind::Counters,
     Kind::Mixed,
+    Kind::Table,
+    Kind::Pixels,
 ];
 
 /// `len` bytes of `kind`.
@@ -97,6 +103,23 @@ fn append(kind: Kind, bytes: &mut Vec<u8>, random: &mut Random) {
         Kind::Mixed => {
             let kind = [Kind::Text, Kind::Random, Kind::Floats][step as usize >> 12 & 1 | step as usize >> 15 & 2 & 1];
             append(kind, bytes, random);
+        }
+        Kind::Table => {
+            let (row, small, large) = (step / 40, random.below(300), random.below(9000) as i32 - 4500);
+            let name = WORDS[random.below(8)].trim();
+            let (tenths, cents) = (large / 10, large.unsigned_abs() % 10);
+            let line = format!(
+                "2026-{:02}-{:02},{name},{small},{tenths:6}.{cents},{}.{:03}\n",
+                row / 28 % 12 + 1,
+                row % 28 + 1,
+                1000 + row,
+                small * 3
+            );
+            bytes.extend(line.bytes());
+        }
+        Kind::Pixels => {
+            let (x, y, colour) = (step % 600 / 3, step / 600, step % 3);
+            bytes.push((x + 2 * y + 40 * colour + random.below(6) as u32) as u8);
         }
     }
 }

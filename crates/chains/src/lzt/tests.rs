@@ -209,20 +209,21 @@ fn a_dictionary_that_pays_is_kept_and_reads_its_pages() {
     let pages = owned(256);
     let samples: Vec<&[u8]> = pages.iter().map(Vec::as_slice).collect();
     let mut ws = Workspace::default();
-    let dictionary = Dictionary::train(3, &samples, |page| packed(pack_strong, page, &mut ws).len()).expect("it pays");
-    assert_eq!(dictionary.version(), 3);
-    assert!(dictionary.bytes().len() <= dictionary::DICTIONARY_MAX);
-    let again = Dictionary::load(3, dictionary.bytes().to_vec()).expect("its own bytes");
-    let (mut session, mut other) = (dictionary.session().expect("memory"), again.session().expect("memory"));
+    let trained = Dictionary::train(&samples, |page| packed(pack_strong, page, &mut ws).len()).expect("it pays");
+    assert!(trained.with < trained.without);
+    let dictionary = trained.dictionary;
+    assert!(dictionary.bytes().len() <= dictionary::DICTIONARY_MAX && dictionary.memory() < 128 << 10);
+    let again = Dictionary::load(dictionary.bytes().to_vec()).expect("its own bytes");
+    let (mut packer, ws) = (dictionary.packer().expect("memory"), &mut narrows_core::Workspace::default());
     let mut out = vec![0; 4096];
     for page in &pages {
-        let len = session.pack(page, &mut out).expect("it fits");
+        let len = packer.pack(page, &mut out).expect("it fits");
         let mut back = vec![0; page.len()];
-        assert_eq!(other.unpack(&out[..len], &mut back), Ok(()));
+        assert_eq!(again.unpack(&out[..len], &mut back, ws), Ok(()));
         assert!(back == *page);
-        assert!(other.unpack(&out[..len - 1], &mut back).is_err());
-        assert!(other.unpack(&out[..len], &mut back[1..]).is_err());
-        assert_eq!(session.pack(page, &mut vec![0; len - 1]), None);
+        assert!(again.unpack(&out[..len - 1], &mut back, ws).is_err());
+        assert!(again.unpack(&out[..len], &mut back[1..], ws).is_err());
+        assert_eq!(packer.pack(page, &mut vec![0; len - 1]), None);
     }
 }
 
@@ -237,8 +238,8 @@ fn a_dictionary_that_does_not_pay_is_not_kept() {
     };
     let pages: Vec<Vec<u8>> = (0..64).map(|_| (0..4096).map(|_| noise()).collect()).collect();
     let samples: Vec<&[u8]> = pages.iter().map(Vec::as_slice).collect();
-    assert!(Dictionary::train(0, &samples, |page| page.len()).is_none());
-    assert!(Dictionary::train(0, &[], |page| page.len()).is_none());
+    assert!(Dictionary::train(&samples, |page| page.len()).is_none());
+    assert!(Dictionary::train(&[], |page| page.len()).is_none());
 }
 
 // Goal: the shipped table file is what the format says. Method: every kind of it, alone.

@@ -15,18 +15,25 @@ pub use self::{
     features::{FEATURES, Features, are_alike, look},
     noise::is_noise,
 };
-use crate::{PAGE, Profile, steps};
+use crate::{
+    PAGE, Profile,
+    steps::{self, BUILTINS},
+};
 
 /// Numbers of built-in chains that a tree expects to pack such a page well, the most promising first.
 pub fn promising(profile: Profile, features: &Features) -> impl Iterator<Item = u8> {
     let tree = match profile {
-        Profile::Fast => model::FAST,
+        Profile::Fast | Profile::Dense => model::FAST,
         Profile::Balanced => model::BALANCED,
         Profile::Ratio => model::RATIO,
     };
     let leaf: &'static [u8] = tree::leaf(tree, features);
     let by_width = by_width(profile, features).chain;
-    leaf.iter().map(move |&chain| if chain == BY_WIDTH { by_width } else { chain })
+    leaf.iter().map(move |&chain| match chain {
+        BY_WIDTH => by_width,
+        _ if profile == Profile::Dense => CODED_OF[usize::from(chain)],
+        _ => chain,
+    })
 }
 
 /// In a leaf, what [`by_width`] says, which is no chain's number.
@@ -72,6 +79,13 @@ static CODED: LazyLock<[u8; 8]> = LazyLock::new(|| {
         "al8-dk8-zz8-ce8",
         "al4-dk4-zz4-ce4",
     ])
+});
+
+/// Of each built-in chain the one with coded lengths in place of blocks of bits, if that is built in too; else itself.
+static CODED_OF: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let number = |names: &str| BUILTINS.iter().position(|builtin| *builtin == names);
+    let coded = |(own, names): (usize, &&str)| number(&names.replace("-pk", "-ce")).unwrap_or(own) as u8;
+    BUILTINS.iter().enumerate().map(coded).collect()
 });
 
 /// As [`CODED`], without an entropy coder.

@@ -4,12 +4,14 @@
 //! |---|---|---|
 //! | [`difference`] | `d` `dk` | differences of neighbours, once or up to six times |
 //! | [`lag`] | `lag` | differences to the word some places before |
+//! | [`image`] | `im` | what is left of forecasts from the left and above |
 //! | [`map`] | `zz` `sw` `fm` | signs folded, bytes swapped, floats as integers in order |
 //! | [`mask`] | `mk` | one frequent word taken out |
 //! | [`decimal`] | `al` | decimal floats as integers |
 //! | [`planes`] | `t` `bt` | planes of bytes, planes of bits |
 //! | [`bitpack`] | `pk` | blocks of 16 words, each as wide as its widest |
 //! | [`classes`] | `ce` `ex` | Huffman-coded lengths or exponents, and raw bits |
+//! | [`number`] | `num` | numbers of a text, by columns |
 //! | [`block`] | `lz4` `zstd` `deflate` `deflates` `lzt` `lzts` | what looks for repeats |
 //!
 //! Most come for words of 1, 2, 4 and 8 bytes, and the width is the last letter of their name.
@@ -19,9 +21,11 @@ pub mod block;
 pub mod classes;
 pub mod decimal;
 pub mod difference;
+pub mod image;
 pub mod lag;
 pub mod map;
 pub mod mask;
+pub mod number;
 pub mod planes;
 
 mod fused;
@@ -50,6 +54,7 @@ pub fn all() -> impl Iterator<Item = &'static dyn Step> {
 const GROUPS: &[&[&dyn Step]] = &[
     difference::STEPS,
     lag::STEPS,
+    image::STEPS,
     map::STEPS,
     mask::STEPS,
     decimal::STEPS,
@@ -58,6 +63,7 @@ const GROUPS: &[&[&dyn Step]] = &[
     classes::STEPS,
     classes::EXPONENT_STEPS,
     block::STEPS,
+    number::STEPS,
 ];
 
 /// One stage in place of the first of `ids`, and in place of how many.
@@ -165,4 +171,14 @@ pub(crate) const BUILTINS: &[&str] = &[
     "t4-lzt",
     "t2-lzt",
     "deflates",
+    "num-deflate",
+    "num-deflates",
+    "num-lzts",
+    "im1-deflate",
+    "im1-zz1-ce1",
+    "im2-zz2-ce2",
+    "im2-zz2-t2-deflate",
+    "im4-zz4-ce4",
+    "im4-zz4-t4-deflate",
+    "im8-zz8-ce8",
 ];

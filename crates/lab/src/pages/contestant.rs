@@ -35,8 +35,8 @@ const CODECS: [(&str, &dyn Codec, i16); 6] = [
     ("842", &Nx842, 0),
 ];
 
-const PROFILES: [(&str, Profile); 3] =
-    [("fast", Profile::Fast), ("balanced", Profile::Balanced), ("ratio", Profile::Ratio)];
+const PROFILES: [(&str, Profile); 4] =
+    [("fast", Profile::Fast), ("dense", Profile::Dense), ("balanced", Profile::Balanced), ("ratio", Profile::Ratio)];
 
 impl Contestant {
     /// Every codec, zBeWalgo with its ten chains, every profile.
@@ -56,7 +56,7 @@ impl Contestant {
     }
 
     /// `lz4`, `lzo`, `zstd-1`, `zstd-3`, `deflate-6`, `842`, `zbewalgo`, `zbewalgo:STEPS` (`*` for its curated list),
-    /// `fast`, `balanced`, `ratio`, `chain:STEPS`.
+    /// `fast`, `dense`, `balanced`, `ratio`, `chain:STEPS`.
     ///
     /// # Errors
     /// [`PagesError::Unknown`].

@@ -22,8 +22,8 @@ pub struct Args {
     /// Make the published tables again, with what was published beside
     #[arg(long)]
     pub paper: bool,
-    /// Who packs: lz4, lzo, zstd-1, zstd-3, deflate-6, 842, zbewalgo, zbewalgo:STEPS, fast, balanced, ratio, chain:STEPS;
-    /// all without steps if not given
+    /// Who packs: lz4, lzo, zstd-1, zstd-3, deflate-6, 842, zbewalgo, zbewalgo:STEPS, fast, dense, balanced, ratio,
+    /// chain:STEPS; all without steps if not given
     #[arg(long = "codec", value_name = "NAME,…", value_delimiter = ',')]
     pub codecs: Vec<String>,
     /// Also each chain of zBeWalgo and each of ours alone

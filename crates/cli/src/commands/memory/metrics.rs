@@ -25,6 +25,8 @@ pub fn render(report: &Report) -> String {
     add("same_pages", "gauge", "Pages of one word.", |s| s.stat.mm_stat.same_pages as f64);
     add("huge_pages", "gauge", "Pages stored as they are.", |s| s.stat.mm_stat.huge_pages as f64);
     add("cluster_pages", "gauge", "Pages packed with their neighbours.", |s| s.stat.tiers.cluster.pages as f64);
+    add("primed_pages", "gauge", "Pages packed with a dictionary.", |s| s.stat.tiers.primed.pages as f64);
+    add("dictionary_bytes", "gauge", "Memory of dictionaries.", |s| s.stat.dictionaries.bytes as f64);
     add("backed_pages", "gauge", "Pages in the backing file.", |s| s.stat.tiers.backed.pages as f64);
     add("read_bytes_total", "counter", "Bytes read.", |s| s.stat.read_bytes as f64);
     add("write_bytes_total", "counter", "Bytes written.", |s| s.stat.write_bytes as f64);

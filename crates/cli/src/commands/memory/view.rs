@@ -69,6 +69,7 @@ fn draw(text: &mut String, store: &Named, earlier: Option<&Named>, span_s: f64) 
         ("zero", tiers.zero),
         ("same", tiers.same),
         ("packed", tiers.packed),
+        ("primed", tiers.primed),
         ("cluster", tiers.cluster),
         ("raw", tiers.raw),
         ("backed", tiers.backed),
@@ -77,6 +78,10 @@ fn draw(text: &mut String, store: &Named, earlier: Option<&Named>, span_s: f64) 
         let ratio =
             if bytes > 0 { format!(", ratio {:.2}", (pages * 4096) as f64 / bytes as f64) } else { String::new() };
         writeln!(text, "  {name:7} {} {pages} pages in {}{ratio}", bar(pages, all), Size(bytes))?;
+    }
+    let dictionaries = stat.dictionaries;
+    if dictionaries.count > 0 {
+        writeln!(text, "  dictionaries {} in {}", dictionaries.count, Size(dictionaries.bytes))?;
     }
     let rate = |now: u64, then: Option<u64>| match then {
         Some(then) if span_s > 0.0 => format!("{}/s", Size((now.saturating_sub(then) as f64 / span_s) as u64)),
