@@ -13,14 +13,14 @@ use narrows_chains::{
 
 struct State {
     scratch: Scratch,
-    packers: [Packer; 3],
+    packers: [Packer; 4],
     zbewalgo: Zbewalgo,
 }
 
 thread_local! {
     static STATE: RefCell<State> = RefCell::new(State {
         scratch: Scratch::default(),
-        packers: [Profile::Fast, Profile::Balanced, Profile::Ratio].map(Packer::new),
+        packers: [Profile::Fast, Profile::Dense, Profile::Balanced, Profile::Ratio].map(Packer::new),
         zbewalgo: Zbewalgo::default(),
     });
 }
@@ -46,7 +46,7 @@ fuzz_target!(|data: &[u8]| {
             let (mut packed, mut back) = ([0; PAGE], [0xa5; PAGE]);
             let is_back = match how {
                 5 => {
-                    let packer = &mut state.packers[bytes.len() % 3];
+                    let packer = &mut state.packers[bytes.len() % 4];
                     let len = packer.pack(&page, &mut packed);
                     len.is_none_or(|len| packer.unpack(&packed[..len], &mut back).is_ok() && back == page)
                 }
