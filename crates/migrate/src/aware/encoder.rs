@@ -298,7 +298,9 @@ impl Encoder {
                     Seen::Same if synced.is_some() => Way::LeftOut,
                     Seen::Other if synced.is_some() => Way::Kept { again: true },
                     // Which pages will change is not known yet: as many as there is room for.
-                    Seen::Never if keeps_first && synced.is_some() && state.lanes.has_room() => Way::Kept { again: false },
+                    Seen::Never if keeps_first && synced.is_some() && state.lanes.has_room() => {
+                        Way::Kept { again: false }
+                    }
                     _ => Way::Full,
                 });
             }

@@ -115,7 +115,8 @@ impl Similar {
             }
             if last.is_none_or(|(before, _)| before != number) {
                 let source = lanes.newest(number - 1);
-                let source = source.filter(|((of, offset), ..)| *of == block && offset / (PAGE_LEN as u64) < NUMBER_MAX);
+                let source =
+                    source.filter(|((of, offset), ..)| *of == block && offset / (PAGE_LEN as u64) < NUMBER_MAX);
                 last = Some((number, source));
             }
             let Some((_, Some(((_, offset), fresh, other)))) = last else { continue };
