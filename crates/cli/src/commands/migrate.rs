@@ -81,7 +81,12 @@ fn settings(engine: &Engine, packing: Option<&Packing>, carrying: &Carrying) -> 
             .into());
         }
         Some(packing) => {
-            Settings { cpu_price: packing.cpu_price.unwrap_or(CPU_PRICE), ..common::packing_settings(engine, packing)? }
+            // Copies out of pages sent before find more than history, for less.
+            let packing = Packing { no_history: packing.no_history || carrying.options().aware, ..packing.clone() };
+            Settings {
+                cpu_price: packing.cpu_price.unwrap_or(CPU_PRICE),
+                ..common::packing_settings(engine, &packing)?
+            }
         }
         None => far_settings(Settings::default()),
     };

@@ -11,6 +11,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
 };
@@ -18,6 +19,7 @@ use std::{
 use narrows::io::Address;
 use narrows_migrate::{destination::uri, monitor::Monitor};
 use narrows_testkit::data::{KINDS, Random, make};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -428,7 +430,7 @@ fn an_interrupted_run_leaves_the_guest_where_it_was() {
     let moving = start(["migrate", "run", "--qmp", &qmp, "--to", &Way::served_at(&serve), "--max-bandwidth", "40mbit"]);
     eventually("it is under way", || source.migration() == "active");
     thread::sleep(Duration::from_millis(300));
-    moving.signal(rustix::process::Signal::INT);
+    moving.signal(Signal::INT);
     moving.wait().expect(130).says("the guest goes on where it was");
     assert_eq!(source.status(), "running");
     let before = bench.printed("s").len();
@@ -546,28 +548,38 @@ fn break_once(
     dest.ask("migrate-incoming", json!({ "uri": uri(&bench.unix("d.sock")) }));
     source.ask("migrate", json!({ "uri": uri(&bench.unix("s.sock")) }));
     thread::sleep(after);
-    let mut stalled = None;
     let under_way = source.migration();
     match fault {
-        Fault::KillServe => way.serve.signal(rustix::process::Signal::KILL),
-        Fault::KillTunnel => way.tunnel.signal(rustix::process::Signal::KILL),
-        Fault::KillDestination => dest.process.signal(rustix::process::Signal::KILL),
-        Fault::Cut => relay.signal(rustix::process::Signal::KILL),
-        Fault::StallServe | Fault::StallTunnel => {
-            let side = if matches!(fault, Fault::StallServe) { &way.serve } else { &way.tunnel };
-            side.signal(rustix::process::Signal::STOP);
-            stalled = Some(Instant::now());
-        }
+        Fault::KillServe => way.serve.signal(Signal::KILL),
+        Fault::KillTunnel => way.tunnel.signal(Signal::KILL),
+        Fault::KillDestination => dest.process.signal(Signal::KILL),
+        Fault::Cut => relay.signal(Signal::KILL),
+        Fault::StallServe => way.serve.signal(Signal::STOP),
+        Fault::StallTunnel => way.tunnel.signal(Signal::STOP),
     }
     let mut state = String::new();
-    eventually(&format!("the migration ends: {what}"), || {
-        // A tunnel that stands still holds QEMU's sockets open: nobody but its user can end that.
-        if stalled.is_some_and(|since| since.elapsed() > Duration::from_secs(6)) {
-            way.tunnel.signal(rustix::process::Signal::KILL);
-            way.serve.signal(rustix::process::Signal::KILL);
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // A tunnel that stands still holds QEMU's sockets open: nobody but its user can end that. And QEMU, where it is about to finish,
+        // answers nobody until then.
+        if matches!(fault, Fault::StallServe | Fault::StallTunnel) {
+            scope.spawn(|| {
+                let since = Instant::now();
+                while since.elapsed() < Duration::from_secs(6) {
+                    if ended.load(Relaxed) {
+                        return;
+                    }
+                    thread::sleep(Duration::from_millis(20));
+                }
+                way.tunnel.signal(Signal::KILL);
+                way.serve.signal(Signal::KILL);
+            });
         }
-        state = source.migration();
-        ["completed", "failed", "cancelled"].contains(&state.as_str())
+        eventually(&format!("the migration ends: {what}"), || {
+            state = source.migration();
+            ["completed", "failed", "cancelled"].contains(&state.as_str())
+        });
+        ended.store(true, Relaxed);
     });
     if state == "completed" && matches!(fault, Fault::KillDestination) {
         // It had the guest when it was killed, and cannot be asked any more. One that had not must not count as whole.

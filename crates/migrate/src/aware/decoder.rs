@@ -240,7 +240,7 @@ impl Decoder {
                 front = after;
                 self.pages.extend_from_slice(full);
                 if let Some(packed) = packed {
-                    let kept = state.lanes.store.find((block, offsets[place]));
+                    let kept = state.lanes.kept((block, offsets[place]));
                     let kept = kept.ok_or_else(|| corrupt(at, "a difference against a page that is not kept"))?;
                     let from = self.pages.len();
                     self.pages.resize(from + PAGE_LEN, 0);
@@ -249,7 +249,7 @@ impl Decoder {
                 } else {
                     let kept = |Source { page, fresh }| match fresh {
                         true => state.lanes.fresh(key(block, page)),
-                        false => state.lanes.store.find(key(block, page)).map(|page| &**page),
+                        false => state.lanes.kept(key(block, page)),
                     };
                     copies::unpack(&mut rest, &mut front, &mut last, kept, &mut self.pages).ok_or_else(fault)?;
                 }
@@ -266,7 +266,7 @@ impl Decoder {
         for (place, page) in pages.chunks_exact(PAGE_LEN).enumerate() {
             if parts.keeps >> place & 1 == 1 {
                 let page: &Page = page.try_into().expect("a page");
-                if !state.lanes.want(self.lane, (block, offsets[place]), Arc::new(*page)) {
+                if state.lanes.want(self.lane, (block, offsets[place]), page).is_none() {
                     return Err(corrupt(at, "a page to keep that may not be"));
                 }
             }

@@ -23,6 +23,9 @@ use super::{
 
 /// A difference longer than this is not worth unpacking: the codec packs the page itself as well.
 const DIFFERENCE_MAX: usize = PAGE_LEN / 2;
+/// A page that has no more bytes of its own than this is not kept: what it is made of is. Of a database in memory that is
+/// every third page.
+const OWN_MIN: usize = 64;
 /// Bytes of a packet's chunk beside its pages, at most: what makes a page is shorter than the page.
 const TAIL_MAX: usize = 1 + PAGES_MAX / 8 + 5 + HEADER_LEN + 12;
 /// How long a lane waits for the others to come to the round it is in. What they lack is in their sockets already, so it is a
@@ -124,6 +127,7 @@ impl Sender {
             tail: Vec::new(),
             samples: Vec::new(),
             packed: Vec::new(),
+            copied: Vec::new(),
         })
     }
 
@@ -167,35 +171,39 @@ pub struct Encoder {
     tail: Vec<u8>,
     /// Of the packet's pages.
     samples: Vec<Sample>,
-    /// A difference.
+    /// Their differences.
     packed: Vec<u8>,
+    /// What is copied into them.
+    copied: Vec<Copied>,
 }
 
 /// How one page travels.
 enum Way {
     Full,
     LeftOut,
-    /// Against what is kept, if anything is; kept itself either way.
-    Again(Option<Arc<Page>>),
+    /// It is to be kept, and what is kept serves to make it.
+    Kept {
+        /// It was sent before.
+        again: bool,
+    },
 }
 
 /// A page that is to be kept.
 struct Kept {
     index: usize,
     place: usize,
-    page: Arc<Page>,
     form: Form,
-    /// Where it is not a difference, on slow links.
+    /// On slow links.
     samples: Range<usize>,
 }
 
 /// What of a page that is kept travels.
 enum Form {
     Full,
-    /// Against the version before.
-    Difference(Vec<u8>),
-    /// What is not in these.
-    Copies(Vec<Copied>),
+    /// Against the version before: these bytes.
+    Difference(Range<usize>),
+    /// What is not in these copies.
+    Copies(Range<usize>),
 }
 
 impl Encoder {
@@ -221,22 +229,18 @@ impl Encoder {
         self.samples.clear();
         let (mut place, mut kept) = (0, Vec::new());
         for (index, way) in ways.iter().enumerate().filter(|(_, way)| !matches!(way, Way::LeftOut)) {
-            if let Way::Again(before) = way {
-                let page = page_of(chunk, index);
-                let form = match before {
-                    Some(before) if difference(page, before, &mut self.packed) => Form::Difference(self.packed.clone()),
-                    _ => Form::Full,
-                };
+            if let Way::Kept { again } = way {
                 let from = self.samples.len();
-                if search && matches!(form, Form::Full) {
-                    similar::samples(page, &mut self.samples);
+                // Most that were sent before become differences.
+                if search && !again {
+                    similar::samples(page_of(chunk, index), &mut self.samples);
                 }
-                kept.push(Kept { index, place, page: Arc::new(*page), form, samples: from..self.samples.len() });
+                kept.push(Kept { index, place, form: Form::Full, samples: from..self.samples.len() });
             }
             place += 1;
         }
         let left_out = packet.normal - place;
-        let keeps = self.keep(header, packet, &mut kept);
+        let keeps = self.keep(header, packet, chunk, search, &mut kept);
         let front = self.arrange(&ways, &kept, chunk);
         let flags = if synced.is_some() { SYNCED } else { 0 } | if keeps != 0 { KEEP } else { 0 };
         self.tail.clear();
@@ -292,9 +296,11 @@ impl Encoder {
             if index < packet.normal {
                 ways.push(match seen {
                     Seen::Same if synced.is_some() => Way::LeftOut,
-                    Seen::Other if synced.is_some() => Way::Again(state.lanes.store.find((block, offset)).cloned()),
+                    Seen::Other if synced.is_some() => Way::Kept { again: true },
                     // Which pages will change is not known yet: as many as there is room for.
-                    Seen::Never if keeps_first && synced.is_some() && state.lanes.has_room() => Way::Again(None),
+                    Seen::Never if keeps_first && synced.is_some() && state.lanes.has_room() => {
+                        Way::Kept { again: false }
+                    }
                     _ => Way::Full,
                 });
             }
@@ -319,28 +325,56 @@ impl Encoder {
     }
 
     /// Finds what pages have in common with those that are kept, then wants them kept too; returns which were, by their places.
-    fn keep(&self, header: &[u8; HEADER_LEN], packet: &Packet, pages: &mut [Kept]) -> u128 {
+    fn keep(
+        &mut self,
+        header: &[u8; HEADER_LEN],
+        packet: &Packet,
+        chunk: &[u8],
+        search: bool,
+        pages: &mut [Kept],
+    ) -> u128 {
         if pages.is_empty() {
             return 0;
         }
         let offsets: Vec<u64> = packet.offsets(header).collect();
-        let mut state = self.sender.state.lock();
+        let sender = self.sender.clone();
+        let mut state = sender.state.lock();
         let State { blocks, lanes, similar, .. } = &mut *state;
         let Some(block) = blocks.number(packet::block(header)) else { return 0 };
+        self.packed.clear();
+        self.copied.clear();
         // All before the first is wanted: the receiver has none of a packet's pages before it has made all.
-        for kept in pages.iter_mut().filter(|kept| !kept.samples.is_empty()) {
-            let newest = |page| lanes.newest((block, page * PAGE_LEN as u64));
-            let copies = similar.find(block, &kept.page, &self.samples[kept.samples.clone()], newest);
-            if !copies.is_empty() {
-                kept.form = Form::Copies(copies);
+        for Kept { index, form, samples, .. } in &mut *pages {
+            let page = page_of(chunk, *index);
+            if let Some(before) = lanes.kept((block, offsets[*index])) {
+                let from = self.packed.len();
+                if difference(page, before, &mut self.packed) {
+                    *form = Form::Difference(from..self.packed.len());
+                    continue;
+                }
+            }
+            if search && samples.start == samples.end {
+                let from = self.samples.len();
+                similar::samples(page, &mut self.samples);
+                *samples = from..self.samples.len();
+            }
+            let from = self.copied.len();
+            similar.find(block, page, &self.samples[samples.clone()], lanes, &mut self.copied);
+            if self.copied.len() > from {
+                *form = Form::Copies(from..self.copied.len());
             }
         }
         let mut keeps = 0;
-        for Kept { index, place, page, samples, .. } in pages {
-            let key = (block, offsets[*index]);
-            if lanes.want(self.lane, key, page.clone()) {
+        for Kept { index, place, samples, form } in pages {
+            let own = |copies: &Range<usize>| {
+                PAGE_LEN - self.copied[copies.clone()].iter().map(|copy| copy.len).sum::<usize>()
+            };
+            if matches!(form, Form::Copies(copies) if own(copies) <= OWN_MIN) {
+                continue;
+            }
+            if let Some(number) = lanes.want(self.lane, (block, offsets[*index]), page_of(chunk, *index)) {
                 keeps |= 1_u128 << *place;
-                similar.learn(key, &self.samples[samples.clone()]);
+                similar.learn(number, &self.samples[samples.clone()]);
             }
         }
         keeps
@@ -361,7 +395,7 @@ impl Encoder {
                 Some(Form::Difference(_)) => {}
                 Some(Form::Copies(copies)) => {
                     let mut done = 0;
-                    for copy in copies {
+                    for copy in &self.copied[copies.clone()] {
                         bring(at + done, copy.at - done);
                         done = copy.at + copy.len;
                     }
@@ -379,6 +413,7 @@ impl Encoder {
         for Kept { place, form, .. } in kept {
             match form {
                 Form::Difference(packed) => {
+                    let packed = &self.packed[packed.clone()];
                     differences += 1;
                     self.tail.push(*place as u8);
                     sparse::write_len(packed.len(), &mut self.tail);
@@ -387,7 +422,7 @@ impl Encoder {
                 Form::Copies(copies) => {
                     copied += 1;
                     self.tail.push(*place as u8 | COPIES);
-                    copies::write(copies, &mut last, &mut self.tail);
+                    copies::write(&self.copied[copies.clone()], &mut last, &mut self.tail);
                 }
                 Form::Full => {}
             }
@@ -403,11 +438,15 @@ fn page_of(chunk: &[u8], index: usize) -> &Page {
     chunk[PAGES_AT + index * PAGE_LEN..].first_chunk().expect("a page")
 }
 
-/// Makes a page's difference against `before`; `false` where it is not worth it.
+/// Appends a page's difference against `before`; `false` and nothing where it is not worth it.
 fn difference(page: &Page, before: &Page, out: &mut Vec<u8>) -> bool {
+    let from = out.len();
     let mut rest = *page;
     rest.iter_mut().zip(before).for_each(|(byte, before)| *byte ^= before);
-    out.clear();
     sparse::write(&rest, out);
-    out.len() <= DIFFERENCE_MAX
+    let worth = out.len() - from <= DIFFERENCE_MAX;
+    if !worth {
+        out.truncate(from);
+    }
+    worth
 }

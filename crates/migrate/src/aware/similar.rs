@@ -12,8 +12,9 @@
 //! Memory: 16 places of 8 bytes for each page that may be kept, 32 MiB for a GiB.
 
 use super::{
-    Key, PAGE_LEN, Page,
+    PAGE_LEN, Page,
     copies::{COPY_MIN, Copied, NUMBER_MAX, Source},
+    store::Lanes,
 };
 
 /// One place in `1 << RATE_BITS` is a sample.
@@ -24,6 +25,9 @@ const GAP_MIN: usize = 16;
 const SAMPLES_MAX: usize = PAGE_LEN / GAP_MIN;
 /// Bytes that a hash depends on.
 const WINDOW: usize = 64;
+/// Bits of the end of a window in its page, and of the hash beside those that say where it is noted.
+const END_BITS: u32 = PAGE_LEN.trailing_zeros();
+const TAG_BITS: u32 = 32 - END_BITS;
 
 /// A place in a page that is found again.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +63,8 @@ pub fn samples(page: &Page, out: &mut Vec<Sample>) {
 /// Where the samples of kept pages are.
 #[derive(Debug)]
 pub struct Similar {
-    /// Block, page and end of the window, 12, 40 and 12 bits; 0 where nothing is noted. Empty until it is needed.
+    /// [`Lanes::want`]'s number of the page and one, more of the hash, and the end of the window: 32, 20 and 12 bits; 0 where nothing is
+    /// noted. Empty until it is needed.
     places: Vec<u64>,
     len_bits: u32,
 }
@@ -72,62 +77,59 @@ impl Similar {
         Self { places: Vec::new(), len_bits }
     }
 
-    fn place(&self, sample: Sample) -> usize {
-        (sample.hash << RATE_BITS >> (64 - self.len_bits)) as usize
+    /// Where a sample is noted, and what must stand there for it: without that every place of a full table would be looked up in vain.
+    fn place(&self, sample: Sample) -> (usize, u64) {
+        let hash = sample.hash << RATE_BITS;
+        ((hash >> (64 - self.len_bits)) as usize, hash << self.len_bits >> (64 - TAG_BITS))
     }
 
-    /// Notes the samples of a page that is kept from now on.
-    pub fn learn(&mut self, (block, offset): Key, samples: &[Sample]) {
-        let page = offset / PAGE_LEN as u64;
-        if page >= NUMBER_MAX || samples.is_empty() {
+    /// Notes the samples of a page that is kept from now on, as `number`.
+    pub fn learn(&mut self, number: u32, samples: &[Sample]) {
+        if samples.is_empty() {
             return;
         }
         if self.places.is_empty() {
             self.places = vec![0; 1 << self.len_bits];
         }
-        // Blocks are numbered up to 1024.
-        let name = u64::from(block) << 52 | page << 12;
+        let name = (u64::from(number) + 1) << 32;
         for &sample in samples {
-            let place = self.place(sample);
-            self.places[place] = name | u64::from(sample.end - 1);
+            let (place, tag) = self.place(sample);
+            self.places[place] = name | tag << END_BITS | u64::from(sample.end - 1);
         }
     }
 
-    /// What of a page others hold as well; `kept` says what there is.
-    pub fn find<'a>(
-        &self,
-        block: u16,
-        page: &Page,
-        samples: &[Sample],
-        kept: impl Fn(u64) -> Option<(bool, &'a Page)>,
-    ) -> Vec<Copied> {
-        let mut copies = Vec::new();
+    /// Appends what of a page others of its block hold as well; [`Lanes::newest`] says what there is.
+    pub fn find(&self, block: u16, page: &Page, samples: &[Sample], lanes: &Lanes, copies: &mut Vec<Copied>) {
         if self.places.is_empty() {
-            return copies;
+            return;
         }
         // All at once, for each is a miss of the cache.
         let mut names = [0; SAMPLES_MAX];
-        names.iter_mut().zip(samples).for_each(|(name, sample)| *name = self.places[self.place(*sample)]);
+        names.iter_mut().zip(samples).for_each(|(name, sample)| *name = self.places[self.place(*sample).0]);
         let (mut done, mut last) = (0, None);
-        for (sample, name) in samples.iter().zip(names) {
+        for (&sample, name) in samples.iter().zip(names) {
             let end = usize::from(sample.end);
-            let (number, from) = (name << 12 >> 24, (name as usize & (PAGE_LEN - 1)) + 1);
-            if end <= done || name >> 52 != u64::from(block) {
+            let (number, tag) = ((name >> 32) as u32, name << 32 >> (64 - TAG_BITS));
+            if end <= done || number == 0 || tag != self.place(sample).1 {
                 continue;
             }
             if last.is_none_or(|(before, _)| before != number) {
-                last = Some((number, kept(number)));
+                let source = lanes.newest(number - 1);
+                let source =
+                    source.filter(|((of, offset), ..)| *of == block && offset / (PAGE_LEN as u64) < NUMBER_MAX);
+                last = Some((number, source));
             }
-            let Some((_, Some((fresh, other)))) = last else { continue };
+            let Some((_, Some(((_, offset), fresh, other)))) = last else { continue };
+            let from = (name as usize & (PAGE_LEN - 1)) + 1;
             let before = alike_before(&page[done..end], &other[..from]);
             let len = before + alike(&page[end..], &other[from..]);
             if len < COPY_MIN {
                 continue;
             }
-            copies.push(Copied { at: end - before, len, source: Source { page: number, fresh }, from: from - before });
+            let source = Source { page: offset / PAGE_LEN as u64, fresh };
+            copies.push(Copied { at: end - before, len, source, from: from - before });
             done = end - before + len;
         }
-        copies
     }
 }
 
@@ -183,17 +185,34 @@ mod tests {
         let old = noise(1);
         let mut new = noise(2);
         new[1000..3000].copy_from_slice(&old[1500..3500]);
-        let mut similar = Similar::new(4);
-        similar.learn((3, 7 << 12), &of(&old));
-        let kept = |page| (page == 7).then_some((true, &old));
-        let found = similar.find(3, &new, &of(&new), kept);
-        let all = Copied { at: 1000, len: 2000, source: Source { page: 7, fresh: true }, from: 1500 };
-        assert_eq!(found, [all]);
-        assert!(similar.find(4, &new, &of(&new), kept).is_empty(), "another block");
-        assert!(similar.find(3, &new, &of(&new), |_| None).is_empty(), "not kept any more");
-        let other = noise(5);
-        let stale = similar.find(3, &new, &of(&new), |_| Some((false, &other)));
-        assert!(stale.is_empty(), "another page by now");
+        let (mut similar, mut lanes) = (Similar::new(4), Lanes::new(4));
+        lanes.join(0);
+        let find = |similar: &Similar, lanes: &Lanes, block| {
+            let mut copies = Vec::new();
+            similar.find(block, &new, &of(&new), lanes, &mut copies);
+            copies
+        };
+        assert!(find(&similar, &lanes, 3).is_empty(), "nothing is noted");
+        let number = lanes.want(0, (3, 7 << 12), &old).unwrap();
+        similar.learn(number, &of(&old));
+        let all = |fresh| Copied { at: 1000, len: 2000, source: Source { page: 7, fresh }, from: 1500 };
+        assert_eq!(find(&similar, &lanes, 3), [all(true)]);
+        assert!(find(&similar, &lanes, 4).is_empty(), "another block");
+        lanes.passed(0);
+        lanes.merge_to(1);
+        assert_eq!(find(&similar, &lanes, 3), [all(false)]);
+        lanes.want(0, (3, 7 << 12), &noise(5)).unwrap();
+        assert!(find(&similar, &lanes, 3).is_empty(), "another version by now");
+        lanes.passed(0);
+        lanes.merge_to(2);
+        for page in 0..4 {
+            lanes.want(0, (9, page << 12), &noise(6)).unwrap();
+            lanes.passed(0);
+            lanes.merge_to(3 + page as u32);
+        }
+        assert!(find(&similar, &lanes, 3).is_empty(), "not kept any more");
+        assert_eq!(lanes.want(0, (3, 9 << 12), &noise(8)), Some(number));
+        assert!(find(&similar, &lanes, 3).is_empty(), "another page by now");
     }
 
     #[test]

@@ -403,20 +403,20 @@ fn a_length_left_standing_where_no_page_follows_arrives() {
 fn the_store_is_bounded_and_lets_the_oldest_go() {
     let mut lanes = store::Lanes::new(KEEP);
     lanes.join(0);
-    let page = Arc::new([1; PAGE_LEN]);
+    let page = [1; PAGE_LEN];
     let mut next = 0;
     for room in [KEEP + KEEP / 4, KEEP / 4, KEEP / 4] {
         for _ in 0..room {
-            assert!(lanes.want(0, (0, next), page.clone()));
+            assert!(lanes.want(0, (0, next), &page).is_some());
             next += 1;
         }
-        assert!(!lanes.want(0, (9, 9), page.clone()), "no more wait than may");
+        assert!(lanes.want(0, (9, 9), &page).is_none(), "no more wait than may");
         let now = lanes.passed(0);
         lanes.merge_to(now);
     }
     let oldest = next - KEEP as u64;
-    assert!(lanes.store.find((0, oldest)).is_some() && lanes.store.find((0, next - 1)).is_some());
-    assert!(lanes.store.find((0, oldest - 1)).is_none());
+    assert!(lanes.kept((0, oldest)).is_some() && lanes.kept((0, next - 1)).is_some());
+    assert!(lanes.kept((0, oldest - 1)).is_none());
 }
 
 #[test]
