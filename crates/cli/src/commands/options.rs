@@ -27,7 +27,7 @@ pub struct Packing {
     #[arg(long)]
     pub keep_larger: bool,
     /// What a second of processor time is worth, in seconds of the link's: 0 spends whatever saves time, 0.1 wants one second
-    /// saved for ten spent. [default: 0; 0.1 for a migration, whose processors are other guests']
+    /// saved for ten spent. [default: 0; 0.2 for a migration, whose processors are other guests']
     #[arg(long, value_name = "SECONDS", value_parser = price)]
     pub cpu_price: Option<f64>,
     /// Pack every chunk on its own, without reference to those before it
