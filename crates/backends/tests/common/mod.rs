@@ -120,8 +120,10 @@ pub(crate) fn conforms_at_length(codecs: &[Arc<dyn Codec>], lens: &[usize]) {
                     let was = packed[at];
                     packed[at] ^= 1 << random.below(8);
                     // A checksum tells; without one, that nothing panics is all there is to ask. Some bits mean nothing.
+                    // Adler-32 is a sum, so now and then a table with other digits in it has the same.
                     let damaged = unpack(&packed, len, &mut ws);
-                    let wrong = damaged.is_ok_and(|back| back != raw);
+                    let same_sum = |back: &[u8]| name == "zlib" && adler32(back) == adler32(&raw);
+                    let wrong = damaged.is_ok_and(|back| back != raw && !same_sum(&back));
                     assert!(name.starts_with("deflate") || !wrong, "{name}: {kind:?} damaged at {at}");
                     packed[at] = was;
                 }
@@ -132,6 +134,16 @@ pub(crate) fn conforms_at_length(codecs: &[Arc<dyn Codec>], lens: &[usize]) {
             }
         }
     }
+}
+
+/// The checksum of RFC 1950.
+fn adler32(bytes: &[u8]) -> u32 {
+    const MODULUS: u32 = 65521;
+    let (low, high) = bytes.iter().fold((1, 0), |(low, high), &byte| {
+        let low = (low + u32::from(byte)) % MODULUS;
+        (low, (high + low) % MODULUS)
+    });
+    high << 16 | low
 }
 
 /// One chunk there and back; panics where it does not come back.
