@@ -3,8 +3,8 @@
 //! `cargo run --release -p narrows-lab --example replay -- record DIR FILE…` measures what every candidate costs on blocks of
 //! 256 KiB, in stretches spread over each file (STRETCHES of STRETCH_MIB, 6 of 4 if unset), a second a block. Then
 //! `… replay run [--mbit 10,100,1000,2500] FILE…` takes the recordings, and prints for each link the time of the adaptive
-//! policy, from six beginnings, as a share of that of the best fixed candidate: both start cold, on two processors that both ends
-//! share.
+//! policy, from six beginnings, as a share of that of the best fixed candidate from the same: both start cold, on two processors
+//! that both ends share. With `TRACE` set it prints every decision, with `REGRET` whose choices cost how much.
 
 use std::{
     collections::BTreeMap,
@@ -24,10 +24,11 @@ use narrows_policy::{
     prior::{Cost, Fit, Kind, prior_of, row_of},
     probe::Probe,
     sim::{
-        engine::Run,
+        engine::{Run, Trip},
         recording::{AHEAD, BLOCK_LEN, Recording},
         scene::Scene,
     },
+    solve::{Times, solve, weighted},
 };
 
 /// Raw bytes of one run, by link, as `bench/wire/run.py` has them.
@@ -157,6 +158,34 @@ fn load(path: &Path) -> io::Result<Recording> {
     Ok(recording)
 }
 
+/// Prints what each candidate's choices cost beyond what the best fixed candidate would have on the same chunks, at the weights
+/// that solve for the whole recording, as a share of the whole.
+fn regret(recording: &Recording, offers: &[Offer], link: f64, trips: &[(&Recording, &Trip)]) {
+    // Both ends share two processors.
+    let times = |cost: &Cost| [0.5 * (cost.pack + cost.unpack), cost.size / link as f32, 0.0];
+    let rows: Vec<Vec<Times>> = recording.chunks.iter().map(|costs| costs.iter().map(times).collect()).collect();
+    let weights = solve(&rows.iter().map(|row| (1.0, row.as_slice())).collect::<Vec<_>>());
+    let whole = |index: usize| (0..2).map(|at| rows.iter().map(|row| row[index][at]).sum::<f32>()).fold(0.0, f32::max);
+    let best = (0..offers.len()).min_by(|&a, &b| whole(a).total_cmp(&whole(b))).expect("raw is an offer");
+    let mut sums: BTreeMap<(String, &str), (f64, u32)> = BTreeMap::new();
+    let mut all = 0.0;
+    for (recording, trip) in trips {
+        let price = |index: usize| {
+            let cost = recording.cost(trip.offset, trip.raw_len as usize, index, false);
+            f64::from(weighted(times(&cost), weights)) * f64::from(trip.raw_len)
+        };
+        let (sum, count) = sums.entry((name(&offers[trip.index]), trip.why)).or_default();
+        (*sum, *count) = (*sum + price(trip.index) - price(best), *count + 1);
+        all += price(best);
+    }
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by(|a, b| b.1.0.total_cmp(&a.1.0));
+    println!("  weights {:.3} {:.3}, best {}", weights[0], weights[1], name(&offers[best]));
+    for ((name, why), (sum, count)) in sums.iter().take(8) {
+        println!("  {name:<16} {why:<9} × {count:<5} {:+.2} %", 100.0 * sum / all);
+    }
+}
+
 /// Logarithms of three costs added up, and of how many.
 type Sum = ([f64; 3], f64);
 
@@ -237,29 +266,37 @@ fn run(links: &[f64], files: &[String]) -> io::Result<()> {
                 }
             };
             // What comes first decides what is learnt first: the mean over several beginnings says more than one.
-            let mut mine = 0.0;
-            let mut trips = Vec::new();
-            for start in 0..STARTS {
-                let mut scene = scene.clone();
-                (scene.seed, scene.recording) =
-                    (start as u64, Some(Arc::new(recording.from_block(start * recording.chunks.len() / STARTS))));
-                let config = Config { shared_host: std::env::var_os("SHARED").is_some(), ..Config::default() };
-                let (took, of_start) = time(&scene, &mut Adaptive::new(offers.clone(), config));
-                mine += took / STARTS as f64;
-                if std::env::var_os("TRACE").is_some() {
-                    println!("start {start}: {:.1} ms", took / 1e6);
-                }
-                trips.extend(of_start);
-            }
+            let starts: Vec<Scene> = (0..STARTS)
+                .map(|start| {
+                    let first = start * recording.chunks.len() / STARTS;
+                    let recording = Some(Arc::new(recording.from_block(first)));
+                    Scene { seed: start as u64, recording, ..scene.clone() }
+                })
+                .collect();
+            let config = Config { shared_host: std::env::var_os("SHARED").is_some(), ..Config::default() };
+            let runs: Vec<_> =
+                starts.iter().map(|scene| time(scene, &mut Adaptive::new(offers.clone(), config.clone()))).collect();
+            let mine = runs.iter().map(|(took, _)| took / STARTS as f64).sum::<f64>();
+            let trips: Vec<(&Recording, &Trip)> = starts
+                .iter()
+                .zip(&runs)
+                .flat_map(|(scene, (took, trips))| {
+                    let recording = scene.recording.as_deref().expect("set above");
+                    trips.iter().filter(|trip| trip.delivered_ns <= *took).map(move |trip| (recording, trip))
+                })
+                .collect();
             let mut fixed: Vec<(f64, &Offer)> = offers
                 .iter()
                 .filter(|offer| offer.candidate.level.0 < 10 || mbit < 200.0)
-                .map(|offer| (time(&scene, &mut Fixed::new(offer.candidate)).0, offer))
+                .map(|offer| {
+                    let took = starts.iter().map(|scene| time(scene, &mut Fixed::new(offer.candidate)).0);
+                    (took.sum::<f64>() / STARTS as f64, offer)
+                })
                 .collect();
             fixed.sort_by(|a, b| a.0.total_cmp(&b.0));
             all.push(fixed[0].0 / mine);
             if std::env::var_os("TRACE").is_some() {
-                for trip in &trips {
+                for (recording, trip) in &trips {
                     let cost = recording.cost(trip.offset, trip.raw_len as usize, trip.index, false);
                     println!(
                         "{:9.2} ms to {:9.2} @{:6.2} MB {:>4} KiB {:<16} {:<9} size {:.3} pack {:6.2} ms link believed {:.1} MB/s",
@@ -275,8 +312,11 @@ fn run(links: &[f64], files: &[String]) -> io::Result<()> {
                     );
                 }
             }
+            if std::env::var_os("REGRET").is_some() {
+                regret(&recording, &offers, mbit / 8000.0, &trips);
+            }
             let mut used = vec![(0_u64, 0); offers.len()];
-            for trip in &trips {
+            for (_, trip) in &trips {
                 used[trip.index] = (used[trip.index].0 + u64::from(trip.raw_len), trip.index);
             }
             used.sort_by(|a, b| b.cmp(a));

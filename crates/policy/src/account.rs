@@ -43,8 +43,8 @@ impl Account {
 
 /// Chunks after which a charge has faded to a third: about what a pipeline holds in flight.
 const HORIZON: f32 = 16.0;
-/// A stage with 10 % slack gets a quarter off.
-const GAIN: f32 = 3.0;
+/// A stage with 10 % slack gets a tenth off.
+const GAIN: f32 = 1.0;
 /// A stage that takes 10 % more than foreseen weighs this tenth more.
 const OVER: f32 = 0.5;
 

@@ -73,7 +73,6 @@ pub(crate) struct Row {
     mass: f32,
     pub(crate) costs: Vec<Expected>,
     pub(crate) times: Vec<Times>,
-    pub(crate) last: usize,
     pub(crate) chunks: u64,
     /// Which candidates were asked for an audition since the last round of them began.
     pub(crate) asked: Vec<bool>,
@@ -186,7 +185,6 @@ impl Adaptive {
             mass: 0.0,
             costs: Vec::new(),
             times: Vec::new(),
-            last: 0,
             chunks: 0,
             asked: Vec::new(),
             round: 0,
@@ -209,7 +207,7 @@ impl Adaptive {
         for row in self.rows.iter_mut().filter(|row| row.mass > 0.005 * total || row.times.is_empty()) {
             self.table.estimate(row.class, self.chunk_len_last, &mut row.costs);
             row.times.clear();
-            for (index, Expected { cost, basis, .. }) in row.costs.iter().enumerate() {
+            for (index, Expected { cost, .. }) in row.costs.iter().enumerate() {
                 let candidate = &self.offers[index].candidate;
                 let raw = index == 0;
                 if !raw && (cost.size > 1.0 - SAVING_MIN || !self.allowed[index]) {
@@ -222,14 +220,8 @@ impl Adaptive {
                 let cpu_ns = if raw { 0.0 } else { cost.pack + cost.unpack };
                 let mut times = [pack_ns / pack, cost.size / link + cpu_price * cpu_ns, cost.unpack / unpack];
                 if !raw {
-                    // Raw is certain, everything else a forecast. Of many forecasts the best is likely too good, the more
-                    // so the less stands behind it.
-                    let margin = match basis {
-                        Basis::Chunks => RAW_MARGIN,
-                        Basis::Slices => 2.0 * RAW_MARGIN,
-                        Basis::Prior => 3.0 * RAW_MARGIN,
-                    };
-                    times.iter_mut().for_each(|time| *time *= 1.0 + margin);
+                    // Raw is certain, everything else a forecast.
+                    times.iter_mut().for_each(|time| *time *= 1.0 + RAW_MARGIN);
                 }
                 row.times.push(times);
             }
@@ -261,10 +253,7 @@ impl Adaptive {
         let mut best = (0, price(0));
         let mut capped = false;
         for index in 1..row.times.len() {
-            let mut price = price(index);
-            if index == row.last {
-                price *= 1.0 - HYSTERESIS;
-            }
+            let price = price(index);
             if price < best.1 {
                 let cost = row.costs[index].cost;
                 let pack_ns = doubt(row.costs[index].basis) * cost.pack * raw_len / efficiency;
@@ -437,9 +426,6 @@ impl Policy for Adaptive {
         self.backlog_ns = (self.backlog_ns + most_ns - before.most_ns).max(0.0);
         let row = &mut self.rows[at];
         row.chunks += 1;
-        if why != "explore" {
-            row.last = index;
-        }
         self.row_last = at;
         Decision {
             candidate: self.offers[index].candidate,
@@ -513,10 +499,8 @@ pub(crate) const NEVER: f32 = 1e20;
 const SAVING_MIN: f32 = 1.0 / 64.0;
 /// What a forecast must beat raw by.
 const RAW_MARGIN: f32 = 0.01;
-/// What another candidate must beat the last one by: every change costs a context its warm tables.
-const HYSTERESIS: f32 = 0.04;
 /// Share of the time the queue needs to drain that one chunk may take to pack.
-const DRAIN_SHARE: f32 = 0.35;
+const DRAIN_SHARE: f32 = 0.5;
 /// A chunk packed in less holds nobody up, in nanoseconds.
 const HOLD_UP_NS: f32 = 1e6;
 /// What all that is in work may take at most, on the worst assumption, however little is queued before it.

@@ -96,8 +96,8 @@ impl Explorer {
                 continue;
             }
             let hope = match basis {
-                Basis::Prior => 0.7,
-                _ if again => 0.9,
+                Basis::Prior => 0.85,
+                _ if again => 0.95,
                 _ => continue,
             };
             let price = optimistic(row, index, weights, hope);
@@ -131,7 +131,7 @@ fn whole(row: &Row, chosen: usize, raw_len: usize, weights: Weights, gauges: &Ga
     let room_ns = (0.5 * gauges.queued_bytes as f32 / link).max(2.0 * pack_ns(chosen));
     (1..row.costs.len())
         .filter(|&index| index != chosen && row.costs[index].basis != Basis::Chunks && pack_ns(index) < room_ns)
-        .map(|index| (optimistic(row, index, weights, 0.88), index))
+        .map(|index| (optimistic(row, index, weights, 0.95), index))
         .filter(|&(price, _)| price < best)
         .min_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, index)| index)
