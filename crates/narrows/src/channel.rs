@@ -207,7 +207,7 @@ impl ChannelReader {
 
     fn release(&mut self) {
         if let Some((chunk, _)) = self.current.take() {
-            self.inner.consumed(self.channel, chunk.cost);
+            self.inner.consumed(self.channel, chunk.cost, true);
         }
     }
 }
