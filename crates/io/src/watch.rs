@@ -2,8 +2,8 @@
 //!
 //! Where a thread is woken for every message, most of a round trip is waking up, and whoever wakes it pays too: to interrupt a
 //! processor that sleeps takes several microseconds. So after some waits that were short, the thread looks for a moment
-//! before it sleeps. It yields between looks, so that whoever has work gets the processor, and sleeps where somebody had; and
-//! only some threads of a process look at a time. One that waits for long never does.
+//! before it sleeps. It yields between looks, so that whoever has work gets the processor, and only some threads of a process
+//! look at a time. One that waits for long never does.
 
 use std::{
     io,
@@ -19,8 +19,6 @@ use std::{
 const WATCH: Duration = Duration::from_micros(100);
 /// A wait that would have been no longer than [`WATCH`], had nobody slept.
 const SHORT: Duration = Duration::from_micros(200);
-/// Time between two looks from which others want the processor.
-const BUSY: Duration = Duration::from_micros(20);
 /// Short waits in a row that make it worth looking; one look in vain begins anew.
 const SHORT_ENOUGH: u8 = 8;
 
@@ -42,17 +40,14 @@ impl Watch {
         }
         let Some(_turn) = Turn::take() else { return Ok(None) };
         let begun = Instant::now();
-        let mut looked = Duration::ZERO;
         loop {
             if let Some(found) = look()? {
                 return Ok(Some(found));
             }
-            let now = begun.elapsed();
-            if now >= WATCH || now - looked > BUSY {
+            if begun.elapsed() >= WATCH {
                 self.short = 0;
                 return Ok(None);
             }
-            looked = now;
             thread::yield_now();
         }
     }
