@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Round trips of small messages: directly, through a plain proxy (socat), and through `narrows tunnel` on loopback.
+"""Round trips of small messages: directly, through a plain proxy (socat), two of them in a row, and `narrows tunnel` on loopback.
 
 One connection, request and response of the same length, interleaved rounds; prints the median in microseconds of each
-and what the tunnel adds to the proxy, and the bulk rate of raw mode against the proxy's.
+and what the tunnel adds to the proxy, and the bulk rate of raw mode against the proxy's and, as the tunnel too is two
+processes, two proxies'.
 
     bench/wire/latency.py [--rounds 5] [--count 3000]
 """
@@ -89,19 +90,22 @@ def main():
     pid = os.fork()
     if pid == 0:
         serve(BASE)
+    proxy = lambda port, to: subprocess.Popen(
+        ["socat", "-b", "262144", f"TCP-LISTEN:{port},fork,reuseaddr,nodelay", f"TCP:127.0.0.1:{to},nodelay"])
     children = [
-        subprocess.Popen(["socat", "-b", "262144", f"TCP-LISTEN:{BASE + 1},fork,reuseaddr,nodelay", f"TCP:127.0.0.1:{BASE},nodelay"]),
+        proxy(BASE + 1, BASE),
+        proxy(BASE + 6, BASE + 1),
         subprocess.Popen([NARROWS, "tunnel", "-q", "-l", f"127.0.0.1:{BASE + 2}", "--to", f"127.0.0.1:{BASE}"], stderr=subprocess.DEVNULL),
         subprocess.Popen([NARROWS, "tunnel", "-q", "-l", f"127.0.0.1:{BASE + 5}", "--to", f"127.0.0.1:{BASE}", "--policy", "none"], stderr=subprocess.DEVNULL),
     ]
     try:
-        for port in (BASE, BASE + 1, BASE + 2, BASE + 5):
+        for port in (BASE, BASE + 1, BASE + 2, BASE + 5, BASE + 6):
             wait_port(port)
         children.append(subprocess.Popen([NARROWS, "tunnel", "-q", "-l", f"127.0.0.1:{BASE + 3}", "--peer", f"127.0.0.1:{BASE + 2}"], stderr=subprocess.DEVNULL))
         children.append(subprocess.Popen([NARROWS, "tunnel", "-q", "-l", f"127.0.0.1:{BASE + 4}", "--peer", f"127.0.0.1:{BASE + 5}", "--policy", "none"], stderr=subprocess.DEVNULL))
         wait_port(BASE + 3)
         wait_port(BASE + 4)
-        ways = {"direct": BASE, "proxy": BASE + 1, "tunnel": BASE + 3, "tunnel none": BASE + 4}
+        ways = {"direct": BASE, "proxy": BASE + 1, "two proxies": BASE + 6, "tunnel": BASE + 3, "tunnel none": BASE + 4}
         for length in (64, 256, 1024, 4096):
             times = {way: [] for way in ways}
             for _ in range(args.rounds):
@@ -117,7 +121,8 @@ def main():
                 rates[way].append(bulk(port, 600_000_000))
         medians = {way: statistics.median(r) for way, r in rates.items()}
         print(json.dumps({"schema": "narrows.bulk/1", "gb_s": medians}) if args.json else
-              "bulk     " + "  ".join(f"{w} {m:.2f} GB/s" for w, m in medians.items()) + f"  none ×proxy {medians['tunnel none'] / medians['proxy']:.2f}")
+              "bulk     " + "  ".join(f"{w} {m:.2f} GB/s" for w, m in medians.items()) + f"  none ×proxy {medians['tunnel none'] / medians['proxy']:.2f}"
+              f" ×two {medians['tunnel none'] / medians['two proxies']:.2f}")
     finally:
         for child in children:
             child.terminate()

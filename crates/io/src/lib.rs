@@ -12,6 +12,7 @@
 //! | [`meter`] | clock, CPU time, memory, `TCP_INFO` |
 //! | [`crew`] | threads that lend a hand with borrowed work |
 //! | [`region`] | memory that is paid for by the page and given back at once |
+//! | [`watch`] | looking for a moment before sleeping |
 
 pub mod address;
 pub mod crew;
@@ -22,6 +23,7 @@ pub mod region;
 pub mod secure;
 mod sys;
 pub mod transport;
+pub mod watch;
 
 pub use address::Address;
 pub use listener::{Listener, Stop};

@@ -103,7 +103,8 @@ impl ChannelWriter {
     }
 
     /// Waits until no more than `bytes_max` of what was sent is held here because the receiver has not consumed it. How
-    /// much that may be is else the receiver's choice. It tells of its consumption in steps of an eighth of its window.
+    /// much that may be is else the receiver's choice. It tells of its consumption in steps of at most
+    /// 512 KiB.
     ///
     /// # Errors
     /// [`End`] when the session ends first.
@@ -112,8 +113,8 @@ impl ChannelWriter {
     }
 
     /// Waits until no more than `chunks_max` chunks were sent that the receiver has not consumed, eight at least: bounds what it
-    /// still has to do, where bytes that packed well would not. It tells of its consumption in steps of an eighth of its window,
-    /// taking a chunk for 64 KiB.
+    /// still has to do, where bytes that packed well would not. It tells of its consumption in steps of at most
+    /// 512 KiB, taking a chunk for 64 KiB.
     ///
     /// # Errors
     /// [`End`] when the session ends first.
@@ -207,7 +208,7 @@ impl ChannelReader {
 
     fn release(&mut self) {
         if let Some((chunk, _)) = self.current.take() {
-            self.inner.consumed(self.channel, chunk.cost);
+            self.inner.consumed(self.channel, chunk.cost, true);
         }
     }
 }

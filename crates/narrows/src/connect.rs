@@ -153,7 +153,7 @@ fn build(engine: &Engine, settings: Settings, machine: Session<narrows_pipeline:
     if !settings.history {
         theirs_limits.history_len_max = 0;
     }
-    let policy = settings.policy(&engine.registry, &theirs_limits, &theirs.codecs);
+    let (policy, history_len_max) = settings.policy(&engine.registry, &theirs_limits, &theirs.codecs);
     Arc::new_cyclic(|weak| Inner {
         packing: Packing {
             registry: engine.registry.clone(),
@@ -164,7 +164,7 @@ fn build(engine: &Engine, settings: Settings, machine: Session<narrows_pipeline:
             outlet: Arc::new(WeakOutlet(weak.clone())),
             keep_if_smaller: settings.keep_if_smaller,
             chunk_len_max: theirs_limits.chunk_len_max,
-            history_len_max: theirs_limits.history_len_max.min(settings.limits.history_len_max),
+            history_len_max,
             explain: settings.explain.clone(),
         },
         unpacking: Unpacking {
@@ -247,14 +247,14 @@ fn lost(fault: io::Error) -> End {
 fn within<T>(shutdown: &Shutdown, limit: Duration, work: impl FnOnce() -> T) -> T {
     let (done, wait) = mpsc::channel::<()>();
     let shutdown = shutdown.clone();
-    let watch = thread::spawn(move || {
+    // Not waited for: it ends when it learns that the work is done.
+    thread::spawn(move || {
         if wait.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
             shutdown.abort();
         }
     });
     let result = work();
     drop(done);
-    let _ = watch.join();
     result
 }
 

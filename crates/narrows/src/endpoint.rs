@@ -419,7 +419,8 @@ impl Inner {
         self.changed.notify_all();
     }
 
-    pub(crate) fn consumed(&self, channel: ChannelId, cost: usize) {
+    /// `here`, the calling thread may tell the peer itself.
+    pub(crate) fn consumed(&self, channel: ChannelId, cost: usize, here: bool) {
         if self.unpacking.whole {
             return;
         }
@@ -429,7 +430,7 @@ impl Inner {
         let speak = state.machine.has_messages();
         drop(state);
         if speak {
-            self.to_send.notify_one();
+            self.flush(here);
         }
     }
 

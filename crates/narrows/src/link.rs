@@ -7,11 +7,16 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread,
+    time::Instant,
 };
 
 use narrows_core::{ChannelId, CodecId, DecodeError, Limits, Seq, Workspace};
 use narrows_format::{Frame, HEADER_LEN_MAX, HEADER_LEN_MIN, Header, chunk_check};
-use narrows_io::{Shutdown, Transport, TransportRead, TransportWrite, transport::Probe};
+use narrows_io::{
+    Shutdown, Transport, TransportRead, TransportWrite,
+    transport::{Probe, Security},
+    watch::Watch,
+};
 use narrows_pipeline::{Accepted, Bytes, Unpacker};
 use narrows_session::{Accept, LinkId, Out, SessionError};
 use parking_lot::Mutex;
@@ -58,7 +63,7 @@ enum Payload {
 impl Link {
     /// Starts the link's threads.
     pub(crate) fn start(inner: &Arc<Inner>, id: LinkId, transport: Transport) -> Arc<Self> {
-        let Transport { reader, writer, shutdown, peer, probe, .. } = transport;
+        let Transport { reader, writer, shutdown, peer, probe, security } = transport;
         let unsent_len = if probe.set_notsent_lowat(UNSENT_LEN_MIN) { UNSENT_LEN_MIN } else { 0 };
         let acked = probe.tcp_info().map(|info| AtomicU64::new(info.acked));
         let writer = Writer { half: writer, batch: Vec::new(), probe: probe.clone(), unsent_len };
@@ -66,7 +71,10 @@ impl Link {
         let (read_inner, read_link) = (inner.clone(), link.clone());
         let (write_inner, write_link) = (inner.clone(), link.clone());
         spawn("link-reader", move || {
-            let fault = Reader::new(&read_inner, read_link.id, reader, read_link.probe.clone()).run();
+            let mut ahead = ReadAhead::new(reader);
+            // Else what comes is not what there is to be read.
+            ahead.watched = (security == Security::Plain).then(|| (read_link.probe.clone(), Watch::default()));
+            let fault = Reader::new(&read_inner, read_link.id, ahead, read_link.probe.clone()).run();
             read_link.over(&read_inner, &peer, fault);
         });
         spawn("link-writer", move || write_link.write_loop(&write_inner));
@@ -333,8 +341,8 @@ impl Drop for Untold {
 }
 
 impl<'a> Reader<'a> {
-    fn new(inner: &'a Arc<Inner>, id: LinkId, half: Box<dyn TransportRead>, probe: Probe) -> Self {
-        Self { inner, id, ahead: ReadAhead::new(half), probe, untold: Untold::default(), ws: Workspace::default() }
+    fn new(inner: &'a Arc<Inner>, id: LinkId, ahead: ReadAhead, probe: Probe) -> Self {
+        Self { inner, id, ahead, probe, untold: Untold::default(), ws: Workspace::default() }
     }
 
     /// Called before `len` bytes are read: nobody waits for a chunk that is here because the next is not.
@@ -363,8 +371,12 @@ impl<'a> Reader<'a> {
                 let mut state = inner.state.lock();
                 state.machine.on_control(id, &payload)?;
                 inner.drain_events(&mut state);
+                // Else credit wakes the writer, which then takes the link from the thread that was sending.
+                let waits = state.links.keys().any(|&link| state.machine.can_send(link));
                 drop(state);
-                inner.to_send.notify_all();
+                if waits {
+                    inner.to_send.notify_all();
+                }
                 continue;
             }
             inner.state.lock().machine.check_frame(&header)?;
@@ -379,7 +391,8 @@ impl<'a> Reader<'a> {
             }
             let Some(unpacker) = inner.unpacker(header.channel) else { continue };
             match unpacker.accept(Frame { header, payload }, &mut self.ws) {
-                Accepted::Consumed(cost) => inner.consumed(header.channel, cost),
+                // This thread must not wait for the peer to read: the peer may wait for it to.
+                Accepted::Consumed(cost) => inner.consumed(header.channel, cost, false),
                 Accepted::Untold => self.untold.add(header.channel, unpacker, header.raw_len as usize),
                 Accepted::Done => {}
             }
@@ -407,6 +420,8 @@ pub(crate) fn check_control(header: &Header, payload: &[u8]) -> Result<(), Decod
 /// Reads headers and payloads off a transport.
 pub(crate) struct ReadAhead {
     half: Box<dyn TransportRead>,
+    /// Tells what came on its socket, where that may be looked for before sleeping.
+    watched: Option<(Probe, Watch)>,
     buf: Box<[u8; READ_AHEAD_LEN]>,
     start: usize,
     end: usize,
@@ -414,7 +429,22 @@ pub(crate) struct ReadAhead {
 
 impl ReadAhead {
     pub(crate) fn new(half: Box<dyn TransportRead>) -> Self {
-        Self { half, buf: Box::new([0; READ_AHEAD_LEN]), start: 0, end: 0 }
+        Self { half, watched: None, buf: Box::new([0; READ_AHEAD_LEN]), start: 0, end: 0 }
+    }
+
+    /// Reads with `read`, after looking for a moment whether there is something.
+    fn wait(
+        &mut self,
+        read: impl FnOnce(&mut dyn TransportRead, &mut [u8; READ_AHEAD_LEN]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let Some((probe, watch)) = &mut self.watched else { return read(&mut *self.half, &mut self.buf) };
+        if watch.look(|| Ok(probe.unread().filter(|&len| len > 0)))?.is_some() {
+            return read(&mut *self.half, &mut self.buf);
+        }
+        let begun = Instant::now();
+        let len = read(&mut *self.half, &mut self.buf);
+        watch.waited(begun.elapsed());
+        len
     }
 
     /// Bytes that are here.
@@ -452,7 +482,8 @@ impl ReadAhead {
             (self.start, self.end) = (0, 0);
         }
         while self.end - self.start < needed {
-            match self.half.read(&mut self.buf[self.end..]) {
+            let end = self.end;
+            match self.wait(|half, buf| half.read(&mut buf[end..])) {
                 Ok(0) => break,
                 Ok(len) => self.end += len,
                 Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
@@ -469,8 +500,8 @@ impl ReadAhead {
         self.start += filled;
         while filled < out.len() {
             let rest = out.len() - filled;
-            let mut parts = [IoSliceMut::new(&mut out[filled..]), IoSliceMut::new(&mut self.buf[..])];
-            match self.half.read_vectored(&mut parts) {
+            let unfilled = &mut out[filled..];
+            match self.wait(|half, buf| half.read_vectored(&mut [IoSliceMut::new(unfilled), IoSliceMut::new(buf)])) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(len) => {
                     filled += len.min(rest);

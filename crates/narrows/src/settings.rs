@@ -104,38 +104,48 @@ impl Settings {
         matches!(self.plan, Plan::Naive(_))
     }
 
-    /// The policy of the plan, for a receiver with these bounds and codecs.
-    pub(crate) fn policy(&self, registry: &Arc<Registry>, limits: &Limits, codecs: &[CodecId]) -> Box<dyn Policy> {
+    /// The policy of the plan, for a receiver with these bounds and codecs, and the most history it asks for. No more is kept:
+    /// chunks that are held for nothing keep their buffers from being used again while they are in the cache.
+    pub(crate) fn policy(
+        &self,
+        registry: &Arc<Registry>,
+        limits: &Limits,
+        codecs: &[CodecId],
+    ) -> (Box<dyn Policy>, usize) {
         let chunk_len = self.chunk_len.unwrap_or(Self::CHUNK_LEN).min(limits.chunk_len_max);
+        let history_len_max = limits.history_len_max.min(self.limits.history_len_max) as u32;
         let allowed = |candidate: Candidate| {
             if codecs.contains(&candidate.codec) && registry.by_id(candidate.codec).is_some() {
-                Candidate { history_len: candidate.history_len.min(limits.history_len_max as u32), ..candidate }
+                Candidate { history_len: candidate.history_len.min(history_len_max), ..candidate }
             } else {
                 Candidate::RAW
             }
         };
+        let fixed = |candidate: Candidate, chunk_len| -> (Box<dyn Policy>, usize) {
+            let candidate = allowed(candidate);
+            (Box::new(Fixed { candidate, chunk_len }), candidate.history_len as usize)
+        };
         match self.plan {
-            Plan::None => Box::new(NonePolicy {
-                chunk_len: self.chunk_len.unwrap_or(NonePolicy::default().chunk_len).min(limits.chunk_len_max),
-            }),
-            Plan::Naive(candidate) => {
-                Box::new(Fixed { candidate: allowed(candidate), chunk_len: limits.chunk_len_max })
+            Plan::None => {
+                let chunk_len = self.chunk_len.unwrap_or(NonePolicy::default().chunk_len).min(limits.chunk_len_max);
+                (Box::new(NonePolicy { chunk_len }), 0)
             }
-            Plan::Fixed(candidate) => Box::new(Fixed { candidate: allowed(candidate), chunk_len }),
+            Plan::Naive(candidate) => fixed(candidate, limits.chunk_len_max),
+            Plan::Fixed(candidate) => fixed(candidate, chunk_len),
             Plan::Adaptive => {
                 let lookup = |name: &str| {
                     let id = registry.by_name(name)?.id();
                     codecs.contains(&id).then_some(id)
                 };
-                let history_len_max = limits.history_len_max.min(self.limits.history_len_max) as u32;
                 let offers = default_offers(lookup, history_len_max);
+                let history_len = offers.iter().map(|offer| offer.candidate.history_len).max().unwrap_or(0);
                 let config = Config {
                     chunk_len: self.chunk_len,
                     cpu_price: self.cpu_price,
                     history_len_max,
                     ..Config::default()
                 };
-                Box::new(Adaptive::new(offers, config))
+                (Box::new(Adaptive::new(offers, config)), history_len as usize)
             }
         }
     }

@@ -1,30 +1,15 @@
 //! Bytes that came and were not taken yet, and the wait for more.
 //!
 //! Where one request is in flight at a time, most of a round trip is waking up: the server's thread, then the client's. So after
-//! some waits that were short, the thread looks for the next request for a moment before it sleeps. It yields between
-//! looks, so that whoever has work gets the processor, and only some threads of a process do it at a time. Upstream:
+//! some waits that were short, the thread looks for the next request for a moment before it sleeps ([`Watch`]). Upstream:
 //! [`crate::server`].
 
-use std::{
-    io,
-    sync::{
-        LazyLock,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
-    time::{Duration, Instant},
-};
+use std::{io, time::Instant};
 
-use narrows_io::{Transport, region::Region, transport::Security};
+use narrows_io::{Transport, region::Region, transport::Security, watch::Watch};
 
 /// Bytes received at once, at most. Longer payloads pass through it.
 pub const BUFFER_LEN: usize = 256 << 10;
-/// How long to look before sleeping: a client's turn takes less.
-const WATCH: Duration = Duration::from_micros(100);
-/// A wait that would have been no longer than [`WATCH`], had nobody slept.
-const SHORT: Duration = Duration::from_micros(200);
-/// Short waits in a row that make it worth looking; one look in vain begins anew.
-const SHORT_ENOUGH: u8 = 8;
 
 /// The bytes, of one connection.
 pub(crate) struct Inbox {
@@ -32,8 +17,7 @@ pub(crate) struct Inbox {
     buffer: Region,
     from: usize,
     to: usize,
-    /// Short waits in a row, up to [`SHORT_ENOUGH`].
-    short: u8,
+    watch: Watch,
 }
 
 /// Why no more bytes come.
@@ -54,7 +38,7 @@ impl From<io::Error> for ReceiveError {
 
 impl Inbox {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { buffer: Region::reserve(BUFFER_LEN)?, from: 0, to: 0, short: 0 })
+        Ok(Self { buffer: Region::reserve(BUFFER_LEN)?, from: 0, to: 0, watch: Watch::default() })
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -77,62 +61,30 @@ impl Inbox {
             (self.from, self.to) = (0, self.to - self.from);
         }
         assert!(self.to < self.buffer.len(), "what is left of the input is short");
-        let begun = Instant::now();
-        let len = match lone && self.watch(transport, begun)? {
-            true => return Ok(()),
-            false => loop {
-                match transport.reader.read(&mut self.buffer[self.to..]) {
-                    Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
-                    other => break other?,
-                }
-            },
-        };
-        let short = lone && begun.elapsed() < SHORT;
-        self.short = if short { SHORT_ENOUGH.min(self.short + 1) } else { 0 };
-        self.came(len)
-    }
-
-    /// Looks for bytes for a moment, if that is promising. Says whether some came.
-    fn watch(&mut self, transport: &mut Transport, begun: Instant) -> Result<bool, ReceiveError> {
         // Other transports cannot look without waiting.
-        if self.short < SHORT_ENOUGH || transport.security != Security::Plain {
-            return Ok(false);
-        }
-        let Some(_turn) = Turn::take() else { return Ok(false) };
-        while begun.elapsed() < WATCH {
-            if let Some(len) = transport.reader.read_ready(&mut self.buffer[self.to..])? {
-                return self.came(len).map(|()| true);
+        if lone && transport.security == Security::Plain {
+            let (reader, room) = (&mut transport.reader, &mut self.buffer[self.to..]);
+            if let Some(len) = self.watch.look(|| reader.read_ready(room))? {
+                return self.came(len);
             }
-            thread::yield_now();
         }
-        self.short = 0;
-        Ok(false)
+        let begun = Instant::now();
+        let len = loop {
+            match transport.reader.read(&mut self.buffer[self.to..]) {
+                Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
+                other => break other?,
+            }
+        };
+        if lone {
+            self.watch.waited(begun.elapsed())
+        } else {
+            self.watch.discourage()
+        }
+        self.came(len)
     }
 
     fn came(&mut self, len: usize) -> Result<(), ReceiveError> {
         self.to += len;
         if len == 0 { Err(ReceiveError::Left) } else { Ok(()) }
-    }
-}
-
-/// The right of a thread to watch: at most half of the processors are watched from.
-struct Turn;
-
-static WATCHING: AtomicUsize = AtomicUsize::new(0);
-static WATCHING_MAX: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, usize::from) / 2);
-
-impl Turn {
-    fn take() -> Option<Self> {
-        let turn = (WATCHING.fetch_add(1, Ordering::Relaxed) < *WATCHING_MAX).then(|| Self);
-        if turn.is_none() {
-            WATCHING.fetch_sub(1, Ordering::Relaxed);
-        }
-        turn
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        WATCHING.fetch_sub(1, Ordering::Relaxed);
     }
 }

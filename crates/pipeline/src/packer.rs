@@ -153,7 +153,9 @@ impl Packer {
             self.shared.pool.spawn(move |ws| {
                 let job = job.run(ws);
                 job.shared.outlet.flush(false);
-                job.audition(ws);
+                if job.decision.audition.is_some() {
+                    job.audition_later(0);
+                }
             });
         }
         Ok(())
@@ -250,21 +252,28 @@ impl Job {
         (packed_len, outcome)
     }
 
-    /// Tries other candidates on the chunk's first bytes, after the chunk itself is on its way.
-    fn audition(&self, ws: &mut Workspace) {
-        let Some(candidates) = &self.decision.audition else { return };
+    /// Tries other candidates on the chunk's first bytes, one after the other, when the workers have nothing to pack.
+    fn audition_later(self, index: usize) {
+        let pool = self.shared.pool.clone();
+        pool.spawn_later(move |ws| {
+            let candidates = self.decision.audition.as_ref().expect("asked for");
+            self.audition(candidates[index], ws);
+            if index + 1 < candidates.len() {
+                self.audition_later(index + 1);
+            }
+        });
+    }
+
+    fn audition(&self, candidate: Candidate, ws: &mut Workspace) {
         let mut scratch = std::mem::take(ws.get::<Scratch>());
         let slice = &self.chunk[..self.chunk.len().min(AUDITION_LEN)];
         let room = slice.len() - 1;
         if scratch.packed.len() < room {
             scratch.packed.resize(room, 0);
         }
-        for &candidate in candidates.iter() {
-            let out = &mut scratch.packed[..room];
-            let (_, mut outcome) = self.measure(candidate, slice, &[], out, ws);
-            outcome.audition = true;
-            self.shared.policy.lock().learn(&outcome);
-        }
+        let (_, mut outcome) = self.measure(candidate, slice, &[], &mut scratch.packed[..room], ws);
+        outcome.audition = true;
+        self.shared.policy.lock().learn(&outcome);
         *ws.get::<Scratch>() = scratch;
     }
 }
