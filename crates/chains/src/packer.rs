@@ -73,8 +73,6 @@ pub struct Packer {
     version: u64,
     before: Before,
     pages: u32,
-    /// Probes in a row that changed nothing.
-    vain_probes: u32,
     trial: Box<[u8; PAGE]>,
     scratch: Scratch,
 }
@@ -151,10 +149,8 @@ static LONGER: LazyLock<[[u8; 2]; 2]> = LazyLock::new(|| {
     [["deflate", "deflates"], ["num-deflate", "num-deflates"]].map(|chains| chains.map(steps::builtin))
 });
 
-/// Every so many pages a page is looked at though the last one's chain might do: half as often after one that changed nothing,
-/// and again half as often after two.
+/// Every so many pages a page is looked at though the last one's chain might do.
 const PROBE: u32 = 64;
-const VAIN_PROBES: u32 = 2;
 /// As [`PROBE`], where pages look like noise, which is seldom wrong and cheap to say.
 const PROBE_NOISE: u32 = 1024;
 /// So many pages are tried in vain, with none between that packs, before others are refused for being like them.
@@ -182,7 +178,6 @@ impl Packer {
             version,
             before: Before::Nothing,
             pages: 0,
-            vain_probes: 0,
             trial: Box::new([0; PAGE]),
             scratch: Scratch::default(),
         };
@@ -220,7 +215,7 @@ impl Packer {
             self.take_chains();
         }
         self.pages = self.pages.wrapping_add(1);
-        let probe = self.pages.is_multiple_of(PROBE << self.vain_probes.min(VAIN_PROBES));
+        let probe = self.pages.is_multiple_of(PROBE);
         let mut best = None;
         if let Before::Packed { chain, len: before, again } = self.before
             && (again || self.profile == Profile::Ratio)
@@ -252,15 +247,6 @@ impl Packer {
         }
         let features = look(page);
         let best = self.best_of(&features, page, out, limit, best, probe);
-        let is_news = match (best, &self.before) {
-            (Some(best), Before::Packed { chain, .. }) => best.chain != *chain,
-            (None, Before::Refused { .. }) => false,
-            _ => true,
-        };
-        self.vain_probes = match (is_news, self.profile) {
-            (true, _) | (_, Profile::Ratio) => 0,
-            _ => self.vain_probes + u32::from(probe),
-        };
         self.before = match best {
             Some(Packed { chain, len }) => {
                 let again = !matches!(self.before, Before::Packed { chain: before, .. } if before != chain);
