@@ -5,10 +5,9 @@
 //! objects slide together inside their slab without anybody being told.
 //!
 //! An object goes where the room is least that suffices: slabs are listed by their room in steps of 32 bytes. Only where
-//! none has any is a frame more touched. So what is lost is less than the shortest common object at the end of a slab, and the table, which is
-//! counted. Classes of lengths, as zsmalloc has them, were here before: each of a hundred kept a slab partly empty, and lengths
-//! were rounded up; they lost 9 % of
-//! a store of 30 MB and 13 after overwrites, where this loses 2.
+//! none has any is a frame more touched. So what is lost is less than the shortest common object at the end of a slab, and
+//! the table, which is counted. Classes of lengths, as zsmalloc has them, were here before: each of a hundred kept a slab
+//! partly empty, and lengths were rounded up; that lost 9 % of a store of 30 MB and more after overwrites, this loses 2.
 //!
 //! A slab that empties gives its frames back.
 //!
