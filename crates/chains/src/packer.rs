@@ -2,8 +2,8 @@
 //!
 //! Pages lie in memory in runs of one kind, so the chain that packed the last page is tried first and taken while it packs
 //! about as well (`SIMILAR`), unless it had just replaced another. A page that it does not suit, and every `PROBE`-th, is looked at (`select`), and the
-//! chains that are promising by that look are tried. Noise is refused untried, and so is a page that looks like the last one
-//! if that was refused. `Ratio` trusts the last page's chain only where it packs numbers; among those that look for repeats
+//! chains that are promising by that look are tried. Noise is refused untried, and so is a page that shows no more signs of
+//! structure than the last ones that were tried in vain. `Ratio` trusts the last page's chain only where it packs numbers; among those that look for repeats
 //! the best changes from page to page.
 
 use std::sync::{
@@ -15,7 +15,7 @@ use crate::{
     PAGE,
     chain::{self, Chain, Scratch},
     chains::Chains,
-    select::{self, Features, are_alike, is_noise, look},
+    select::{self, Features, Signs, is_noise, look},
     step::UnpackError,
     steps,
 };
@@ -88,8 +88,8 @@ enum Before {
         /// It was packed by the chain of the page before it, if there was one: the next may be, too.
         again: bool,
     },
-    /// No chain made it short enough, and so it looked.
-    Refused(Features),
+    /// No chain made it short enough; the most signs that it and those tried in vain just before it showed.
+    Refused { signs: Signs, tried: u32 },
 }
 
 /// The chain that packed a page shortest so far.
@@ -153,6 +153,8 @@ static LONGER: LazyLock<[[u8; 2]; 2]> = LazyLock::new(|| {
 const PROBE: u32 = 64;
 /// As [`PROBE`], where pages look like noise, which is seldom wrong and cheap to say.
 const PROBE_NOISE: u32 = 1024;
+/// So many pages are tried in vain, with none between that packs, before others are refused for being like them.
+const VAIN: u32 = 8;
 
 impl Packer {
     /// A packer with the built-in chains and the default limit.
@@ -230,25 +232,35 @@ impl Packer {
                 return Some(len);
             }
         }
-        if best.is_none() && !self.pages.is_multiple_of(PROBE_NOISE) && is_noise(page) {
-            self.before = Before::Nothing;
-            return None;
-        }
-        let features = look(page);
-        if let Before::Refused(before) = &self.before
+        if let Before::Refused { signs: before, tried: VAIN.. } = &self.before
             && !probe
             && self.profile != Profile::Ratio
-            && are_alike(before, &features)
+            && Signs::of(page).are_within(before)
         {
             return None;
         }
+        if best.is_none() && !self.pages.is_multiple_of(PROBE_NOISE) && is_noise(page) {
+            if !matches!(self.before, Before::Refused { .. }) {
+                self.before = Before::Nothing;
+            }
+            return None;
+        }
+        let features = look(page);
         let best = self.best_of(&features, page, out, limit, best, probe);
         self.before = match best {
             Some(Packed { chain, len }) => {
                 let again = !matches!(self.before, Before::Packed { chain: before, .. } if before != chain);
                 Before::Packed { chain, len, again }
             }
-            None => Before::Refused(features),
+            None => {
+                let signs = Signs::of(page);
+                match &self.before {
+                    Before::Refused { signs: before, tried } => {
+                        Before::Refused { signs: signs.most(before), tried: tried + 1 }
+                    }
+                    _ => Before::Refused { signs, tried: 1 },
+                }
+            }
         };
         best.map(|best| best.len)
     }

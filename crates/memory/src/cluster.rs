@@ -1,7 +1,7 @@
 //! Four neighbouring cold pages packed as one: text gains a tenth to a fifth by a window of 16 KiB instead of 4.
 //!
 //! A cluster's first byte is the number of the dictionary it was packed with, or 0. A packed cluster is cut into four pieces of about one length, each an object of one of the
-//! four slots. So it needs no size classes of its own, and a piece can move like any object. Reading one page unpacks
+//! four slots. So it needs no store of its own, and a piece can move like any object. Reading one page unpacks
 //! four; the first write to one dissolves the cluster.
 
 use std::sync::Arc;

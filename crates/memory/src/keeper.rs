@@ -20,10 +20,10 @@ use narrows_io::region::FRAME;
 use parking_lot::{Condvar, Mutex};
 
 use crate::{
-    class::OBJECT_LEN_MAX,
     cluster,
     lexicon::{self, Number},
     shard::{Shard, Smaller},
+    slab::OBJECT_LEN_MAX,
     slot::{Kind, Slot},
     store::Store,
     tools::{Kit, Profile},
@@ -173,7 +173,6 @@ impl Worker {
                     return round;
                 }
             }
-            shard.lock().trim();
             let frames = shard.lock().object_frames();
             let any = frames > before || store.budget().is_above(SHORT_PERCENT);
             round.compacted += self.compact(shard, if any { 1 } else { (frames / LOOSE_SHARE).max(1) });
@@ -246,16 +245,25 @@ impl Worker {
     /// some slots at a time only.
     fn compact(&mut self, shard: &Mutex<Shard>, frames_min: u64) -> u64 {
         const SLOTS: usize = 4096;
+        const SLABS: usize = 64;
         let (before, slots, moves) = {
             let mut shard = shard.lock();
             (shard.object_frames(), shard.slots(), shard.begin_compaction(frames_min))
         };
-        if moves {
-            for first in (0..slots).step_by(SLOTS) {
-                shard.lock().compact_part(first..slots.min(first + SLOTS));
-                if !self.breathe() {
-                    break;
-                }
+        if !moves {
+            return 0;
+        }
+        for first in (0..slots).step_by(SLOTS) {
+            shard.lock().compact_part(first..slots.min(first + SLOTS));
+            if !self.breathe() {
+                break;
+            }
+        }
+        let slabs = shard.lock().slabs();
+        for first in (0..slabs).step_by(SLABS) {
+            shard.lock().end_compaction(first..slabs.min(first + SLABS));
+            if !self.breathe() {
+                break;
             }
         }
         before.saturating_sub(shard.lock().object_frames())

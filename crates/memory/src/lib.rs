@@ -14,7 +14,7 @@
 //! | [`store`] | [`Store`], the [`BlockDevice`](narrows_core::BlockDevice): pages dealt out to shards |
 //! | `shard` | slots and slabs behind one lock |
 //! | `slot` | where one page is, in eight bytes |
-//! | `slab`, `class` | packed pages side by side in frames |
+//! | `slab` | packed pages side by side in frames |
 //! | [`budget`] | frames in use and the limit on them, shared by stores |
 //! | [`backing`] | a file for pages that do not pack, or that nobody asks for |
 //! | `cluster` | four cold pages packed as one |
@@ -26,7 +26,6 @@
 
 pub mod backing;
 pub mod budget;
-mod class;
 mod cluster;
 pub mod control;
 pub mod keeper;

@@ -408,19 +408,26 @@ impl Shard {
 
     /// Moves objects together and gives back the frames this frees.
     fn compact(&mut self) {
-        self.slabs.trim();
         if self.begin_compaction(1) {
             self.compact_part(0..self.slots());
+            self.end_compaction(0..self.slabs());
         }
     }
 
-    /// Chooses objects to be moved, if that frees `frames_min` frames or more. Says whether there are any: then
-    /// [`Shard::compact_part`] is to be called for all slots, a part at a time as the caller likes.
+    /// How many slabs there are.
+    pub(crate) fn slabs(&self) -> usize {
+        self.slabs.len()
+    }
+
+    /// Chooses objects to be moved, if that frees `frames_min` frames or more. Says whether it does: then
+    /// [`Shard::compact_part`] is to be called for all slots and [`Shard::end_compaction`] for all slabs, a part at a time as the
+    /// caller likes.
     pub(crate) fn begin_compaction(&mut self, frames_min: u64) -> bool {
-        let before = self.slabs.frames();
-        let moves = self.slabs.evacuate(frames_min);
-        self.tally.pages_compacted += before - self.slabs.frames();
-        moves
+        let worth = self.slabs.reclaimable() >= frames_min;
+        if worth {
+            self.slabs.evacuate();
+        }
+        worth
     }
 
     /// Moves those objects that a range of slots holds.
@@ -438,9 +445,11 @@ impl Shard {
         self.tally.pages_compacted += before.saturating_sub(self.slabs.frames());
     }
 
-    /// Gives back slabs that were kept empty.
-    pub(crate) fn trim(&mut self) {
-        self.slabs.trim();
+    /// Gives back what is empty in a range of slabs.
+    pub(crate) fn end_compaction(&mut self, slabs: Range<usize>) {
+        let before = self.slabs.frames();
+        self.slabs.settle(slabs);
+        self.tally.pages_compacted += before - self.slabs.frames();
     }
 }
 

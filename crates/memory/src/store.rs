@@ -89,8 +89,8 @@ impl Store {
     /// The system has no address space for that size, or keeps us from reserving it.
     pub fn new(config: StoreConfig) -> io::Result<Self> {
         let pages = config.size.div_ceil(PAGE as u64);
-        // More than one a processor, so that two threads seldom want the same one; few, because each keeps its own slabs
-        // half full.
+        // More than one a processor, so that two threads seldom want the same one; few, because each keeps a slab
+        // that is filling.
         let shards = (thread::available_parallelism().map_or(1, usize::from) * 2).next_power_of_two().min(64);
         let groups = pages.div_ceil(cluster::PAGES as u64).div_ceil(shards as u64);
         let slots = usize::try_from(groups).ok().and_then(|groups| groups.checked_mul(cluster::PAGES));

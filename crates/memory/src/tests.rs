@@ -247,7 +247,8 @@ fn a_store_learns_what_its_pages_share_and_forgets_it_with_them() {
     store.trim(0, 16 << 20, false).unwrap();
     keeper::round(&store, &keeper());
     assert_eq!(store.stat().dictionaries.count, 0, "nobody needs it");
-    assert_eq!(budget.used(), empty);
+    let tables = store.shards().len() * PAGE;
+    assert!(budget.used() <= empty + tables as u64, "each shard keeps its list of empty slabs");
 }
 
 #[test]
@@ -359,7 +360,7 @@ fn memory_limit_loses_nothing_that_was_acknowledged() {
 }
 
 // Goal: packing cold pages again never raises the memory used, in small stores least of all. Method: kinds of pages whose
-// packed lengths spread over many classes, and pages trimmed here and there before.
+// packed lengths spread wide, and pages trimmed here and there before.
 #[test]
 fn packing_cold_pages_again_takes_no_more_memory() {
     let text = |page: u64| content(2, page, PAGE);
@@ -388,8 +389,8 @@ fn packing_cold_pages_again_takes_no_more_memory() {
                 after.mem_used_total <= before.mem_used_total,
                 "kind {kind}: {packed} packed, {before:?}, {after:?}"
             );
-            // Objects do not lie looser than with a third over: each shard's few open slabs, and the table.
-            let loose = after.compr_data_size * 4 / 3 + 4 * 32 * 4096;
+            // What is over is a sixteenth, and in each shard a slab that is filling and tables.
+            let loose = after.compr_data_size * 17 / 16 + 4 * 4 * 4096;
             assert!(after.mem_used_total <= loose, "kind {kind}: {after:?}");
             let mut out = vec![0; PAGE];
             for (at, page) in written.iter().enumerate() {

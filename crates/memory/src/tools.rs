@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 pub use narrows_chains::Profile;
 
 use crate::{
-    class::OBJECT_LEN_MAX,
     cluster::Bundler,
     shard::{Fetched, LoadError},
+    slab::OBJECT_LEN_MAX,
 };
 
 /// A page of bytes.

@@ -9,13 +9,6 @@ use crate::{
     word::Word,
 };
 
-/// Whether two pages are as good as one to a chooser.
-#[must_use]
-pub fn are_alike(a: &Features, b: &Features) -> bool {
-    const NEAR: u8 = 16;
-    a.iter().zip(b).all(|(a, b)| a.abs_diff(*b) <= NEAR)
-}
-
 /// How many there are.
 pub const FEATURES: usize = 22;
 

@@ -12,8 +12,8 @@ pub mod tree;
 use std::sync::LazyLock;
 
 pub use self::{
-    features::{FEATURES, Features, are_alike, look},
-    noise::is_noise,
+    features::{FEATURES, Features, look},
+    noise::{Signs, is_noise},
 };
 use crate::{
     PAGE, Profile,

@@ -17,20 +17,71 @@ pub fn is_noise(page: &[u8; PAGE]) -> bool {
     !has_like_bytes(page) && !has_near_neighbours(page)
 }
 
+/// All counts behind [`is_noise`]. Of data that has structure and yet does not pack, these say as cheaply that the next page is like
+/// one that was tried.
+#[derive(Debug, Clone, Copy)]
+pub struct Signs {
+    like: [u32; PLACES],
+    near: [Near; 6],
+}
+
+impl Signs {
+    /// Counts them.
+    #[must_use]
+    pub fn of(page: &[u8; PAGE]) -> Self {
+        let near = [
+            near_counts::<u64, false>(page),
+            near_counts::<u32, false>(page),
+            near_counts::<u16, false>(page),
+            near_counts::<u8, false>(page),
+            near_counts::<u32, true>(page),
+            near_counts::<u16, true>(page),
+        ];
+        Self { like: like_counts(page), near }
+    }
+
+    /// The higher one of each.
+    #[must_use]
+    pub fn most(&self, other: &Self) -> Self {
+        let near = |n: usize| Near {
+            once: self.near[n].once.max(other.near[n].once),
+            twice: self.near[n].twice.max(other.near[n].twice),
+        };
+        Self { like: std::array::from_fn(|n| self.like[n].max(other.like[n])), near: std::array::from_fn(near) }
+    }
+
+    /// Whether none of them is higher than that of `refused`, but for chance: what packs shows more of one.
+    #[must_use]
+    pub fn are_within(&self, refused: &Self) -> bool {
+        // Three deviations of the counts of noise, and of higher ones a part.
+        const LIKE: u32 = 6;
+        const NEAR: u32 = 8;
+        let within = |own: u32, refused: u32, more: u32| own <= refused + refused / 16 + more;
+        self.like.iter().zip(refused.like).all(|(own, refused)| within(*own, refused, LIKE))
+            && self
+                .near
+                .iter()
+                .zip(refused.near)
+                .all(|(own, refused)| within(own.once, refused.once, NEAR) && within(own.twice, refused.twice, NEAR))
+    }
+}
+
 /// Whether bytes at the same place of two words are equal more often than by chance.
 fn has_like_bytes(page: &[u8; PAGE]) -> bool {
     // 1920 pairs of random bytes have 7.5 equal ones, with a deviation of 2.7; at all eight places together 60, and 7.7.
     const AT_ONE_PLACE: u32 = 20;
     const TOGETHER: u32 = 100;
-    #[cfg(target_arch = "x86_64")]
-    let equal = match simd::is_available() {
-        // SAFETY: the processor has the features, as just asked.
-        true => unsafe { wide::like_bytes(page) },
-        false => like_bytes(page),
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    let equal = like_bytes(page);
+    let equal = like_counts(page);
     equal.iter().any(|&equal| equal > AT_ONE_PLACE) || equal.iter().sum::<u32>() > TOGETHER
+}
+
+fn like_counts(page: &[u8; PAGE]) -> [u32; PLACES] {
+    #[cfg(target_arch = "x86_64")]
+    if simd::is_available() {
+        // SAFETY: the processor has the features, as just asked.
+        return unsafe { wide::like_bytes(page) };
+    }
+    like_bytes(page)
 }
 
 /// Places of a byte in a word.
@@ -68,18 +119,21 @@ fn has_near_neighbours(page: &[u8; PAGE]) -> bool {
 fn are_near<W: Word, const SWAP: bool>(page: &[u8; PAGE]) -> bool {
     // An eighth of random words are below an eighth of the range; 128 have 16 such, with a deviation of 3.7.
     const CHANCE: u32 = 34;
-    #[cfg(target_arch = "x86_64")]
-    let near = match simd::is_available() {
-        // SAFETY: the processor has the features, as just asked.
-        true => unsafe { wide::near::<W, SWAP>(page) },
-        false => near::<W, SWAP>(page),
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    let near = near::<W, SWAP>(page);
+    let near = near_counts::<W, SWAP>(page);
     near.once > CHANCE || near.twice > CHANCE
 }
 
+fn near_counts<W: Word, const SWAP: bool>(page: &[u8; PAGE]) -> Near {
+    #[cfg(target_arch = "x86_64")]
+    if simd::is_available() {
+        // SAFETY: the processor has the features, as just asked.
+        return unsafe { wide::near::<W, SWAP>(page) };
+    }
+    near::<W, SWAP>(page)
+}
+
 /// Differences between minus and plus a sixteenth of the range, of four windows: first ones, and second ones.
+#[derive(Debug, Clone, Copy)]
 struct Near {
     once: u32,
     twice: u32,
