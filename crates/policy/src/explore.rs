@@ -4,7 +4,7 @@
 //! history. What is worth trying is what would win *if it were better than expected* by a margin that shrinks with what
 //! is known. Auditions of unlikely winners are so never held: no zstd 19 on a 10 Gbit/s link.
 //!
-//! Budget: 1 % of the workers' time, up to 15 % where the link leaves them idle; whole
+//! Budget: after a small start-up allowance 1 % of the workers' time, up to 15 % where the link leaves them idle; whole
 //! chunks at most one in 48 of a class (12 where chunks are few) and each candidate once, which over any longer run is far below 2 % of the bytes.
 //! Neighbours: [`crate::adaptive`] asks with every chunk it looked at. Units: nanoseconds of CPU.
 
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Keeps the budget.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Explorer {
     allowance_ns: f32,
     last_ns: u64,
@@ -33,6 +33,12 @@ pub(crate) struct Proposal {
     pub(crate) audition: Option<Arc<[Candidate]>>,
     /// On the whole chunk, instead of the choice.
     pub(crate) instead: Option<usize>,
+}
+
+impl Default for Explorer {
+    fn default() -> Self {
+        Self { allowance_ns: START_NS, last_ns: 0 }
+    }
 }
 
 impl Explorer {
@@ -136,6 +142,9 @@ fn optimistic(row: &Row, index: usize, weights: Weights, hope: f32) -> f32 {
     if times[0] >= NEVER { NEVER } else { hope * weighted(times, weights) }
 }
 
+/// Start-up allowance, in nanoseconds of CPU: enough for a first round on a slice, should the priors be far off. More of it keeps
+/// the first chunks from being packed.
+const START_NS: f32 = 1e6;
 /// Share of the whole time that auditions may cost where the workers' has a price.
 const COST: f32 = 0.0015;
 /// Share of the workers' time, at least, and where it has no price.
