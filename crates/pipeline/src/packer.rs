@@ -154,7 +154,7 @@ impl Packer {
                 let job = job.run(ws);
                 job.shared.outlet.flush(false);
                 if job.decision.audition.is_some() {
-                    job.audition_later(0);
+                    job.slice().audition_later(0);
                 }
             });
         }
@@ -252,7 +252,15 @@ impl Job {
         (packed_len, outcome)
     }
 
-    /// Tries other candidates on the chunk's first bytes, one after the other, when the workers have nothing to pack.
+    /// What auditions need of the job: a copy of its first bytes. However long these wait, the chunk and what was before it do not.
+    fn slice(self) -> Self {
+        let len = self.chunk.len().min(AUDITION_LEN);
+        let mut slice = self.shared.buffers.take(len);
+        slice.copy_from_slice(&self.chunk[..len]);
+        Self { chunk: Arc::new(slice), history: History::default(), ..self }
+    }
+
+    /// Tries other candidates on the slice, one after the other, when the workers have nothing to pack.
     fn audition_later(self, index: usize) {
         let pool = self.shared.pool.clone();
         pool.spawn_later(move |ws| {
@@ -266,12 +274,11 @@ impl Job {
 
     fn audition(&self, candidate: Candidate, ws: &mut Workspace) {
         let mut scratch = std::mem::take(ws.get::<Scratch>());
-        let slice = &self.chunk[..self.chunk.len().min(AUDITION_LEN)];
-        let room = slice.len() - 1;
+        let room = self.chunk.len() - 1;
         if scratch.packed.len() < room {
             scratch.packed.resize(room, 0);
         }
-        let (_, mut outcome) = self.measure(candidate, slice, &[], &mut scratch.packed[..room], ws);
+        let (_, mut outcome) = self.measure(candidate, &self.chunk, &[], &mut scratch.packed[..room], ws);
         outcome.audition = true;
         self.shared.policy.lock().learn(&outcome);
         *ws.get::<Scratch>() = scratch;

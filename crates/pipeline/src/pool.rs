@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use crossbeam_channel::{Receiver, Sender, select_biased, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, select_biased, unbounded};
 use narrows_core::Workspace;
 
 type Job = Box<dyn FnOnce(&mut Workspace) + Send>;
@@ -17,8 +17,11 @@ type Job = Box<dyn FnOnce(&mut Workspace) + Send>;
 /// Jobs of a busy worker before it does one that can wait, and then one for each of those.
 const PATIENCE: usize = 8;
 
-/// `n` threads, each with a [`Workspace`] of its own. The queues need no bound: every channel has at most `depth`
-/// jobs in the first, and what can wait is bounded by the policy's budget for it.
+/// Jobs that can wait, at most: each holds up to [`AUDITION_LEN`](narrows_core::policy::AUDITION_LEN) bytes.
+const WAITING_MAX: usize = 64;
+
+/// `n` threads, each with a [`Workspace`] of its own. The queue of chunks needs no bound: every channel has at most `depth`
+/// jobs in it.
 #[derive(Debug)]
 pub struct WorkerPool {
     jobs: Sender<Job>,
@@ -32,7 +35,7 @@ impl WorkerPool {
     pub fn new(workers: usize) -> Arc<Self> {
         let workers = workers.max(1);
         let (jobs, queue) = unbounded();
-        let (later, can_wait) = unbounded();
+        let (later, can_wait) = bounded(WAITING_MAX);
         for index in 0..workers {
             let (queue, can_wait) = (queue.clone(), can_wait.clone());
             thread::Builder::new()
@@ -54,9 +57,10 @@ impl WorkerPool {
         self.jobs.send(Box::new(job)).expect("workers live as long as the pool");
     }
 
-    /// Queues a job for when a worker has nothing else to do. Others go before it, but only a few.
+    /// Queues a job for when a worker has nothing else to do. Others go before it, but only a few. Where too many wait
+    /// already, it is not done at all.
     pub fn spawn_later(&self, job: impl FnOnce(&mut Workspace) + Send + 'static) {
-        self.later.send(Box::new(job)).expect("workers live as long as the pool");
+        let _ = self.later.try_send(Box::new(job));
     }
 }
 
@@ -112,5 +116,25 @@ mod tests {
         begin.send(()).unwrap();
         let order: Vec<i32> = order.iter().take(22).collect();
         assert_eq!(order[..10], [0, 1, 2, 3, 4, 5, 6, -1, 7, -2]);
+    }
+
+    #[test]
+    fn only_so_many_can_wait() {
+        let pool = WorkerPool::new(1);
+        let (begin, began) = mpsc::channel::<()>();
+        let (running, runs) = mpsc::channel();
+        let (done, order) = mpsc::channel();
+        pool.spawn(move |_| {
+            running.send(()).unwrap();
+            began.recv().unwrap();
+        });
+        runs.recv().unwrap();
+        for index in 0..2 * WAITING_MAX {
+            let done = done.clone();
+            pool.spawn_later(move |_| done.send(index).unwrap());
+        }
+        drop(done);
+        begin.send(()).unwrap();
+        assert!(order.iter().eq(0..WAITING_MAX), "those that came first");
     }
 }
