@@ -194,8 +194,9 @@ mod tests {
     #[test]
     fn a_level_tells_how_unlike_chunks_are() {
         let (mut alike, mut unlike) = (Level::UNKNOWN, Level::UNKNOWN);
-        let noise =
-            |level: &mut Level, sizes: [f32; 2]| (0..40).fold(0.0, |_, at| level.learn(sizes[at % 2], Some(1.0), true)[0]);
+        let noise = |level: &mut Level, sizes: [f32; 2]| {
+            (0..40).fold(0.0, |_, at| level.learn(sizes[at % 2], Some(1.0), true)[0])
+        };
         assert!(noise(&mut alike, [0.3, 0.31]) < 0.05);
         assert!(noise(&mut unlike, [0.1, 0.6]) > 0.5);
         assert!((0.1..0.6).contains(&unlike.size), "{unlike:?}");
