@@ -147,9 +147,9 @@ impl Carried {
         self.silent = false;
         for link in links {
             match link.carried() {
-                Some((carried, unsent)) => {
+                Some((carried, held_up)) => {
                     bytes += carried;
-                    waiting |= unsent > 0;
+                    waiting |= held_up;
                 }
                 None => self.silent = true,
             }

@@ -117,16 +117,19 @@ impl Level {
     /// As the guesses have it.
     pub const UNKNOWN: Self = Self { size: 1.0, pack: 1.0, noise: None };
 
-    /// A chunk took this much of what the level scales; a packing time of which nothing is known is as expected. Returns by how
-    /// much sizes and times differ from chunk to chunk.
-    pub fn learn(&mut self, size: f32, pack: Option<f32>) -> [f32; 2] {
+    /// A chunk took this much of what the level scales; a packing time of which nothing is known is as expected. How unlike chunks
+    /// are is told by candidates `tried` before, since the first outcome of any shows as well what its prior was off by.
+    /// Returns by how much sizes and times differ from chunk to chunk.
+    pub fn learn(&mut self, size: f32, pack: Option<f32>, tried: bool) -> [f32; 2] {
         let surprise = [size / self.size, pack.map_or(1.0, |pack| pack / self.pack)];
-        let (step, share) = if self.noise.is_some() { (STEP_MAX, SURPRISE_SHARE) } else { (LEVEL_MAX, 1.0) };
-        for (level, surprise) in [&mut self.size, &mut self.pack].into_iter().zip(surprise) {
+        let (steps, share) =
+            if self.noise.is_some() { ([STEP_MAX; 2], SURPRISE_SHARE) } else { ([FIRST_SIZE_MAX, LEVEL_MAX], 1.0) };
+        for ((level, surprise), step) in [&mut self.size, &mut self.pack].into_iter().zip(surprise).zip(steps) {
             *level = (*level * surprise.clamp(1.0 / step, step).powf(share)).clamp(1.0 / LEVEL_MAX, LEVEL_MAX);
         }
         let noise = match self.noise {
             None => [NOISE_START * NOISE_START; 2],
+            Some(noise) if !tried => noise,
             Some(noise) => [0, 1].map(|at| noise[at] + (surprise[at].ln().powi(2) - noise[at]) / NOISE_MEMORY),
         };
         self.noise = Some(noise);
@@ -167,6 +170,9 @@ const SURPRISE_SHARE: f32 = 0.6;
 /// Most that one chunk may show, and most that a class may be off its kind, as factors.
 const STEP_MAX: f32 = 1.5;
 const LEVEL_MAX: f32 = 30.0;
+/// Most that the first chunk of a class may show of packed sizes: one that packs to a hundredth as differences of numbers does
+/// not show that any other candidate would do as well.
+const FIRST_SIZE_MAX: f32 = 4.0;
 /// What is left of a level, in powers, after a chunk that travelled raw.
 const FADE: f32 = 0.97;
 
@@ -188,8 +194,9 @@ mod tests {
     #[test]
     fn a_level_tells_how_unlike_chunks_are() {
         let (mut alike, mut unlike) = (Level::UNKNOWN, Level::UNKNOWN);
-        let noise =
-            |level: &mut Level, sizes: [f32; 2]| (0..40).fold(0.0, |_, at| level.learn(sizes[at % 2], Some(1.0))[0]);
+        let noise = |level: &mut Level, sizes: [f32; 2]| {
+            (0..40).fold(0.0, |_, at| level.learn(sizes[at % 2], Some(1.0), true)[0])
+        };
         assert!(noise(&mut alike, [0.3, 0.31]) < 0.05);
         assert!(noise(&mut unlike, [0.1, 0.6]) > 0.5);
         assert!((0.1..0.6).contains(&unlike.size), "{unlike:?}");

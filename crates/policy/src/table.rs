@@ -123,6 +123,7 @@ impl Table {
         let known = Known::of(&mut self.kinds, &self.offers, class);
         let cell = &mut known.cells[index];
         let level = self.levels.entry(class).or_insert(Level::UNKNOWN);
+        let tried = cell.count > 0;
         *if basis == Basis::Chunks { &mut cell.count } else { &mut cell.auditions } += 1;
         if index == 0 {
             // Raw says nothing of how the data would pack: what was thought of them comes back by and by.
@@ -130,7 +131,8 @@ impl Table {
             cell.pack.follow(pack);
             return;
         }
-        let [size_noise, pack_noise] = level.learn(size / cell.size.value(), alone.then_some(pack / cell.pack.value()));
+        let pack_against = alone.then_some(pack / cell.pack.value());
+        let [size_noise, pack_noise] = level.learn(size / cell.size.value(), pack_against, tried);
         cell.size.learn(size / level.size, size_noise);
         if !alone {
             return;
