@@ -140,6 +140,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_paid_for_is_there() {
+        let region = Region::paid(1 << 20).unwrap();
+        assert_eq!(resident(&region, 1 << 20), (1 << 20) / FRAME);
+        assert!(region.iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
     fn absurd_lengths_are_refused() {
         assert!(Region::reserve(usize::MAX).is_err());
         assert!(Region::reserve(isize::MAX as usize).is_err());
