@@ -85,6 +85,13 @@ def cpu_s(pid, without=()):
     return (ticks(f"/proc/{pid}/stat") - guest) / TICKS
 
 
+def family_s(pid):
+    """Processor seconds of a process and of its children, those that are gone too."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    gone = sum(map(int, Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[13:15]))
+    return gone / TICKS + sum(cpu_s(each) for each in (pid, *children))
+
+
 def peak_rss(pid):
     try:
         line = next(l for l in Path(f"/proc/{pid}/status").read_text().splitlines() if l.startswith("VmHWM"))

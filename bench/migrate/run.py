@@ -8,8 +8,10 @@ machine). Dirty guests are repeated and interleaved; `table.py` makes medians an
     bench/migrate/run.py [--guests fill,dirty20] [--links 1000,100] [--methods none,zstd-1:4,aware:4] [--repeat 3]
                          [--qemu PATH[:DATA:DATA]] [--out migrate.jsonl]
 
-A method is NAME:CHANNELS. QEMU's own: none:0, none:N, zstd-L:N, zlib-L:N, xbzrle:0. Ours: plain (raw), opaque (adaptive, any
-bytes), aware (adaptive, multifd understood), zstdL and awarezstdL (fixed level).
+A method is NAME:CHANNELS. QEMU's own: none:0, none:N, zstd-L:N, zlib-L:N, xbzrle:0, and before 9.1 compress-L:N (N threads a side, no
+multifd). Ours: plain (raw), opaque (adaptive, any bytes), aware (adaptive, multifd understood), zstdL and awarezstdL (fixed level), priceP (aware,
+`--cpu-price P`), awareraw (aware, nothing packed).
+socat:N is QEMU's none through two socats in place of ours: what any tunnel that copies its bytes costs at least.
 """
 
 import argparse
@@ -29,13 +31,15 @@ from netns import NARROWS, Net, machine
 from qemu import Process, Qemu
 
 net = Net("migrate")
-OURS = {"plain": ["--policy", "none", "--opaque"], "opaque": ["--opaque"], "aware": [], "explain": ["--explain", "/tmp/explain.jsonl"]}
+OURS = {"plain": ["--policy", "none", "--opaque"], "opaque": ["--opaque"], "aware": [], "awareraw": ["--policy", "none"], "explain": ["--explain", "/tmp/explain.jsonl"]}
 SILESIA = ["dickens", "mr", "nci", "ooffice", "osdb", "reymont", "samba", "x-ray", "xml"]
 
 
 def ours(method):
     if method in OURS:
         return OURS[method]
+    if method.startswith("price"):
+        return ["--cpu-price", method.removeprefix("price")]
     for prefix, flags in ("zstd", ["--opaque"]), ("awarezstd", []):
         if method.startswith(prefix) and method[len(prefix):].isdigit():
             return [*flags, "--codec", f"zstd:{method[len(prefix):]}"]
@@ -123,11 +127,14 @@ class Guest:
 
 def set_up(source, dest, method, channels, limit_ms):
     """QEMU's own methods; ours are set up by `narrows migrate run`."""
+    codec, _, level = method.partition("-")
     for side in (source, dest):
-        side.capabilities(return_path=True, events=True, multifd=channels > 0, xbzrle=method == "xbzrle")
+        threads = {"compress": True} if codec == "compress" else {}
+        side.capabilities(return_path=True, events=True, multifd=channels > 0 and not threads, xbzrle=method == "xbzrle", **threads)
         parameters = {"max-bandwidth": 1 << 40, "downtime-limit": limit_ms}
-        if channels:
-            codec, _, level = method.partition("-")
+        if threads:
+            parameters |= {"compress-level": int(level), "compress-threads": channels, "decompress-threads": channels}
+        elif channels:
             parameters["multifd-channels"] = channels
             parameters["multifd-compression"] = codec if codec in ("zstd", "zlib") else "none"
             if level:
@@ -150,9 +157,17 @@ def measure(guest, method, channels, args, mbit):
         source = keep(guest.start(args, folder, "s"))
         dest = keep(guest.start(args, folder, "d"))
         guest.wait_ready(folder)
+        relays = []
         if flags is None:
             set_up(source, dest, method, channels, args.limit)
-            dest.qmp("migrate-incoming", uri=f"tcp:{net.address[1]}:4444")
+            uri = {"s": f"tcp:{net.address[1]}:4444", "d": f"tcp:{net.address[1]}:4444"}
+            if method == "socat":
+                uri = {side: f"unix:{folder}/{side}.sock" for side in "sd"}
+                for side, ends in (1, (f"TCP-LISTEN:4243,bind={net.address[1]},fork,reuseaddr", f"UNIX-CONNECT:{folder}/d.sock")), \
+                                  (0, (f"UNIX-LISTEN:{folder}/s.sock,fork", f"TCP:{net.address[1]}:4243")):
+                    relays.append(keep(Process(net.command(side, ["socat", "-b", "262144", *ends]), folder / "socat.log")))
+            dest.qmp("migrate-incoming", uri=uri["d"])
+            time.sleep(0.2 if relays else 0)
         else:
             serve = keep(Process(net.command(1, [NARROWS, "migrate", "serve", "-l", f"{net.address[1]}:4243", "--insecure", "--to", f"unix:{folder}/d.sock",
                                   "--qmp", f"unix:{dest.sockets[0]}", "-v"]), folder / "serve.log"))
@@ -162,7 +177,7 @@ def measure(guest, method, channels, args, mbit):
         began = time.monotonic()
         report, tunnel = None, {"s": 0.0, "d": 0.0, "rss_s": 0, "rss_d": 0}
         if flags is None:
-            source.qmp("migrate", uri=f"tcp:{net.address[1]}:4444")
+            source.qmp("migrate", uri=uri["s"])
         else:
             out = open(folder / "run.json", "wb")
             run = subprocess.Popen(net.command(0, [NARROWS, "migrate", "run", "--json", "-v", "--insecure", "--qmp", f"unix:{source.sockets[0]}",
@@ -197,6 +212,8 @@ def measure(guest, method, channels, args, mbit):
             if dest.event_s("RESUME"):
                 break
             time.sleep(0.05)
+        for side, relay in zip("ds", relays):
+            tunnel[side] = qemu.family_s(relay.pid)
         seconds = status.get("total-time", 0) / 1000
         ram = status.get("ram", {})
         stop, resume = source.event_s("STOP"), dest.event_s("RESUME")

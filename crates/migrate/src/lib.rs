@@ -39,7 +39,10 @@ pub mod source;
 pub mod status;
 mod thread;
 
-use narrows::{Code, End, Plan, Settings, core::Limits};
+use narrows::{
+    Code, End, Plan, Settings,
+    core::{Level, Limits},
+};
 
 use crate::qmp::QmpError;
 
@@ -91,10 +94,13 @@ impl MigrateError {
 
 /// What a second of processor time is worth where nobody says, in seconds of the link's time.
 ///
-/// The processors beside a guest that moves belong to the guests that stay, and what looks idle is somebody's: so five
-/// processor-seconds, of either host, must save a second of the migration. Programs and documents at 100 Mbit/s then
-/// travel mostly as zstd 1 and 3. At half that price it is zstd 6, for three times the packing time and a thirtieth fewer bytes.
-pub const CPU_PRICE: f64 = 0.2;
+/// The processors beside a guest that moves belong to the guests that stay, and what looks idle is somebody's: so ten
+/// processor-seconds, of either host, must save a second of the migration.
+pub const CPU_PRICE: f64 = 0.1;
+
+/// The highest level where nobody says. At 100 Mbit/s, levels 6 and 9 took programs and documents twice the packing time for a
+/// hundredth of the bytes, and a price that keeps them away keeps level 3 away where it pays.
+pub const LEVEL_MAX: Level = Level(3);
 
 /// What a session that carries a migration may hold, on `base`.
 ///

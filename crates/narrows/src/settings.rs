@@ -34,6 +34,8 @@ pub struct Settings {
     /// What a second of processor time is worth at least to the adaptive plan, in seconds of the link's; 0 spends whatever
     /// saves time.
     pub cpu_price: f64,
+    /// No level above this one for the adaptive plan.
+    pub level_max: Option<Level>,
     /// Whether a chunk's codec may refer to chunks before it in its channel.
     pub history: bool,
     /// What this side is willing to hold when it receives.
@@ -56,6 +58,7 @@ impl Default for Settings {
             depth: 16,
             keep_if_smaller: true,
             cpu_price: 0.0,
+            level_max: None,
             history: true,
             limits: Limits::default(),
             connections: 1,
@@ -142,6 +145,7 @@ impl Settings {
                 let config = Config {
                     chunk_len: self.chunk_len,
                     cpu_price: self.cpu_price,
+                    level_max: self.level_max,
                     history_len_max,
                     ..Config::default()
                 };

@@ -13,7 +13,7 @@ use std::{
 use anyhow::Context;
 use narrows::{
     Code, Dial, End, Endpoint, Engine, Plan, Settings, Stats, candidate,
-    core::{Decision, Outcome, limits},
+    core::{Decision, Level, Outcome, limits},
     io::{
         Address, Transport, Tuning,
         secure::{self, Auth, Psk},
@@ -55,6 +55,7 @@ pub fn packing_settings(engine: &Engine, packing: &Packing) -> anyhow::Result<Se
         depth: packing.depth.into(),
         keep_if_smaller: !packing.keep_larger,
         cpu_price: packing.cpu_price.unwrap_or(0.0),
+        level_max: packing.level_max.map(Level),
         history: !packing.no_history,
         ..Settings::default()
     };

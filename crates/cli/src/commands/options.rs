@@ -27,9 +27,12 @@ pub struct Packing {
     #[arg(long)]
     pub keep_larger: bool,
     /// What a second of processor time is worth, in seconds of the link's: 0 spends whatever saves time, 0.1 wants one second
-    /// saved for ten spent. [default: 0; 0.2 for a migration, whose processors are other guests']
+    /// saved for ten spent. [default: 0; 0.1 for a migration, whose processors are other guests']
     #[arg(long, value_name = "SECONDS", value_parser = price)]
     pub cpu_price: Option<f64>,
+    /// Choose no level above this one. [default: any; 3 for a migration]
+    #[arg(long, value_name = "LEVEL")]
+    pub level_max: Option<i16>,
     /// Pack every chunk on its own, without reference to those before it
     #[arg(long)]
     pub no_history: bool,

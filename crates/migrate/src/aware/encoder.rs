@@ -4,7 +4,7 @@ use std::{
     ops::Range,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -46,6 +46,7 @@ pub struct Sender {
     state: Mutex<State>,
     moved: Condvar,
     keeps_first: AtomicBool,
+    lanes_min: AtomicUsize,
     pages: AtomicU64,
     left_out: AtomicU64,
     differences: AtomicU64,
@@ -103,6 +104,7 @@ impl Sender {
             }),
             moved: Condvar::new(),
             keeps_first: AtomicBool::new(false),
+            lanes_min: AtomicUsize::new(0),
             pages: AtomicU64::new(0),
             left_out: AtomicU64::new(0),
             differences: AtomicU64::new(0),
@@ -140,6 +142,12 @@ impl Sender {
         let (packet, pages) = out.split_at_mut(INIT_LEN);
         packet.copy_from_slice(init);
         pages.copy_from_slice(&keep.to_le_bytes());
+    }
+
+    /// So many lanes will come; nothing is relied on before. Without that, one whose thread gets its turn late travels as plain bytes, and
+    /// then nothing is left out any more.
+    pub fn expect(&self, lanes: usize) {
+        self.lanes_min.store(lanes, Relaxed);
     }
 
     /// What the link carries, bytes a second; 0 while that is unknown.
@@ -310,7 +318,8 @@ impl Encoder {
 
     /// Whether what is known of pages is what the destination holds now; waits a moment for it to become so.
     fn synced(&self, state: &mut MutexGuard<'_, State>) -> Option<u8> {
-        if self.round == 0 || state.surprised || !state.zeros_here {
+        let few = state.lanes.len() < self.sender.lanes_min.load(Relaxed);
+        if self.round == 0 || state.surprised || !state.zeros_here || few {
             return None;
         }
         if !state.lanes.all_at(self.round) {

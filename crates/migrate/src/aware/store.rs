@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use narrows::io::region::Region;
+
 use super::{Key, PAGE_LEN, Page};
 
 /// Lanes, how far each has come, and what each wants kept.
@@ -107,7 +109,7 @@ impl Lanes {
     }
 
     /// A lane wants a page kept; returns the page's number, which is its own for as long as any version of it is held. `None` where as
-    /// many wait as may, or the page itself does, and it is not kept.
+    /// many wait as may, or the page itself does, or there is no memory, and it is not kept.
     pub fn want(&mut self, lane: u8, key: Key, page: &Page) -> Option<u32> {
         if !self.has_room() {
             return None;
@@ -125,7 +127,7 @@ impl Lanes {
         if held.fresh.is_some() {
             return None;
         }
-        held.fresh = Some(self.memory.put(page));
+        held.fresh = Some(self.memory.put(page)?);
         self.counts[1] += 1;
         self.lanes.entry(lane).or_default().keeps.push(number);
         Some(number)
@@ -203,34 +205,38 @@ impl Lanes {
 #[derive(Debug, Clone, Copy)]
 struct Slot(u32);
 
-/// Memory for pages. Why not the allocator: a quarter of a million times 4 KiB cost it as much as to find what they have in
+/// Memory for pages, in regions. Why not the allocator: a quarter of a million times 4 KiB cost it as much as to find what they have in
 /// common. What was used once is kept for the pages that come.
 #[derive(Debug, Default)]
 struct Memory {
-    blocks: Vec<Box<[u8]>>,
+    regions: Vec<Region>,
     used: u32,
     free: Vec<Slot>,
 }
 
 impl Memory {
     /// A megabyte.
-    const PAGES_OF_BLOCK: usize = 256;
+    const PAGES_OF_REGION: usize = 256;
 
     fn page(&self, Slot(at): Slot) -> &Page {
-        &self.blocks[at as usize / Self::PAGES_OF_BLOCK].as_chunks().0[at as usize % Self::PAGES_OF_BLOCK]
+        &self.regions[at as usize / Self::PAGES_OF_REGION].as_chunks().0[at as usize % Self::PAGES_OF_REGION]
     }
 
-    fn put(&mut self, page: &Page) -> Slot {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            if self.used as usize == self.blocks.len() * Self::PAGES_OF_BLOCK {
-                self.blocks.push(vec![0; Self::PAGES_OF_BLOCK * PAGE_LEN].into());
+    /// Keeps a page; `None` where the system has no memory for it.
+    fn put(&mut self, page: &Page) -> Option<Slot> {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                if self.used as usize == self.regions.len() * Self::PAGES_OF_REGION {
+                    self.regions.push(Region::paid(Self::PAGES_OF_REGION * PAGE_LEN).ok()?);
+                }
+                self.used += 1;
+                Slot(self.used - 1)
             }
-            self.used += 1;
-            Slot(self.used - 1)
-        });
+        };
         let at = slot.0 as usize;
-        self.blocks[at / Self::PAGES_OF_BLOCK].as_chunks_mut().0[at % Self::PAGES_OF_BLOCK] = *page;
-        slot
+        self.regions[at / Self::PAGES_OF_REGION].as_chunks_mut().0[at % Self::PAGES_OF_REGION] = *page;
+        Some(slot)
     }
 
     fn free(&mut self, slot: Slot) {

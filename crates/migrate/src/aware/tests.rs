@@ -339,6 +339,23 @@ fn a_lane_that_comes_late_or_twice_travels_plain() {
 }
 
 #[test]
+fn nothing_is_relied_on_before_all_lanes_that_will_come() {
+    let sender = Arc::new(Sender::with_patience(KEEP, Duration::ZERO));
+    sender.expect(2);
+    let mut first = sender.lane(&init(0)).unwrap();
+    let mut send = |number| {
+        encode(&mut first, &header(true, number, BLOCK, &[], &[]), &[]);
+        encode(&mut first, &header(false, number + 1, BLOCK, &[4096], &[0]), &[1; PAGE_LEN]).len()
+    };
+    assert!(send(0) > PAGE_LEN && send(2) > PAGE_LEN);
+    let mut second = sender.lane(&init(1)).expect("nothing is fixed yet");
+    for number in [1, 3, 5] {
+        encode(&mut second, &header(true, number, BLOCK, &[], &[]), &[]);
+    }
+    assert!(send(4) < PAGE_LEN, "left out");
+}
+
+#[test]
 fn headers_that_are_not_known_are_a_surprise() {
     let good = header(false, 9, BLOCK, &[0, 4096], &[8192]);
     assert_eq!(Packet::parse(&good), Ok(Packet { sync: false, normal: 2, zero: 1 }));
