@@ -76,7 +76,7 @@ impl Rate {
         let most = if self.is_measured() { f64::INFINITY } else { self.unseen_max(gauges.sent_bytes) };
         let swallowed = self.bytes_per_ns >= most;
         let hurry = !self.is_measured() && !swallowed && held_ns < span / 4;
-        if span < if hurry { WINDOW_NS / 2 } else { WINDOW_NS } {
+        if span < if hurry { WINDOW_NS / 4 } else { WINDOW_NS } {
             return None;
         }
         // Few bytes are mostly buffer. On slow links wait for more, within reason.
@@ -154,7 +154,7 @@ const CARRIED_NS: u64 = 400_000_000;
 /// A shorter wait is the clock's grain, in nanoseconds.
 const HELD_MIN_NS: u64 = 500_000;
 /// How far the estimate may climb beyond what passed, as a factor: at the start, and once there was a sample.
-const AHEAD: f64 = 2.0;
+const AHEAD: f64 = 3.0;
 const AHEAD_MEASURED: f64 = 1.2;
 /// Less than this share of a window, or fewer bytes, are no sample.
 const SHARE_MIN: f64 = 0.2;
