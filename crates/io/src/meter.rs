@@ -112,8 +112,6 @@ pub struct TcpInfo {
     pub app_limited: bool,
     /// Bytes written here and not sent yet.
     pub unsent: u32,
-    /// Bytes sent and not acknowledged yet.
-    pub in_flight: u64,
     /// Bytes the peer's kernel acknowledged since the start.
     pub acked: u64,
     /// Time something was in flight.
@@ -158,24 +156,13 @@ impl TcpInfo {
             delivery_bytes_per_s: u64_at(160),
             app_limited: raw[7] & app_limited != 0,
             unsent: u32_at(144),
-            in_flight: u64::from(u32_at(24)) * u64::from(u32_at(16)),
             acked: u64_at(120),
             busy_ns: u64_at(168) * 1000,
             peer_limited_ns: u64_at(176) * 1000,
             buffer_limited_ns: u64_at(184) * 1000,
         })
     }
-
-    /// Whether bytes wait for the link: here, or in a queue on the way. A window that still grows hides the latter from us.
-    #[must_use]
-    pub fn is_held_up(&self) -> bool {
-        let path = self.delivery_bytes_per_s as u128 * u128::from(self.rtt_min_ns) / 1_000_000_000;
-        self.unsent > 0 || u128::from(self.in_flight) > 2 * path + QUEUE_LEN
-    }
 }
-
-/// Bytes in flight beyond what the path holds that are no burst of one sender.
-const QUEUE_LEN: u128 = 256 << 10;
 
 #[cfg(test)]
 mod tests {

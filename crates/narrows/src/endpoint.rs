@@ -147,9 +147,9 @@ impl Carried {
         self.silent = false;
         for link in links {
             match link.carried() {
-                Some((carried, held_up)) => {
+                Some((carried, unsent)) => {
                     bytes += carried;
-                    waiting |= held_up;
+                    waiting |= unsent > 0;
                 }
                 None => self.silent = true,
             }

@@ -102,12 +102,12 @@ impl Link {
         });
     }
 
-    /// Bytes carried since the last question, and whether some wait in the kernel or on the way now; `None` where the transport
-    /// does not tell.
-    pub(crate) fn carried(&self) -> Option<(u64, bool)> {
+    /// Bytes carried since the last question, and bytes waiting in the kernel now; `None` where the transport does not
+    /// tell.
+    pub(crate) fn carried(&self) -> Option<(u64, u32)> {
         let before = self.acked.as_ref()?;
-        let Some(info) = self.probe.tcp_info() else { return Some((0, false)) };
-        Some((info.acked.saturating_sub(before.swap(info.acked, Relaxed)), info.is_held_up()))
+        let Some(info) = self.probe.tcp_info() else { return Some((0, 0)) };
+        Some((info.acked.saturating_sub(before.swap(info.acked, Relaxed)), info.unsent))
     }
 
     /// Bytes that came and wait in the kernel; 0 where the transport does not tell.
