@@ -72,6 +72,7 @@ pub struct Packer {
     own: Vec<usize>,
     version: u64,
     before: Before,
+    beaten: Beaten,
     pages: u32,
     trial: Box<[u8; PAGE]>,
     scratch: Scratch,
@@ -90,6 +91,16 @@ enum Before {
     },
     /// No chain made it short enough; the most signs that it and those tried in vain just before it showed.
     Refused { signs: Signs, tried: u32 },
+}
+
+/// Chains that packed pages longer than the last page's chain did, since that began to be it: they are not tried again for a
+/// while ([`FORGET`]), and not until pages look otherwise. Only where one of [`MATCHES`] beat another does the look not matter.
+#[derive(Debug, Clone, Copy, Default)]
+struct Beaten {
+    /// What the tree named for the last page that was looked at.
+    leaf: &'static [u8],
+    /// One bit for each built-in chain.
+    chains: [u64; 4],
 }
 
 /// The chain that packed a page shortest so far.
@@ -144,6 +155,9 @@ impl Contest<'_> {
 /// Chains that `Ratio` always tries, whatever a page looks like: no tree may cost it the best of these.
 static ALWAYS: LazyLock<[u8; 4]> = LazyLock::new(|| ["zstd", "deflate", "lzts", "num-deflate"].map(steps::builtin));
 
+/// Of these `Balanced` tries one besides every [`CHALLENGE`] pages, where pages are packed by repeats: no look says which is the best.
+static MATCHES: LazyLock<[u8; 3]> = LazyLock::new(|| ["lzt", "zstdl", "zstd"].map(steps::builtin));
+
 /// Where the first is the best, so is the second, which is too slow to be tried always.
 static LONGER: LazyLock<[[u8; 2]; 2]> = LazyLock::new(|| {
     [["deflate", "deflates"], ["num-deflate", "num-deflates"]].map(|chains| chains.map(steps::builtin))
@@ -151,6 +165,10 @@ static LONGER: LazyLock<[[u8; 2]; 2]> = LazyLock::new(|| {
 
 /// Every so many pages a page is looked at though the last one's chain might do.
 const PROBE: u32 = 64;
+/// After so many pages, in which a probe falls, chains that were beaten may be tried again.
+const FORGET: u32 = 2 * PROBE;
+/// Every so many pages, in which a probe falls, one of [`MATCHES`] is tried.
+const CHALLENGE: u32 = 4 * PROBE;
 /// As [`PROBE`], where pages look like noise, which is seldom wrong and cheap to say.
 const PROBE_NOISE: u32 = 1024;
 /// So many pages are tried in vain, with none between that packs, before others are refused for being like them.
@@ -177,6 +195,7 @@ impl Packer {
             own: vec![],
             version,
             before: Before::Nothing,
+            beaten: Beaten::default(),
             pages: 0,
             trial: Box::new([0; PAGE]),
             scratch: Scratch::default(),
@@ -247,9 +266,13 @@ impl Packer {
         }
         let features = look(page);
         let best = self.best_of(&features, page, out, limit, best, probe);
+        if !matches!((best, self.before), (Some(Packed { chain, .. }), Before::Packed { chain: before, .. }) if chain == before)
+        {
+            self.beaten = Beaten::default();
+        }
         self.before = match best {
             Some(Packed { chain, len }) => {
-                let again = !matches!(self.before, Before::Packed { chain: before, .. } if before != chain);
+                let again = probe || !matches!(self.before, Before::Packed { chain: before, .. } if before != chain);
                 Before::Packed { chain, len, again }
             }
             None => {
@@ -277,11 +300,28 @@ impl Packer {
         best: Option<Packed>,
         probe: bool,
     ) -> Option<Packed> {
-        let Self { now, listed, own, trial, scratch, profile, .. } = self;
-        let mut contest = Contest { page, out, trial, scratch, limit, best, left: *listed };
+        let Self { now, listed, own, trial, scratch, profile, beaten, .. } = self;
+        let leaf = select::leaf(*profile, features);
+        if self.pages.is_multiple_of(FORGET) {
+            *beaten = Beaten { leaf, ..Beaten::default() };
+        } else if leaf != beaten.leaf {
+            let holds = best.and_then(|best| best.chain.builtin()).is_some_and(|number| MATCHES.contains(&number));
+            let chains = if holds { beaten.chains } else { [0; 4] };
+            *beaten = Beaten { leaf, chains: [0; 4] };
+            for &number in MATCHES.iter() {
+                let (word, bit) = (usize::from(number / 64), 1u64 << (number % 64));
+                beaten.chains[word] |= chains[word] & bit;
+            }
+        }
+        let mut left = *listed;
+        if best.is_some() && *profile != Profile::Ratio {
+            left.iter_mut().zip(beaten.chains).for_each(|(left, beaten)| *left &= !beaten);
+        }
+        let mut contest = Contest { page, out, trial, scratch, limit, best, left };
         if let Some(number) = best.and_then(|best| best.chain.builtin()) {
             contest.leave_out(number);
         }
+        let before = contest.left;
         for number in select::promising(*profile, features) {
             contest.builtin(number);
             if *profile != Profile::Ratio && !probe && contest.best.is_some() {
@@ -300,6 +340,13 @@ impl Packer {
             contest.builtin(by_width.chain);
         }
         own.iter().for_each(|&chain| contest.attempt(&now[chain]));
+        for (beaten, (before, left)) in beaten.chains.iter_mut().zip(before.iter().zip(contest.left)) {
+            *beaten |= before & !left;
+        }
+        let has_matches = contest.best.is_some_and(|best| best.chain.ends_in_matches());
+        if *profile == Profile::Balanced && has_matches && self.pages.is_multiple_of(CHALLENGE) {
+            contest.builtin(MATCHES[(self.pages / CHALLENGE) as usize % MATCHES.len()]);
+        }
         contest.best
     }
 

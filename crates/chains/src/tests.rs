@@ -264,7 +264,7 @@ fn golden_pages_unpack() {
     }
 }
 
-const GOLDEN: [(&str, Kind); 13] = [
+const GOLDEN: [(&str, Kind); 14] = [
     ("num-deflate", Kind::Table),
     ("num-lzts", Kind::Table),
     ("im1-deflate", Kind::Pixels),
@@ -278,6 +278,7 @@ const GOLDEN: [(&str, Kind); 13] = [
     ("fm4-t4-zstd", Kind::Floats),
     ("sw4-bt-deflate", Kind::Counters),
     ("lzt", Kind::Text),
+    ("zstdl", Kind::Text),
 ];
 
 proptest! {

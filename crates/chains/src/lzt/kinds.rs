@@ -184,13 +184,18 @@ impl Set {
 /// The set for pages of `len` bytes.
 #[inline]
 pub(super) fn set(len: usize) -> &'static Set {
-    if len <= SMALL_MAX { &SETS[0] } else { &SETS[1] }
+    if len <= SMALL_MAX { &SMALL } else { &LARGE }
 }
 
-static SETS: LazyLock<[Set; 2]> = LazyLock::new(|| {
+// Each at its first use, since they take most of a megabyte and many a process never packs a cluster.
+static SMALL: LazyLock<Set> = LazyLock::new(|| shipped(0));
+static LARGE: LazyLock<Set> = LazyLock::new(|| shipped(KINDS));
+
+/// The set of the shipped kinds from `first` on.
+fn shipped(first: usize) -> Set {
     let kinds = read_file(include_bytes!("kinds.bin")).expect("the shipped kinds.bin, which a test reads");
-    [Set::new(&kinds[..KINDS]), Set::new(&kinds[KINDS..])].map(|set| set.expect("complete codes, which a test checks"))
-});
+    Set::new(&kinds[first..first + KINDS]).expect("complete codes, which a test checks")
+}
 
 /// All kinds of a `kinds.bin`, after its header: a text that ends with a zero byte.
 pub(super) fn read_file(bytes: &[u8]) -> Option<Vec<Kind>> {

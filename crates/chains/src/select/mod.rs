@@ -20,14 +20,20 @@ use crate::{
     steps::{self, BUILTINS},
 };
 
-/// Numbers of built-in chains that a tree expects to pack such a page well, the most promising first.
-pub fn promising(profile: Profile, features: &Features) -> impl Iterator<Item = u8> {
+/// What a tree names for such a page: numbers of built-in chains, or [`BY_WIDTH`]. The same for pages that look alike.
+#[must_use]
+pub fn leaf(profile: Profile, features: &Features) -> &'static [u8] {
     let tree = match profile {
         Profile::Fast | Profile::Dense => model::FAST,
         Profile::Balanced => model::BALANCED,
         Profile::Ratio => model::RATIO,
     };
-    let leaf: &'static [u8] = tree::leaf(tree, features);
+    tree::leaf(tree, features)
+}
+
+/// Numbers of built-in chains that a tree expects to pack such a page well, the most promising first.
+pub fn promising(profile: Profile, features: &Features) -> impl Iterator<Item = u8> {
+    let leaf = leaf(profile, features);
     let by_width = by_width(profile, features).chain;
     leaf.iter().map(move |&chain| match chain {
         BY_WIDTH => by_width,

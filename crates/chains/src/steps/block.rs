@@ -1,5 +1,5 @@
 //! `lz4`, `zstd`, `deflate`: block formats of others, as steps; and `lzt`, our own for pages. `deflates` and `lzts` make the same
-//! formats with a longer search.
+//! formats with a longer search; `zstdl` makes zstd frames of long matches only.
 //!
 //! LZ4 blocks and DEFLATE streams are as their specifications say. zstd frames go without magic number, content size and
 //! checksum (`ZSTD_f_zstd1_magicless`), which saves 5 bytes of every page.
@@ -23,7 +23,8 @@ pub(super) const STEPS: &[&dyn Step] = &[
     &LZ4,
     &DEFLATE_STEP,
     &DEFLATE_STRONG,
-    &ZstdBlock,
+    &ZSTD,
+    &ZSTD_LONG,
     &Lzt { info: Info { id: StepId(48), name: "lzt", keeps_length: false, has_side: false }, search: lzt::pack },
     &Lzt {
         info: Info { id: StepId(49), name: "lzts", keeps_length: false, has_side: false },
@@ -114,17 +115,28 @@ impl<C: Codec> Step for Block<C> {
     }
 }
 
-/// zstd frames without magic number, packed at level 1.
+/// zstd frames without magic number, packed at level 1 with matches of at least `LEN_MIN` bytes.
 #[derive(Debug)]
-pub struct ZstdBlock;
+pub struct ZstdBlock<const LEN_MIN: i32> {
+    info: Info,
+}
 
-impl Step for ZstdBlock {
+/// With the level's own shortest match.
+const ZSTD: ZstdBlock<5> =
+    ZstdBlock { info: Info { id: StepId(17), name: "zstd", keeps_length: false, has_side: false } };
+
+/// Where a page has few different bytes, as in genes and columns of digits, a short match costs more bits than its literals, and
+/// there is one nearly everywhere: long ones alone pack shorter, and are found faster.
+const ZSTD_LONG: ZstdBlock<7> =
+    ZstdBlock { info: Info { id: StepId(56), name: "zstdl", keeps_length: false, has_side: false } };
+
+impl<const LEN_MIN: i32> Step for ZstdBlock<LEN_MIN> {
     fn info(&self) -> &Info {
-        &Info { id: StepId(17), name: "zstd", keeps_length: false, has_side: false }
+        &self.info
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], _: &mut Side, ws: &mut Workspace) -> Option<usize> {
-        let context = ws.get::<Packer>().0.as_ptr();
+        let context = ws.get::<Packer<LEN_MIN>>().0.as_ptr();
         // SAFETY: the context is live and ours alone; the pointers hold the lengths given with them. A frame begins
         // anew with each call.
         ok(unsafe { ZSTD_compress2(context, out.as_mut_ptr().cast(), out.len(), raw.as_ptr().cast(), raw.len()) })
@@ -157,14 +169,15 @@ fn ok(code: usize) -> Option<usize> {
     (unsafe { ZSTD_isError(code) } == 0).then_some(code)
 }
 
-struct Packer(NonNull<ZSTD_CCtx>);
+struct Packer<const LEN_MIN: i32>(NonNull<ZSTD_CCtx>);
 
-impl Default for Packer {
+impl<const LEN_MIN: i32> Default for Packer<LEN_MIN> {
     fn default() -> Self {
         // SAFETY: allocates and returns null or a context of our own.
         let context = NonNull::new(unsafe { ZSTD_createCCtx() }).expect("memory for a zstd context");
         let parameters = [
             (CParameter::ZSTD_c_compressionLevel, 1),
+            (CParameter::ZSTD_c_minMatch, LEN_MIN),
             (CParameter::ZSTD_c_contentSizeFlag, 0),
             // ZSTD_c_format
             (CParameter::ZSTD_c_experimentalParam2, Format::ZSTD_f_zstd1_magicless as i32),
@@ -177,7 +190,7 @@ impl Default for Packer {
     }
 }
 
-impl Drop for Packer {
+impl<const LEN_MIN: i32> Drop for Packer<LEN_MIN> {
     fn drop(&mut self) {
         // SAFETY: made by `ZSTD_createCCtx` and freed only here.
         unsafe { ZSTD_freeCCtx(self.0.as_ptr()) };
@@ -207,7 +220,7 @@ impl Drop for Unpacker {
     }
 }
 
-impl fmt::Debug for Packer {
+impl<const LEN_MIN: i32> fmt::Debug for Packer<LEN_MIN> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ZstdPacker")
     }
@@ -220,6 +233,6 @@ impl fmt::Debug for Unpacker {
 }
 
 // SAFETY: a context is plain memory without thread affinity, and `&mut Workspace` lends it to one thread at a time.
-unsafe impl Send for Packer {}
+unsafe impl<const LEN_MIN: i32> Send for Packer<LEN_MIN> {}
 // SAFETY: as for `Packer`.
 unsafe impl Send for Unpacker {}

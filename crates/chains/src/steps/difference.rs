@@ -145,8 +145,17 @@ twin! {
 
 #[inline(always)]
 fn differences_portable<W: Word>(words: &mut [W], order: usize) {
-    /// Words at once: two registers of the widest.
-    const GROUP: usize = 8;
+    // Two registers of words at once.
+    match W::LEN {
+        1 => differences_of::<W, 64>(words, order),
+        2 => differences_of::<W, 32>(words, order),
+        4 => differences_of::<W, 16>(words, order),
+        _ => differences_of::<W, 8>(words, order),
+    }
+}
+
+#[inline(always)]
+fn differences_of<W: Word, const GROUP: usize>(words: &mut [W], order: usize) {
     for done in 0..order {
         // From the end, so that the words before a group are still as they were.
         let mut end = words.len();

@@ -23,9 +23,10 @@ pub(crate) trait Classes<W: Word>: Copy {
 /// Scratch of one thread.
 #[derive(Debug)]
 pub(crate) struct Room {
-    classes: Box<[u8; BETWEEN_MAX]>,
-    /// Streams with room behind them: see [`unpack_portable`].
-    streams: Box<[u8; BETWEEN_MAX + OVERRUN]>,
+    /// Of each word its class, or where words are bytes the word itself: what [`Code`]s are found by.
+    keys: Box<[u8; BETWEEN_MAX]>,
+    /// To pack, the streams, each from a multiple of [`LANE`]; to unpack, all of them with room behind.
+    streams: Box<[u8; STREAMS * LANE]>,
     table: Box<Table>,
 }
 
@@ -35,22 +36,24 @@ type Table = [Entry; 1 << CODE_MAX];
 impl Default for Room {
     fn default() -> Self {
         Self {
-            classes: Box::new([0; BETWEEN_MAX]),
-            streams: Box::new([0; BETWEEN_MAX + OVERRUN]),
+            keys: Box::new([0; BETWEEN_MAX]),
+            streams: Box::new([0; STREAMS * LANE]),
             table: Box::new([Entry::default(); 1 << CODE_MAX]),
         }
     }
 }
 
-/// How far a stream of nothing but the longest codes runs on, with single bytes as words, which is the longest: a quarter
-/// of the words, 10 and 8 bits each. And the 9 bytes that are read at once.
-const OVERRUN: usize = BETWEEN_MAX / 4 * (CODE_MAX as usize + 8) / 8 + 16;
+/// A stream of nothing but the longest codes, with single bytes as words, which is the longest: a quarter of the words, 10 and
+/// 8 bits each. And the 9 bytes that are read at once.
+const LANE: usize = BETWEEN_MAX / STREAMS * (CODE_MAX as usize + 8) / 8 + 16;
+// Where a stream begins within the packed bytes, it may run that far.
+const _: () = assert!(BETWEEN_MAX + LANE <= STREAMS * LANE);
 
 const STREAMS: usize = 4;
 /// Bytes before the streams.
 const HEADER: usize = 2 * (STREAMS - 1);
 
-/// One class, for packing.
+/// What a key stands for, for packing.
 #[derive(Clone, Copy, Default)]
 struct Code {
     bits: u64,
@@ -75,13 +78,21 @@ pub(crate) fn pack_words<W: Word, C: Classes<W>>(
     }
     choice.put(side)?;
     let codes = choice.codes();
-    let mut of_class = [Code::default(); 128];
-    for (class, code) in of_class[..CLASSES].iter_mut().enumerate() {
+    let of_class = |class: usize| {
         let symbol = choice.symbol(class);
         let raw = if symbol == ESCAPE { W::BITS } else { raw_bits[class] };
-        *code = Code { bits: codes[symbol], len: u32::from(choice.lens[symbol]), raw };
+        Code { bits: codes[symbol], len: u32::from(choice.lens[symbol]), raw }
+    };
+    let mut of_key = [Code::default(); 256];
+    if W::LEN == 1 {
+        for (word, code) in of_key.iter_mut().enumerate() {
+            let Code { bits, len, raw } = of_class(classes.class(W::truncate(word as u64)));
+            *code = Code { bits: bits << raw | word as u64 & ((1 << raw) - 1), len: len + raw, raw: 0 };
+        }
+    } else {
+        of_key[..CLASSES].iter_mut().enumerate().for_each(|(class, code)| *code = of_class(class));
     }
-    encode(words, &room.classes[..words.len()], &of_class, out)
+    encode(words, &room.keys[..words.len()], &of_key, &mut room.streams, out)
 }
 
 /// Fills `words` from `packed` and what `side` says.
@@ -108,61 +119,105 @@ pub(crate) fn unpack_words<W: Word, C: Classes<W>>(
 }
 
 twin! { fn classify<W: Word, C: Classes<W>>(words: &[W], classes: C, room: &mut Room) -> [u32; CLASSES] = classify_portable; }
-twin! { fn encode<W: Word>(words: &[W], classes: &[u8], codes: &[Code; 128], out: &mut [u8]) -> Option<usize> = encode_portable; }
+twin! {
+    fn encode<W: Word>(words: &[W], keys: &[u8], codes: &[Code; 256], lanes: &mut [u8; STREAMS * LANE], out: &mut [u8]) -> Option<usize> = encode_portable;
+}
 twin! {
     fn decode<W: Word>(packed: &[u8], lens: &[u8; SYMBOLS], bases: &[u64; SYMBOLS], raws: &[u32; SYMBOLS], words: &mut [W], room: &mut Room) -> Result<(), UnpackError> = decode_portable;
 }
 
-/// Notes the class of each word and counts them.
+/// Notes the key of each word and counts the classes.
 #[inline(always)]
 fn classify_portable<W: Word, C: Classes<W>>(words: &[W], classes: C, room: &mut Room) -> [u32; CLASSES] {
+    let key = |word: W| if W::LEN == 1 { word.wide() as u8 } else { classes.class(word) as u8 };
     // Four counts, since most words are of few classes and each addition would wait for the last.
-    let mut counts = [[0u32; 128]; 4];
-    let noted = &mut room.classes[..words.len()];
-    for (words, noted) in words.chunks(4).zip(noted.chunks_mut(4)) {
-        for ((word, noted), counts) in words.iter().zip(noted).zip(&mut counts) {
-            let class = classes.class(*word);
-            *noted = class as u8;
-            counts[class & 127] += 1;
-        }
+    let mut counts = [[0u32; 256]; 4];
+    let noted = &mut room.keys[..words.len()];
+    let (fours, rest) = words.as_chunks::<4>();
+    let (noted_fours, noted_rest) = noted.as_chunks_mut::<4>();
+    for (words, noted) in fours.iter().zip(noted_fours) {
+        *noted = words.map(key);
+        noted.iter().zip(&mut counts).for_each(|(key, counts)| counts[usize::from(*key)] += 1);
     }
-    std::array::from_fn(|class| counts.iter().map(|counts| counts[class]).sum())
+    for (word, noted) in rest.iter().zip(noted_rest) {
+        *noted = key(*word);
+        counts[0][usize::from(*noted)] += 1;
+    }
+    let of_key = |key: usize| counts.iter().map(|counts| counts[key]).sum::<u32>();
+    if W::LEN > 1 {
+        return std::array::from_fn(of_key);
+    }
+    let mut of_class = [0; CLASSES];
+    (0..256).for_each(|key| of_class[classes.class(W::truncate(key as u64))] += of_key(key));
+    of_class
 }
 
 #[inline(always)]
-fn encode_portable<W: Word>(words: &[W], classes: &[u8], codes: &[Code; 128], out: &mut [u8]) -> Option<usize> {
+fn encode_portable<W: Word>(
+    words: &[W],
+    keys: &[u8],
+    codes: &[Code; 256],
+    lanes: &mut [u8; STREAMS * LANE],
+    out: &mut [u8],
+) -> Option<usize> {
     let (header, data) = out.split_at_mut_checked(HEADER)?;
     let mut at = 0;
-    let (rounds, rest) = words.as_chunks::<STREAMS>();
-    let (rounds_classes, rest_classes) = classes.as_chunks::<STREAMS>();
-    for stream in 0..STREAMS {
-        let mut bits = Bits { out: data.get_mut(at..)?, at: 0, held: 0, fill: 0 };
-        for (words, classes) in rounds.iter().zip(rounds_classes) {
-            bits.put_word(words[stream], &codes[usize::from(classes[stream] & 127)]);
+    for (pair, lanes) in lanes.as_chunks_mut::<{ 2 * LANE }>().0.iter_mut().enumerate() {
+        let (first, second) = lanes.split_at_mut(LANE);
+        let lens = encode_pair(words, keys, codes, 2 * pair, [&mut *first, &mut *second]);
+        for ((len, lane), stream) in lens.into_iter().zip([first, second]).zip(2 * pair..) {
+            if let Some(to) = header.get_mut(2 * stream..2 * stream + 2) {
+                to.copy_from_slice(&(len as u16).to_le_bytes());
+            }
+            data.get_mut(at..at + len)?.copy_from_slice(&lane[..len]);
+            at += len;
         }
-        if let (Some(word), Some(class)) = (rest.get(stream), rest_classes.get(stream)) {
-            bits.put_word(*word, &codes[usize::from(class & 127)]);
-        }
-        let len = bits.finish()?;
-        if let Some(to) = header.get_mut(2 * stream..2 * stream + 2) {
-            to.copy_from_slice(&(len as u16).to_le_bytes());
-        }
-        at += len;
     }
     Some(HEADER + at)
+}
+
+/// Writes two streams, since what is done for one waits for its last word and not for the other's. Returns their lengths.
+#[inline(always)]
+fn encode_pair<W: Word>(
+    words: &[W],
+    keys: &[u8],
+    codes: &[Code; 256],
+    first: usize,
+    lanes: [&mut [u8]; 2],
+) -> [usize; 2] {
+    // So many words are sure to fit between two flushes.
+    let group = (Bits::MOST / (CODE_MAX + W::BITS)).max(1) as usize;
+    let mut streams = lanes.map(|out| Bits { out, at: 0, held: 0, fill: 0 });
+    let (rounds, rest) = words.as_chunks::<STREAMS>();
+    let (rounds_keys, rest_keys) = keys.as_chunks::<STREAMS>();
+    for (words, keys) in rounds.chunks(group).zip(rounds_keys.chunks(group)) {
+        for (words, keys) in words.iter().zip(keys) {
+            for (n, bits) in streams.iter_mut().enumerate() {
+                bits.put_word(words[first + n], &codes[usize::from(keys[first + n])]);
+            }
+        }
+        streams.iter_mut().for_each(Bits::flush);
+    }
+    for (n, bits) in streams.iter_mut().enumerate() {
+        if let (Some(word), Some(key)) = (rest.get(first + n), rest_keys.get(first + n)) {
+            bits.put_word(*word, &codes[usize::from(*key)]);
+            bits.flush();
+        }
+    }
+    streams.map(Bits::finish)
 }
 
 /// Bits into bytes, highest first.
 struct Bits<'a> {
     out: &'a mut [u8],
     at: usize,
-    /// Bits not yet passed by `at`, from the highest down: fewer than 8 between two calls.
+    /// Bits not yet passed by `at`, from the highest down: fewer than 8 after a flush.
     held: u64,
     fill: u32,
 }
 
 impl Bits<'_> {
-    /// Most bits put at once.
+    /// Most bits put between two flushes.
     const MOST: u32 = 56;
 
     #[inline(always)]
@@ -173,43 +228,36 @@ impl Bits<'_> {
         } else {
             let half = code.raw / 2;
             self.put(code.bits, code.len);
+            self.flush();
             self.put(raw >> half, code.raw - half);
+            self.flush();
             self.put(raw & ((1 << half) - 1), half);
         }
     }
 
-    /// Appends `count` bits, at least one and at most [`Bits::MOST`].
+    /// Appends `count` bits, at least one.
     #[inline(always)]
     fn put(&mut self, bits: u64, count: u32) {
-        self.held |= bits << (64 - count - self.fill);
         self.fill += count;
-        self.flush();
+        self.held |= bits << (64 - self.fill);
+    }
+
+    #[inline(always)]
+    fn flush(&mut self) {
+        // A lane has room for the longest stream and this.
+        if let Some(to) = self.out.get_mut(self.at..self.at + 8) {
+            to.copy_from_slice(&self.held.to_be_bytes());
+        }
         let whole = self.fill & !7;
         self.at += (whole / 8) as usize;
         self.held <<= whole;
         self.fill -= whole;
     }
 
+    /// Bytes written, after the last flush.
     #[inline(always)]
-    fn flush(&mut self) {
-        let bytes = self.held.to_be_bytes();
-        if let Some(to) = self.out.get_mut(self.at..self.at + 8) {
-            to.copy_from_slice(&bytes);
-        } else if let Some(to) = self.out.get_mut(self.at..) {
-            // What lies beyond are zeros, or `finish` notices.
-            let len = to.len();
-            to.copy_from_slice(&bytes[..len]);
-        }
-    }
-
-    /// Bytes written; `None` if there was not room for all.
-    #[inline(always)]
-    fn finish(mut self) -> Option<usize> {
-        if self.fill > 0 {
-            self.flush();
-            self.at += 1;
-        }
-        (self.at <= self.out.len()).then_some(self.at)
+    fn finish(self) -> usize {
+        self.at + usize::from(self.fill > 0)
     }
 }
 
@@ -239,7 +287,7 @@ fn decode_portable<W: Word>(
         return Err(UnpackError::Corrupt("streams longer than they can be"));
     }
     room.streams[..data.len()].copy_from_slice(data);
-    // In bits. No stream can run further than `OVERRUN` from where it starts, so that no place need be checked on the way;
+    // In bits. No stream can run further than `LANE` from where it starts, so that no place need be checked on the way;
     // whether each ended where the next begins is checked behind.
     let mut ends = [0; STREAMS];
     let mut places = [0; STREAMS];
@@ -261,7 +309,7 @@ fn decode_portable<W: Word>(
         let load = |at: usize| {
             debug_assert!(at + 8 <= streams.len());
             // SAFETY: `place` starts within `BETWEEN_MAX` bytes and moves on by at most `CODE_MAX + W::BITS` bits a word, at
-            // most `BETWEEN_MAX / W::LEN / 4 + 1` times: at most `OVERRUN - 16` bytes and one word further. 9 bytes are read.
+            // most `BETWEEN_MAX / W::LEN / 4 + 1` times: at most `LANE - 16` bytes and one word further. 9 bytes are read.
             u64::from_be(unsafe { streams.as_ptr().add(at).cast::<u64>().read_unaligned() })
         };
         let top = load(*place / 8) << (*place % 8);
