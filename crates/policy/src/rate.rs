@@ -61,7 +61,7 @@ impl Rate {
     fn unseen_max(&self, sent_bytes: u64) -> f64 {
         match sent_bytes {
             ..BUCKET_BYTES => self.guess,
-            ..SWALLOWED_BYTES => UNSEEN_CLIMB * self.guess,
+            BUCKET_BYTES..SWALLOWED_BYTES => UNSEEN_CLIMB * self.guess,
             _ => f64::INFINITY,
         }
     }
