@@ -61,7 +61,7 @@ impl Rate {
     fn unseen_max(&self, sent_bytes: u64) -> f64 {
         match sent_bytes {
             ..BUCKET_BYTES => self.guess,
-            BUCKET_BYTES..SWALLOWED_BYTES => UNSEEN_CLIMB * self.guess,
+            BUCKET_BYTES..SWALLOWED_BYTES => self.guess * sent_bytes as f64 / UNSEEN_BYTES,
             _ => f64::INFINITY,
         }
     }
@@ -118,7 +118,7 @@ impl Rate {
             let fresh = self.measured_ns.is_some_and(|at| gauges.now_ns < at + FRESH_NS);
             let climb = match self.verdict {
                 Verdict::Idle if fresh || swallowed => 1.0,
-                Verdict::Idle if share(held_ns) < 0.25 => 1.5,
+                Verdict::Idle if share(held_ns) < 0.25 => CLIMB,
                 Verdict::Idle => 1.15,
                 _ => 1.0,
             };
@@ -143,14 +143,16 @@ const HELD_UP: f64 = 0.6;
 const BURST_BYTES: u64 = 768 << 10;
 /// What the token bucket of a slow link lets through at once.
 const BUCKET_BYTES: u64 = 256 << 10;
-/// How much faster than guessed a link may be taken for that took more than that, and less than a relay may swallow.
-const UNSEEN_CLIMB: f64 = 2.5;
+/// A link that took n times this many bytes, and not as many as a relay may swallow, may be n times as fast as guessed.
+const UNSEEN_BYTES: f64 = (128 << 10) as f64;
 /// What sockets and relays on the way may take at once though the link behind them is slow: a sender's largest buffer by default
 /// (Linux's `tcp_wmem`) is twice that.
 const SWALLOWED_BYTES: u64 = 2 << 20;
 /// Fewer bytes that came through while more waited are no sample, unless it took so long.
 const CARRIED_BYTES: u64 = 64 << 10;
 const CARRIED_NS: u64 = 400_000_000;
+/// What the estimate climbs by in a window in which hardly anything waited, as a factor.
+const CLIMB: f64 = 2.0;
 /// A shorter wait is the clock's grain, in nanoseconds.
 const HELD_MIN_NS: u64 = 500_000;
 /// How far the estimate may climb beyond what passed, as a factor: at the start, and once there was a sample.
@@ -194,7 +196,7 @@ mod tests {
             step(&mut gauges, 8, 400_000, 0.0);
             rate.update(&gauges, false);
         }
-        assert!((0.05..=UNSEEN_CLIMB * 0.05).contains(&rate.bytes_per_ns()), "{rate:?}");
+        assert!((0.05..=0.05 * 1.6e6 / UNSEEN_BYTES).contains(&rate.bytes_per_ns()), "{rate:?}");
         for _ in 0..4 {
             step(&mut gauges, 8, 4_000_000, 0.0);
             rate.update(&gauges, false);
