@@ -8,6 +8,8 @@ until the receiver has exited. Effective rate = raw bytes / seconds.
 For each cell (link, data) there are two passes. The first runs every setting once. The second runs adaptive, none and
 the best few of the first pass, interleaved, several rounds; the table shows medians and spread of the second pass.
 The best fixed setting of the sweep is thus measured again under the same conditions as what is compared with it.
+With `--seconds S` the second pass repeats the data until the best setting takes S seconds, so that its start weighs
+less; `none` and `tcp`, which a link holds to its rate, carry it once.
 
     bench/wire/run.py --corpus DIR [--links 100,1000] [--data text,mixed] [--rounds 3] [--out FILE.jsonl]
 
@@ -152,6 +154,21 @@ def run(setting, path):
     return seconds, cpu
 
 
+def repeats(seconds, fastest, size, mbit):
+    """How often the data are repeated: `seconds` of the fastest setting, but no more than 20 s raw, and 3 GB."""
+    raw = 20 * mbit * 1e6 / 8 if mbit else 3e9
+    return max(1, min(round(seconds / fastest), int(min(raw, 3e9) / size)))
+
+
+def make_long(path, times):
+    long = path.with_name(path.name + "-long")
+    data = path.read_bytes()
+    with long.open("wb") as out:
+        for _ in range(times):
+            out.write(data)
+    return long
+
+
 def measure_cell(mbit, kind, args, cache, out):
     size = int(LINKS[mbit][1] * args.scale * 1e6)
     period = sum((args.corpus / name).stat().st_size for name in KINDS.get(kind, []))
@@ -175,26 +192,34 @@ def measure_cell(mbit, kind, args, cache, out):
     again = ["adaptive", "none", "tcp", "zstd --adapt", *best(FIXED, 3), *best(PEERS, 2), *best(PAPER, 1)]
     again = [s for s in dict.fromkeys(again) if s in first]
     rounds = {setting: [] for setting in again}
+    times = repeats(args.seconds, min(first[s][0] for s in again), size, mbit) if period == 0 or period >= PERIOD_MIN else 1
+    sizes = {setting: size * times if setting in again and setting not in ("none", "tcp") else size for setting in settings}
+    long = path if times == 1 else make_long(path, times)
     for _ in range(args.rounds):
         for setting in again:
-            rounds[setting].append(run(setting, path))
-    rate = lambda runs: statistics.median(size / seconds / 1e6 for seconds, _ in runs)
+            rounds[setting].append(run(setting, long if sizes[setting] > size else path))
+    if long != path:
+        long.unlink()
+    rate = lambda setting, runs: statistics.median(sizes[setting] / seconds / 1e6 for seconds, _ in runs)
     for setting in settings:
-        runs = rounds.get(setting) or ([first[setting]] if setting in first else [])
+        runs = rounds.get(setting)
+        if not runs:
+            runs, sizes[setting] = [first[setting]] if setting in first else [], size
+        carried = sizes[setting]
         row = {
-            "schema": "narrows.wire-bench/1", "link_mbit": mbit, "data": kind, "bytes": size, "setting": setting,
-            "runs": len(runs), "mb_s": rate(runs) if runs else None,
-            "mb_s_all": [size / seconds / 1e6 for seconds, _ in runs], "cpu_s": statistics.median(c for _, c in runs) if runs else None,
+            "schema": "narrows.wire-bench/1", "link_mbit": mbit, "data": kind, "bytes": carried, "setting": setting,
+            "runs": len(runs), "mb_s": rate(setting, runs) if runs else None,
+            "mb_s_all": [carried / seconds / 1e6 for seconds, _ in runs], "cpu_s": statistics.median(c for _, c in runs) if runs else None,
             "failed": failed.get(setting),
         }
         out.write(json.dumps(row) + "\n")
     out.flush()
-    mine = rate(rounds["adaptive"])
-    fixed = max((rate(rounds[s]), s) for s in again if s in FIXED or s == "none")
-    peer = max((rate(rounds[s]), s) for s in again if s in PEERS)
-    none = rate(rounds["none"])
+    found = {setting: rate(setting, runs) for setting, runs in rounds.items()}
+    mine, none = found["adaptive"], found["none"]
+    fixed = max((found[s], s) for s in again if s in FIXED or s == "none")
+    peer = max((found[s], s) for s in again if s in PEERS)
     print(f"{mbit or 'none':>5} {kind:<12} adaptive {mine:8.1f} MB/s  ×none {mine / none:5.2f}  ×fixed {mine / fixed[0]:5.3f}"
-          f" ({fixed[1]})  ×peer {mine / peer[0]:5.3f} ({peer[1]})  ×adapt {mine / rate(rounds['zstd --adapt']):5.2f}", flush=True)
+          f" ({fixed[1]})  ×peer {mine / peer[0]:5.3f} ({peer[1]})  ×adapt {mine / found['zstd --adapt']:5.2f}", flush=True)
 
 
 def main():
@@ -205,6 +230,7 @@ def main():
     parser.add_argument("--settings", help="only these, comma-separated; must hold adaptive, none, zstd --adapt")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="megabytes of every run times this")
+    parser.add_argument("--seconds", type=float, default=0, help="least seconds of a run of the second pass")
     parser.add_argument("--out", type=Path, default=Path("wire.jsonl"))
     parser.add_argument("--cache", type=Path, default=Path("/dev/shm/narrows-bench"))
     args = parser.parse_args()

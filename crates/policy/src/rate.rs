@@ -14,6 +14,8 @@ use narrows_core::Gauges;
 #[derive(Debug, Clone)]
 pub struct Rate {
     bytes_per_ns: f64,
+    /// What it started from.
+    guess: f64,
     start: Gauges,
     /// Sample of the window before, where there was one.
     previous: Option<f64>,
@@ -39,7 +41,8 @@ impl Rate {
     /// Starts from a guess in bytes per nanosecond.
     #[must_use]
     pub fn new(bytes_per_ns: f64) -> Self {
-        Self { bytes_per_ns, start: Gauges::default(), previous: None, verdict: Verdict::Unclear, measured_ns: None }
+        let (start, verdict) = (Gauges::default(), Verdict::Unclear);
+        Self { bytes_per_ns, guess: bytes_per_ns, start, previous: None, verdict, measured_ns: None }
     }
 
     /// Bytes per nanosecond.
@@ -54,15 +57,24 @@ impl Rate {
         self.measured_ns.is_some()
     }
 
+    /// What may be believed though nothing ever waited for the link: all that was sent may lie in buffers on the way.
+    fn unseen_max(&self, sent_bytes: u64) -> f64 {
+        match sent_bytes {
+            ..BUCKET_BYTES => self.guess,
+            BUCKET_BYTES..SWALLOWED_BYTES => self.guess * sent_bytes as f64 / UNSEEN_BYTES,
+            _ => f64::INFINITY,
+        }
+    }
+
     /// Looks at the counters. Returns what held the sender up where a window just ended.
     /// Where the receiver is `behind`, a full link says nothing of what it carries.
     pub fn update(&mut self, gauges: &Gauges, behind: bool) -> Option<Verdict> {
         let span = gauges.now_ns.saturating_sub(self.start.now_ns);
         let sent = gauges.sent_bytes.saturating_sub(self.start.sent_bytes);
         let held_ns = gauges.link_ns.saturating_sub(self.start.link_ns);
-        // At the start, a link on which nothing waits is faster than we thought, and time is short; but not while all that
-        // was sent may lie in buffers on the way.
-        let swallowed = !self.is_measured() && gauges.sent_bytes < SWALLOWED_BYTES;
+        // At the start, a link on which nothing waits is faster than we thought, and time is short.
+        let most = if self.is_measured() { f64::INFINITY } else { self.unseen_max(gauges.sent_bytes) };
+        let swallowed = self.bytes_per_ns >= most;
         let hurry = !self.is_measured() && !swallowed && held_ns < span / 4;
         if span < if hurry { WINDOW_NS / 4 } else { WINDOW_NS } {
             return None;
@@ -106,15 +118,15 @@ impl Rate {
             let fresh = self.measured_ns.is_some_and(|at| gauges.now_ns < at + FRESH_NS);
             let climb = match self.verdict {
                 Verdict::Idle if fresh || swallowed => 1.0,
-                Verdict::Idle if share(held_ns) < 0.25 => 1.5,
+                Verdict::Idle if share(held_ns) < 0.25 => CLIMB,
                 Verdict::Idle => 1.15,
                 _ => 1.0,
             };
             // Lighter choices take a while to show: do not run ahead of them. What was measured once moves only if the link
             // is nearly used up without anything waiting for it.
             let ahead = if self.is_measured() { AHEAD_MEASURED } else { AHEAD };
-            let most = self.bytes_per_ns.max(ahead * least);
-            self.bytes_per_ns = (self.bytes_per_ns * climb).min(most).max(if fresh || swallowed { 0.0 } else { least });
+            let climbed = (self.bytes_per_ns * climb).min(self.bytes_per_ns.max(ahead * least));
+            self.bytes_per_ns = climbed.max(if fresh { 0.0 } else { least }).min(most.max(self.bytes_per_ns));
         }
         self.bytes_per_ns = self.bytes_per_ns.clamp(1e-6, 100.0);
         Some(self.verdict)
@@ -129,12 +141,18 @@ const WINDOW_BYTES: u64 = 128 << 10;
 const HELD_UP: f64 = 0.6;
 /// No token bucket lets this many bytes through at once.
 const BURST_BYTES: u64 = 768 << 10;
+/// What the token bucket of a slow link lets through at once.
+const BUCKET_BYTES: u64 = 256 << 10;
+/// A link that took n times this many bytes, and not as many as a relay may swallow, may be n times as fast as guessed.
+const UNSEEN_BYTES: f64 = (128 << 10) as f64;
 /// What sockets and relays on the way may take at once though the link behind them is slow: a sender's largest buffer by default
 /// (Linux's `tcp_wmem`) is twice that.
 const SWALLOWED_BYTES: u64 = 2 << 20;
 /// Fewer bytes that came through while more waited are no sample, unless it took so long.
 const CARRIED_BYTES: u64 = 64 << 10;
 const CARRIED_NS: u64 = 400_000_000;
+/// What the estimate climbs by in a window in which hardly anything waited, as a factor.
+const CLIMB: f64 = 2.0;
 /// A shorter wait is the clock's grain, in nanoseconds.
 const HELD_MIN_NS: u64 = 500_000;
 /// How far the estimate may climb beyond what passed, as a factor: at the start, and once there was a sample.
@@ -172,13 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_not_fast_because_buffers_took_the_first_bytes() {
+    fn a_link_is_hardly_faster_because_buffers_took_the_first_bytes() {
         let (mut rate, mut gauges) = (Rate::new(0.05), Gauges::default());
         for _ in 0..4 {
             step(&mut gauges, 8, 400_000, 0.0);
             rate.update(&gauges, false);
         }
-        assert_eq!(rate.bytes_per_ns(), 0.05);
+        assert!((0.05..=0.05 * 1.6e6 / UNSEEN_BYTES).contains(&rate.bytes_per_ns()), "{rate:?}");
         for _ in 0..4 {
             step(&mut gauges, 8, 4_000_000, 0.0);
             rate.update(&gauges, false);

@@ -239,9 +239,9 @@ fn dial(target: &Address, down: &Link) -> io::Result<Socket> {
     Err(last)
 }
 
-/// Buffer for the relay's own sockets in bytes: 20 ms at the rate, between 64 KiB and 4 MiB. `None` lets the kernel tune.
+/// Buffer for the relay's own sockets in bytes: 5 ms at the rate, between 64 KiB and 4 MiB. `None` lets the kernel tune.
 ///
 /// A loopback segment is 64 KiB; below that the kernel falls back to acknowledgement timers and loses the rate.
 fn socket_buffer(link: &Link) -> Option<usize> {
-    link.rate.map(|rate| ((rate.0 * 0.020) as usize).clamp(64 * 1024, 4 << 20))
+    link.rate.map(|rate| ((rate.0 * 0.005) as usize).clamp(64 * 1024, 4 << 20))
 }
