@@ -16,9 +16,11 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{
     End, Endpoint, Engine, Settings,
-    endpoint::{Inner, State, Tallies, WeakOutlet},
+    endpoint::{Inner, WeakOutlet},
     keeper,
     link::{Link, LinkFault, ReadAhead, check_control, control_header},
+    state::State,
+    tallies::Tallies,
 };
 
 /// Makes one more connection to the same peer. An error ends the first connect; after a loss it is tried again.

@@ -1,7 +1,6 @@
-//! One side of a session: its state, shared by links, channels and keeper.
+//! One side of a session, shared by links, channels and keeper: what may be asked of it, and what its threads do to its state.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
     fmt, io,
     sync::{
         Arc,
@@ -13,10 +12,14 @@ use std::{
 use narrows_core::{ChannelId, Gauges, Limits};
 use narrows_format::Frame;
 use narrows_pipeline::{Bytes, Counters, INLINE_LEN, Outlet, Packing, Stopped, UnpackError, Unpacker, Unpacking};
-use narrows_session::{Code, Event, LinkId, Session};
+use narrows_session::{Code, Event, Session};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::{ChannelReader, ChannelWriter, Engine, Settings, link::Link};
+use crate::{
+    ChannelReader, ChannelWriter, Engine, Settings,
+    state::{ChannelState, State},
+    tallies::Tallies,
+};
 
 /// Why a session or channel ended early, or that it ended well ([`Code::DONE`]).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -94,72 +97,6 @@ pub(crate) struct Inner {
     pub(crate) tallies: Tallies,
     /// Packed bytes that may wait for the links before a channel that has some waiting may add to them.
     pub(crate) backlog_max: AtomicU64,
-}
-
-/// Counters that threads bump without a lock.
-#[derive(Debug, Default)]
-pub(crate) struct Tallies {
-    pub(crate) sent_raw: AtomicU64,
-    pub(crate) sent_wire: AtomicU64,
-    pub(crate) sending_ns: AtomicU64,
-    /// What the kernel tells of all links together, and when it was asked.
-    carried: Mutex<Carried>,
-    pub(crate) starved_ns: AtomicU64,
-    pub(crate) received_wire: AtomicU64,
-    pub(crate) heard_ns: AtomicU64,
-    pub(crate) resumed: AtomicU64,
-}
-
-/// What the kernel tells of the links: bytes carried while more waited, and the time that took.
-#[derive(Debug, Default, Clone, Copy)]
-struct Carried {
-    asked_ns: u64,
-    bytes: u64,
-    busy_ns: u64,
-    /// Something waited when last asked.
-    waiting: bool,
-    /// A link tells nothing.
-    silent: bool,
-}
-
-pub(crate) struct State {
-    pub(crate) machine: Session<Bytes>,
-    pub(crate) links: BTreeMap<LinkId, Arc<Link>>,
-    pub(crate) next_link: u32,
-    pub(crate) channels: BTreeMap<ChannelId, ChannelState>,
-    incoming: VecDeque<(ChannelId, String)>,
-    pub(crate) ended: Option<End>,
-    pub(crate) linkless_since_ns: Option<u64>,
-}
-
-pub(crate) struct ChannelState {
-    unpacker: Unpacker,
-    admitted: u64,
-    left: u64,
-    /// Frames of a naive channel, until its end.
-    held: Vec<Frame<Bytes>>,
-    ended: Option<End>,
-}
-
-impl Carried {
-    fn ask<'a>(&mut self, links: impl Iterator<Item = &'a Arc<Link>>, now_ns: u64) {
-        let (mut bytes, mut waiting) = (0, false);
-        self.silent = false;
-        for link in links {
-            match link.carried() {
-                Some((carried, unsent)) => {
-                    bytes += carried;
-                    waiting |= unsent > 0;
-                }
-                None => self.silent = true,
-            }
-        }
-        if self.waiting && waiting {
-            self.bytes += bytes;
-            self.busy_ns += now_ns - self.asked_ns;
-        }
-        (self.asked_ns, self.waiting) = (now_ns, waiting);
-    }
 }
 
 impl fmt::Debug for Inner {
@@ -277,8 +214,6 @@ impl Endpoint {
     }
 }
 
-/// Least time between two questions to the kernel, which take a microsecond each, in nanoseconds.
-const ASK_NS: u64 = 200_000;
 /// How long an end waits for the peer to hear of it: what went before it must drain from the link first.
 pub(crate) const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -481,33 +416,6 @@ impl Inner {
         while !state.links.is_empty() && !self.changed.wait_until(&mut state, until).timed_out() {}
     }
 
-    pub(crate) fn gauges(&self) -> Gauges {
-        let now_ns = self.engine.clock.now_ns();
-        let mut carried = self.tallies.carried.lock();
-        let (packing, queued_bytes) = {
-            let state = self.state.lock();
-            if now_ns >= carried.asked_ns + ASK_NS {
-                carried.ask(state.links.values(), now_ns);
-            }
-            let packing: u64 = state.channels.keys().map(|&channel| state.in_hand(channel)).sum();
-            (packing, state.machine.queued_bytes())
-        };
-        let (sent_bytes, sending_ns) = (self.tallies.sent_wire.load(Relaxed), self.tallies.sending_ns.load(Relaxed));
-        let (link_bytes, link_ns) =
-            if carried.silent { (sent_bytes, sending_ns) } else { (carried.bytes, carried.busy_ns) };
-        Gauges {
-            now_ns: now_ns - self.began_ns,
-            workers: self.engine.workers() as u32,
-            packing: packing as u32,
-            queued_bytes,
-            sent_bytes,
-            link_bytes,
-            link_ns,
-            sending_ns,
-            starved_ns: self.tallies.starved_ns.load(Relaxed),
-        }
-    }
-
     /// Acts on what the state machine reports. Called with the state locked, so that a channel exists before the
     /// first frame of it can be looked up.
     pub(crate) fn drain_events(&self, state: &mut MutexGuard<'_, State>) {
@@ -560,37 +468,5 @@ impl Inner {
 
     pub(crate) fn counters(&self) -> &Counters {
         &self.unpacking.counters
-    }
-}
-
-impl State {
-    pub(crate) fn end_of(&self, channel: ChannelId) -> Option<End> {
-        let of_channel = self.channels.get(&channel).and_then(|held| held.ended.clone());
-        of_channel.or_else(|| self.ended.clone())
-    }
-
-    /// Chunks of a channel that are being packed.
-    fn in_hand(&self, channel: ChannelId) -> u64 {
-        let Some(held) = self.channels.get(&channel) else { return 0 };
-        held.admitted.saturating_sub(self.machine.submitted(channel) + held.held.len() as u64)
-    }
-
-    /// A chunk's frame went out for the first time.
-    pub(crate) fn left(&mut self, frame: &Frame<Bytes>) {
-        if let Some(held) = self.channels.get_mut(&frame.header.channel) {
-            held.left = held.left.max(frame.header.seq.0 + 1);
-        }
-    }
-
-    pub(crate) fn new(machine: Session<Bytes>) -> Self {
-        Self {
-            machine,
-            links: BTreeMap::new(),
-            next_link: 0,
-            channels: BTreeMap::new(),
-            incoming: VecDeque::new(),
-            ended: None,
-            linkless_since_ns: None,
-        }
     }
 }

@@ -21,6 +21,8 @@ mod engine;
 mod keeper;
 mod link;
 mod settings;
+mod state;
+mod tallies;
 
 pub use channel::{ChannelReader, ChannelWriter};
 pub use connect::{Acceptor, Dial};

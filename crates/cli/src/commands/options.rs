@@ -28,10 +28,10 @@ pub struct Packing {
     pub keep_larger: bool,
     /// What a second of processor time is worth, in seconds of the link's: 0 spends whatever saves time, 0.1 wants one second
     /// saved for ten spent. [default: 0; 0.1 for a migration, whose processors are other guests']
-    #[arg(long, value_name = "SECONDS", value_parser = price)]
+    #[arg(long, value_name = "SECONDS", value_parser = price, conflicts_with = "codec")]
     pub cpu_price: Option<f64>,
     /// Choose no level above this one. [default: any; 3 for a migration]
-    #[arg(long, value_name = "LEVEL")]
+    #[arg(long, value_name = "LEVEL", conflicts_with = "codec")]
     pub level_max: Option<i16>,
     /// Pack every chunk on its own, without reference to those before it
     #[arg(long)]

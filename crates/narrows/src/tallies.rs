@@ -1,0 +1,94 @@
+//! What an endpoint has counted, and what the policy is told of it.
+//!
+//! Threads bump [`Tallies`] without a lock. What the links carried while more waited for them, which is what the link's rate is
+//! learned from, only the kernel knows: [`Carried`] asks it now and then. Units: bytes, nanoseconds.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use narrows_core::Gauges;
+use parking_lot::Mutex;
+
+use crate::{endpoint::Inner, link::Link};
+
+/// Counters that threads bump without a lock.
+#[derive(Debug, Default)]
+pub(crate) struct Tallies {
+    pub(crate) sent_raw: AtomicU64,
+    pub(crate) sent_wire: AtomicU64,
+    pub(crate) sending_ns: AtomicU64,
+    /// What the kernel tells of all links together, and when it was asked.
+    carried: Mutex<Carried>,
+    pub(crate) starved_ns: AtomicU64,
+    pub(crate) received_wire: AtomicU64,
+    pub(crate) heard_ns: AtomicU64,
+    pub(crate) resumed: AtomicU64,
+}
+
+/// What the kernel tells of the links: bytes carried while more waited, and the time that took.
+#[derive(Debug, Default, Clone, Copy)]
+struct Carried {
+    asked_ns: u64,
+    bytes: u64,
+    busy_ns: u64,
+    /// Something waited when last asked.
+    waiting: bool,
+    /// A link tells nothing.
+    silent: bool,
+}
+
+impl Carried {
+    fn ask<'a>(&mut self, links: impl Iterator<Item = &'a Arc<Link>>, now_ns: u64) {
+        let (mut bytes, mut waiting) = (0, false);
+        self.silent = false;
+        for link in links {
+            match link.carried() {
+                Some((carried, unsent)) => {
+                    bytes += carried;
+                    waiting |= unsent > 0;
+                }
+                None => self.silent = true,
+            }
+        }
+        if self.waiting && waiting {
+            self.bytes += bytes;
+            self.busy_ns += now_ns - self.asked_ns;
+        }
+        (self.asked_ns, self.waiting) = (now_ns, waiting);
+    }
+}
+
+impl Inner {
+    /// State of links and workers at this moment.
+    pub(crate) fn gauges(&self) -> Gauges {
+        let now_ns = self.engine.clock.now_ns();
+        let mut carried = self.tallies.carried.lock();
+        let (packing, queued_bytes) = {
+            let state = self.state.lock();
+            if now_ns >= carried.asked_ns + ASK_NS {
+                carried.ask(state.links.values(), now_ns);
+            }
+            let packing: u64 = state.channels.keys().map(|&channel| state.in_hand(channel)).sum();
+            (packing, state.machine.queued_bytes())
+        };
+        let (sent_bytes, sending_ns) = (self.tallies.sent_wire.load(Relaxed), self.tallies.sending_ns.load(Relaxed));
+        let (link_bytes, link_ns) =
+            if carried.silent { (sent_bytes, sending_ns) } else { (carried.bytes, carried.busy_ns) };
+        Gauges {
+            now_ns: now_ns - self.began_ns,
+            workers: self.engine.workers() as u32,
+            packing: packing as u32,
+            queued_bytes,
+            sent_bytes,
+            link_bytes,
+            link_ns,
+            sending_ns,
+            starved_ns: self.tallies.starved_ns.load(Relaxed),
+        }
+    }
+}
+
+/// Least time between two questions to the kernel, which take a microsecond each, in nanoseconds.
+const ASK_NS: u64 = 200_000;
