@@ -244,7 +244,6 @@ fn run_one(args: &RunArgs, quiet: bool) -> anyhow::Result<()> {
     let options = Options {
         downtime_limit: source.downtime_limit,
         pace: !source.takes_rate(),
-        multifd_channels: args.channels,
         ..args.carrying.options()
     };
     let cpu_before = CpuTime::of_process();
