@@ -47,12 +47,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            downtime_limit: Duration::from_millis(300),
-            pace: false,
-            aware: true,
-            keep_max: KEEP_MAX,
-        }
+        Self { downtime_limit: Duration::from_millis(300), pace: false, aware: true, keep_max: KEEP_MAX }
     }
 }
 

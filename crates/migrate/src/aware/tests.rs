@@ -197,8 +197,7 @@ fn migrate(seed: u64, lanes: usize, rounds: usize, keep: usize) -> Moved {
                 sent += chunk.len();
                 under_way[lane].push(chunk);
             } else if !under_way[lane].is_empty() {
-                let decoder =
-                    decoders[lane].get_or_insert_with(|| receiver.lane(&first_of(lane as u8, keep)).unwrap());
+                let decoder = decoders[lane].get_or_insert_with(|| receiver.lane(&first_of(lane as u8, keep)).unwrap());
                 if decoder.is_ready(&under_way[lane][0], Duration::ZERO) {
                     let chunk = under_way[lane].remove(0);
                     arrived.take(lane, &decoder.unpack(&chunk).unwrap());
