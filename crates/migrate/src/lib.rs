@@ -103,7 +103,7 @@ pub const CPU_PRICE: f64 = 0.1;
 pub const LEVEL_MAX: Level = Level(3);
 
 /// What the adaptive policy chooses among. Memory holds bytes of all kinds side by side, so what takes them for numbers of a width gains
-/// nothing; and DEFLATE, which packs about as fast as zstd 1 and less, was what half of a guest travelled as at 1 Gbit/s: 5 % more bytes, and
+/// nothing; and DEFLATE, which packs about as fast as zstd 1 and less, was what half of a guest travelled as at 1 Gbit/s: 8 % more bytes, and
 /// a fifth more processor time at the destination, on processors that were all busy.
 pub const CODECS: &[&str] = &["zstd"];
 
