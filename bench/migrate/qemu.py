@@ -103,9 +103,9 @@ def peak_rss(pid):
 class Qemu:
     """One side of `net`, the destination if `incoming`. `binary` is qemu-system-x86_64, `data` its -L folders."""
 
-    def __init__(self, binary, data, ram_mib, net, folder, name, incoming, image=None, extra=(), paused=False):
+    def __init__(self, binary, data, ram_mib, net, folder, name, incoming, image=None, extra=(), paused=False, there=False):
         self.folder, self.name = folder, name
-        backend = f"memory-backend-ram,id=pc.ram,size={ram_mib}M"
+        backend = f"memory-backend-ram,id=pc.ram,size={ram_mib}M,prealloc={'on' if there else 'off'}"
         if image and not incoming:
             backend = f"memory-backend-file,id=pc.ram,size={ram_mib}M,mem-path={image},share=off"
         self.sockets = [folder / f"{name}.qmp", folder / f"{name}.qmp2"]

@@ -95,7 +95,8 @@ class Guest:
             extra += ["-serial", f"file:{folder / side}.console"]
         if saved:
             extra += ["-incoming", f"exec:cat {self.saved}"]
-        qemu = Qemu(args.qemu[0], args.qemu[1:], self.ram, net, folder, side, incoming, self.image, extra)
+        there = incoming and args.prealloc
+        qemu = Qemu(args.qemu[0], args.qemu[1:], self.ram, net, folder, side, incoming, self.image, extra, there=there)
         if saved:
             while qemu.qmp("query-status")["status"] == "inmigrate":
                 time.sleep(0.1)
@@ -273,6 +274,7 @@ def main():
     parser.add_argument("--ram", type=int, help="guest memory in MiB")
     parser.add_argument("--bulk", type=int, default=200, help="MiB of data in the Linux guest's file system")
     parser.add_argument("--check", action="store_true", help="compare memories of guests that stand still")
+    parser.add_argument("--prealloc", action="store_true", help="the destination has its memory before the migration begins")
     parser.add_argument("--keep", action="store_true", help="leave logs in the work folder")
     parser.add_argument("--qemu", default="qemu-system-x86_64", type=lambda text: text.split(":"), help="binary and its -L folders")
     parser.add_argument("--data", default="/usr/bin,/usr/lib,/usr/share", type=lambda text: text.split(","), help="folders of real data")
@@ -297,7 +299,7 @@ def main():
                     for text in filter(None, args.methods.split(",")):
                         method, _, channels = text.partition(":")
                         row = {"schema": "narrows.migrate-bench/1", "guest": name, "link_mbit": mbit, "method": method, "channels": int(channels or 0),
-                               "turn": turn, "qemu": version, "commit": sheet["commit"]}
+                               "turn": turn, "prealloc": args.prealloc, "qemu": version, "commit": sheet["commit"]}
                         try:
                             row |= measure(guest, method, int(channels or 0), args, mbit)
                         except (RuntimeError, OSError, EOFError, subprocess.SubprocessError) as fault:

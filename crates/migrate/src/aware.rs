@@ -11,7 +11,7 @@
 //! when round `r` begins is what was sent of it last in the rounds before, provided that (1) all lanes have passed
 //! SYNC `r` here, else an older packet may still come; (2) every page travels in these packets, zero pages too, which
 //! QEMU 9.0 and later do and earlier ones do not: the first packet that names a zero page proves it; (3) no lane carries
-//! packets that were not understood. Where one of these does not hold, pages are sent in full, which is always right.
+//! packets that were not understood, or has yet to come: packets are numbered over all lanes, so none is missing. Where one of these does not hold, pages are sent in full, which is always right.
 //!
 //! The store is mirrored without a word: each lane notes, per round, the pages it sent to be kept; when all lanes have
 //! passed a SYNC, the rounds before it are merged in the order of round, lane, packet, page, by both sides alike. A

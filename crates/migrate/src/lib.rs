@@ -102,6 +102,11 @@ pub const CPU_PRICE: f64 = 0.1;
 /// hundredth of the bytes, and a price that keeps them away keeps level 3 away where it pays.
 pub const LEVEL_MAX: Level = Level(3);
 
+/// What the adaptive policy chooses among. Memory holds bytes of all kinds side by side, so what takes them for numbers of a width gains
+/// nothing; and DEFLATE, which packs about as fast as zstd 1 and less, was what half of a guest travelled as at 1 Gbit/s: 8 % more bytes, and
+/// a fifth more processor time at the destination, on processors that were all busy.
+pub const CODECS: &[&str] = &["zstd"];
+
 /// What a session that carries a migration may hold, on `base`.
 ///
 /// Windows of eight packets a lane: a lane whose packets do not shrink must not wait for a round trip after each. History

@@ -43,19 +43,11 @@ pub struct Options {
     pub aware: bool,
     /// Pages kept to send differences against, at most: as many on either side.
     pub keep_max: u32,
-    /// Multifd channels that will come; 0 where nobody knows.
-    pub multifd_channels: u8,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            downtime_limit: Duration::from_millis(300),
-            pace: false,
-            aware: true,
-            keep_max: KEEP_MAX,
-            multifd_channels: 0,
-        }
+        Self { downtime_limit: Duration::from_millis(300), pace: false, aware: true, keep_max: KEEP_MAX }
     }
 }
 
@@ -85,7 +77,6 @@ impl Migration {
         let bounds = law.see(Sample::default());
         endpoint.set_backlog_max(bounds.backlog_max);
         let sender = Arc::new(Sender::new(options.keep_max as usize));
-        sender.expect(options.multifd_channels.into());
         let migration = Arc::new(Self {
             endpoint,
             options,

@@ -36,6 +36,8 @@ pub struct Settings {
     pub cpu_price: f64,
     /// No level above this one for the adaptive plan.
     pub level_max: Option<Level>,
+    /// Names of the codecs that the adaptive plan chooses among, beside raw; all where nobody says.
+    pub among: Option<&'static [&'static str]>,
     /// Whether a chunk's codec may refer to chunks before it in its channel.
     pub history: bool,
     /// What this side is willing to hold when it receives.
@@ -59,6 +61,7 @@ impl Default for Settings {
             keep_if_smaller: true,
             cpu_price: 0.0,
             level_max: None,
+            among: None,
             history: true,
             limits: Limits::default(),
             connections: 1,
@@ -137,6 +140,9 @@ impl Settings {
             Plan::Fixed(candidate) => fixed(candidate, chunk_len),
             Plan::Adaptive => {
                 let lookup = |name: &str| {
+                    if self.among.is_some_and(|among| !among.contains(&name)) {
+                        return None;
+                    }
                     let id = registry.by_name(name)?.id();
                     codecs.contains(&id).then_some(id)
                 };

@@ -23,7 +23,7 @@ use narrows::{
     },
 };
 use narrows_migrate::{
-    CPU_PRICE, LEVEL_MAX, MigrateError, SERVICE_CONTROL,
+    CODECS, CPU_PRICE, LEVEL_MAX, MigrateError, SERVICE_CONTROL,
     control::{self, Cost, Message},
     destination, far, far_settings, limits,
     migration::{LinkProbe, Migration, Options},
@@ -86,6 +86,7 @@ fn settings(engine: &Engine, packing: Option<&Packing>, carrying: &Carrying) -> 
             Settings {
                 cpu_price: packing.cpu_price.unwrap_or(CPU_PRICE),
                 level_max: Some(packing.level_max.map_or(LEVEL_MAX, Level)),
+                among: Some(CODECS),
                 ..common::packing_settings(engine, &packing)?
             }
         }
@@ -241,12 +242,8 @@ fn run_one(args: &RunArgs, quiet: bool) -> anyhow::Result<()> {
     let mut source = Source::prepare(&qmp, &ask).map_err(MigrateError::from)?;
     let listener = Listener::bind(&listen, &Tuning::default())?;
     let (local, stop) = (listener.local().clone(), listener.stopper());
-    let options = Options {
-        downtime_limit: source.downtime_limit,
-        pace: !source.takes_rate(),
-        multifd_channels: args.channels,
-        ..args.carrying.options()
-    };
+    let options =
+        Options { downtime_limit: source.downtime_limit, pace: !source.takes_rate(), ..args.carrying.options() };
     let cpu_before = CpuTime::of_process();
     let migration = Migration::new(way.connect()?, options, way.link.clone());
     *current.lock() = Arc::downgrade(&migration);

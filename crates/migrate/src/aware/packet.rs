@@ -99,6 +99,11 @@ impl Packet {
     }
 }
 
+/// Number of a packet, over all channels, from 0: those of a round are lower than those of the next.
+pub(super) fn number(header: &[u8; HEADER_LEN]) -> u64 {
+    u64_of(&header[24..32])
+}
+
 /// Name of the block a header's pages lie in.
 pub(super) fn block(header: &[u8; HEADER_LEN]) -> &[u8; BLOCK_LEN] {
     header[BLOCK_AT..OFFSETS_AT].try_into().expect("the range is as long as the array")

@@ -93,15 +93,18 @@ impl Guest {
             let (zero, normal): (Vec<u64>, Vec<u64>) = some.iter().partition(is_zero);
             let offsets = |pages: &[u64]| pages.iter().map(|page| page * PAGE_LEN as u64).collect::<Vec<_>>();
             let bytes = normal.iter().flat_map(|page| self.ram[*page as usize]).collect();
-            self.number += 1;
             let lane = dice.roll(lanes as u64) as usize;
-            rounds[lane].push((header(false, self.number, BLOCK, &offsets(&normal), &offsets(&zero)), bytes));
+            rounds[lane].push((header(false, self.next_number(), BLOCK, &offsets(&normal), &offsets(&zero)), bytes));
         }
         for round in &mut rounds {
-            self.number += 1;
-            round.push((header(true, self.number, BLOCK, &[], &[]), Vec::new()));
+            round.push((header(true, self.next_number(), BLOCK, &[], &[]), Vec::new()));
         }
         rounds
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number - 1
     }
 }
 
@@ -164,8 +167,9 @@ fn migrate(seed: u64, lanes: usize, rounds: usize, keep: usize) -> Moved {
     let sender = Arc::new(Sender::with_patience(keep, Duration::ZERO));
     sender.set_link(12_500_000);
     let receiver = Arc::new(Receiver::new(keep));
-    let mut encoders: Vec<_> = (0..lanes).map(|lane| sender.lane(&init(lane as u8)).unwrap()).collect();
-    let mut decoders: Vec<_> = (0..lanes).map(|lane| receiver.lane(&first_of(lane as u8, keep)).unwrap()).collect();
+    // A lane comes when its thread gets a turn: QEMU has connected all before its first packet, but on a busy machine others are rounds ahead.
+    let mut encoders: Vec<Option<Encoder>> = (0..lanes).map(|_| None).collect();
+    let mut decoders: Vec<Option<Decoder>> = (0..lanes).map(|_| None).collect();
     let mut arrived = Arrived::new(lanes);
     let mut to_encode: Vec<Round> = vec![Vec::new(); lanes];
     let mut under_way: Vec<Vec<Vec<u8>>> = vec![Vec::new(); lanes];
@@ -188,12 +192,16 @@ fn migrate(seed: u64, lanes: usize, rounds: usize, keep: usize) -> Moved {
             let lane = dice.roll(lanes as u64) as usize;
             if dice.roll(2) == 0 && !to_encode[lane].is_empty() {
                 let (head, bytes) = to_encode[lane].remove(0);
-                let chunk = encode(&mut encoders[lane], &head, &bytes);
+                let encoder = encoders[lane].get_or_insert_with(|| sender.lane(&init(lane as u8)).unwrap());
+                let chunk = encode(encoder, &head, &bytes);
                 sent += chunk.len();
                 under_way[lane].push(chunk);
-            } else if !under_way[lane].is_empty() && decoders[lane].is_ready(&under_way[lane][0], Duration::ZERO) {
-                let chunk = under_way[lane].remove(0);
-                arrived.take(lane, &decoders[lane].unpack(&chunk).unwrap());
+            } else if !under_way[lane].is_empty() {
+                let decoder = decoders[lane].get_or_insert_with(|| receiver.lane(&first_of(lane as u8, keep)).unwrap());
+                if decoder.is_ready(&under_way[lane][0], Duration::ZERO) {
+                    let chunk = under_way[lane].remove(0);
+                    arrived.take(lane, &decoder.unpack(&chunk).unwrap());
+                }
             }
             if to_encode.iter().all(Vec::is_empty) && under_way.iter().all(Vec::is_empty) {
                 break;
@@ -311,11 +319,12 @@ fn a_packet_waits_for_the_page_that_it_copies_from() {
 fn nothing_is_left_out_before_zero_pages_are_seen_here_nor_after_a_surprise() {
     let sender = Arc::new(Sender::with_patience(KEEP, Duration::ZERO));
     let mut encoder = sender.lane(&init(0)).unwrap();
-    let sync = header(true, 0, BLOCK, &[], &[]);
     let page = vec![5; PAGE_LEN];
-    let send = |encoder: &mut Encoder, zero: &[u64]| {
-        let len = encode(encoder, &header(false, 1, BLOCK, &[4096], zero), &page).len();
-        encode(encoder, &sync, &[]);
+    let mut number = 0;
+    let mut send = |encoder: &mut Encoder, zero: &[u64]| {
+        let len = encode(encoder, &header(false, number, BLOCK, &[4096], zero), &page).len();
+        encode(encoder, &header(true, number + 1, BLOCK, &[], &[]), &[]);
+        number += 2;
         len
     };
     assert!(send(&mut encoder, &[]) > PAGE_LEN);
@@ -326,7 +335,7 @@ fn nothing_is_left_out_before_zero_pages_are_seen_here_nor_after_a_surprise() {
 }
 
 #[test]
-fn a_lane_that_comes_late_or_twice_travels_plain() {
+fn a_lane_that_nobody_could_expect_or_that_comes_twice_travels_plain() {
     let sender = Arc::new(Sender::with_patience(KEEP, Duration::ZERO));
     let mut first = sender.lane(&init(0)).unwrap();
     assert!(sender.lane(&init(0)).is_none(), "the same channel twice");
@@ -334,25 +343,26 @@ fn a_lane_that_comes_late_or_twice_travels_plain() {
     first = sender.lane(&init(0)).unwrap_or(first);
     encode(&mut first, &header(true, 0, BLOCK, &[], &[]), &[]);
     encode(&mut first, &header(false, 1, BLOCK, &[4096], &[0]), &[1; PAGE_LEN]);
-    assert!(sender.lane(&init(1)).is_none(), "what others rely on is fixed");
+    assert!(sender.lane(&init(1)).is_none(), "no number is missing, so others rely on there being one lane");
     assert!(sender.lane(&[0; INIT_LEN]).is_none());
 }
 
+// Goal: a lane whose thread gets its turn late, rounds behind the others, is understood. Method: two rounds of one of two lanes, with the numbers
+// that the other's packets leave out.
 #[test]
-fn nothing_is_relied_on_before_all_lanes_that_will_come() {
+fn nothing_is_relied_on_while_a_packet_is_missing() {
     let sender = Arc::new(Sender::with_patience(KEEP, Duration::ZERO));
-    sender.expect(2);
     let mut first = sender.lane(&init(0)).unwrap();
-    let mut send = |number| {
-        encode(&mut first, &header(true, number, BLOCK, &[], &[]), &[]);
-        encode(&mut first, &header(false, number + 1, BLOCK, &[4096], &[0]), &[1; PAGE_LEN]).len()
+    let mut send = |sync, data| {
+        encode(&mut first, &header(true, sync, BLOCK, &[], &[]), &[]);
+        encode(&mut first, &header(false, data, BLOCK, &[4096], &[0]), &[1; PAGE_LEN]).len()
     };
-    assert!(send(0) > PAGE_LEN && send(2) > PAGE_LEN);
+    assert!(send(0, 2) > PAGE_LEN && send(3, 5) > PAGE_LEN, "1 and 4 are another lane's");
     let mut second = sender.lane(&init(1)).expect("nothing is fixed yet");
-    for number in [1, 3, 5] {
+    for number in [1, 4, 7] {
         encode(&mut second, &header(true, number, BLOCK, &[], &[]), &[]);
     }
-    assert!(send(4) < PAGE_LEN, "left out");
+    assert!(send(6, 8) < PAGE_LEN, "left out");
 }
 
 #[test]
