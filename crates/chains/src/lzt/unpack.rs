@@ -21,34 +21,31 @@ const COPY: usize = 32;
 /// `packed` may be any bytes: they give a page of the right length or [`Corrupt`], and nothing else. Where a page was
 /// damaged and still parses, the bytes are wrong; a checksum is the caller's.
 pub fn unpack(packed: &[u8], out: &mut [u8]) -> Result<(), Corrupt> {
+    if out.len() <= SMALL_MAX {
+        unpack_best::<{ SMALL_MAX + COPY }, { steps_max(SMALL_MAX) }>(packed, out)
+    } else {
+        unpack_best::<{ PAGE_MAX + COPY }, { steps_max(PAGE_MAX) }>(packed, out)
+    }
+}
+
+fn unpack_best<const LITERALS: usize, const STEPS: usize>(packed: &[u8], out: &mut [u8]) -> Result<(), Corrupt> {
     #[cfg(target_arch = "x86_64")]
     if crate::simd::is_available() {
         // SAFETY: the processor has the features.
-        return unsafe {
-            if out.len() <= SMALL_MAX {
-                unpack_wide::<{ SMALL_MAX + COPY }, { steps_max(SMALL_MAX) }>(packed, out)
-            } else {
-                unpack_wide::<{ PAGE_MAX + COPY }, { steps_max(PAGE_MAX) }>(packed, out)
-            }
-        };
+        return unsafe { unpack_wide::<LITERALS, STEPS>(packed, out) };
     }
-    unpack_any(packed, out)
+    unpack_any::<LITERALS, STEPS>(packed, out)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
 fn unpack_wide<const LITERALS: usize, const STEPS: usize>(packed: &[u8], out: &mut [u8]) -> Result<(), Corrupt> {
-    unpack_sized::<LITERALS, STEPS>(packed, out)
-}
-
-/// As [`unpack`], on any processor.
-pub(super) fn unpack_any(packed: &[u8], out: &mut [u8]) -> Result<(), Corrupt> {
-    unpack_sized::<{ PAGE_MAX + COPY }, { steps_max(PAGE_MAX) }>(packed, out)
+    unpack_any::<LITERALS, STEPS>(packed, out)
 }
 
 /// With room for `LITERALS` less [`COPY`] bytes. A page of 4 KiB has less: what it needs of the stack stays in the first cache.
 #[inline(always)]
-fn unpack_sized<const LITERALS: usize, const STEPS: usize>(packed: &[u8], out: &mut [u8]) -> Result<(), Corrupt> {
+fn unpack_any<const LITERALS: usize, const STEPS: usize>(packed: &[u8], out: &mut [u8]) -> Result<(), Corrupt> {
     if out.len() > LITERALS - COPY {
         return Err(Corrupt("page too long"));
     }

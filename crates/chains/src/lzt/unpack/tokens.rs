@@ -97,11 +97,11 @@ impl<const STEPS: usize> Tokens<STEPS> {
         // Beyond these there is no word to read. The stream that goes back may look at what is before it.
         let forward_end = bits.saturating_sub(64);
         let back_end = (8 * packed.len()).saturating_sub(64);
-        // SAFETY: for `used` below `forward_end` and `back_end`, words that end before the end of `packed`, or begin not
-        // before its start.
+        // SAFETY: callers keep `used` below `forward_end`: the word ends before `tokens` does.
         let load_forward = |used: usize| unsafe {
             u64::from_le(tokens.as_ptr().add(used >> 3).cast::<u64>().read_unaligned()) >> (used & 7)
         };
+        // SAFETY: callers keep `used` below `back_end`: the word begins after `packed` does, which so has 8 bytes.
         let load_back = |used: usize| unsafe {
             let end = packed.as_ptr().add(packed.len() - 8);
             u64::from_be(end.sub(used >> 3).cast::<u64>().read_unaligned()) >> (used & 7)
