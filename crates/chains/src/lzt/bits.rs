@@ -14,13 +14,14 @@ pub(super) struct BitReader<'a, const BACK: bool> {
 }
 
 impl<'a, const BACK: bool> BitReader<'a, BACK> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, taken: 0, bits: 1 }
+    /// A stream of which `taken` bytes are used wholly, and of the word there what `bits` has not.
+    pub(super) fn resume(bytes: &'a [u8], taken: usize, bits: u64) -> Self {
+        Self { bytes, taken, bits }
     }
 
-    /// Makes 56 bits available.
+    /// Makes 56 bits available, and returns them, from the highest down.
     #[inline(always)]
-    pub(super) fn refill(&mut self) {
+    pub(super) fn refill(&mut self) -> u64 {
         let used = self.bits.trailing_zeros();
         self.taken += (used >> 3) as usize;
         let len = self.bytes.len();
@@ -34,18 +35,13 @@ impl<'a, const BACK: bool> BitReader<'a, BACK> {
             u64::from_be(unsafe { self.bytes.as_ptr().add(self.taken).cast::<u64>().read_unaligned() })
         };
         self.bits = (word | 1) << (used & 7);
-    }
-
-    /// The bits available, from the highest down.
-    #[inline(always)]
-    pub(super) fn bits(&self) -> u64 {
         self.bits
     }
 
-    /// Steps over `count` of the bits that are available.
+    /// What is left of the bits that were available.
     #[inline(always)]
-    pub(super) fn skip(&mut self, count: u32) {
-        self.bits <<= count;
+    pub(super) fn set_bits(&mut self, bits: u64) {
+        self.bits = bits;
     }
 
     /// Bytes of the stream that at least one used bit was in.
@@ -79,8 +75,9 @@ pub(super) struct TokenReader<'a, const BACK: bool> {
 }
 
 impl<'a, const BACK: bool> TokenReader<'a, BACK> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, used: 0 }
+    /// A stream of which `used` bits are used.
+    pub(super) fn new(bytes: &'a [u8], used: usize) -> Self {
+        Self { bytes, used }
     }
 
     /// The next 57 bits, from the lowest up.
@@ -104,9 +101,10 @@ impl<'a, const BACK: bool> TokenReader<'a, BACK> {
         self.used += count;
     }
 
-    /// Bytes of the stream that at least one used bit was in.
-    pub(super) fn bytes_used(&self) -> usize {
-        self.used.div_ceil(8)
+    /// Bits used so far.
+    #[inline(always)]
+    pub(super) fn used(&self) -> usize {
+        self.used
     }
 }
 

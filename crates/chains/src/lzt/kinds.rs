@@ -20,8 +20,8 @@ pub(super) const SMALL_MAX: usize = 4096;
 /// Index bits of the first tables, and longest codes.
 pub(super) const LITERAL_BITS: u8 = 10;
 pub(super) const LITERAL_LEN_MAX: u8 = LITERAL_BITS + SECOND_BITS;
-pub(super) const TOKEN_BITS: u8 = 11;
-pub(super) const TOKEN_LEN_MAX: u8 = TOKEN_BITS + SECOND_BITS;
+pub(super) const TOKEN_FIRST_BITS: u8 = 8;
+pub(super) const TOKEN_LEN_MAX: u8 = 15;
 
 /// Bytes of one kind in the file: contexts (3 bits used of each), costs, lengths of codes in nibbles.
 pub(super) const KIND_BYTES: usize = 128 + 256 + CONTEXTS * 128 + TOKENS / 2;
@@ -75,10 +75,12 @@ impl Kind {
 pub(super) const LITERAL_CONTEXT_SHIFT: u32 = 8;
 pub(super) const LITERAL_LEN_SHIFT: u32 = 12;
 
-/// Entry of a table of tokens, a byte each from the lowest: bits of the code; literal bits and base; length bits and base;
-/// offset bits; bits of all; how far the offset is shifted and, highest, whether it is as before. Or, if the lowest is
-/// 0, the number of a second table above bit 8.
-pub(super) const TOKEN_LINK_SHIFT: u32 = 8;
+/// Where the tokens are whose codes begin with some eight bits: from `start`, by the bits after those that `mask` has.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct TokenRun {
+    pub(super) start: u16,
+    pub(super) mask: u16,
+}
 
 /// A kind made ready. Codes are `code << 4 | len`.
 #[derive(Debug)]
@@ -89,6 +91,11 @@ pub(super) struct Ready {
     /// First tables of all contexts, then second tables; both complete, so that every index of 10 bits and a context
     /// below 8, and every link and 4 bits, is inside.
     pub(super) literal_table: Vec<u16>,
+    /// By the next eight bits of the stream.
+    pub(super) token_first: Box<[TokenRun; 1 << TOKEN_FIRST_BITS]>,
+    /// The runs, shortest codes first: so the tokens of a page are near each other. An entry is a byte each from the lowest: bits
+    /// of the token with all that is added; literal bits and base; length bits and base; offset bits; bits of the code; how far the
+    /// offset is shifted and, highest, whether it is as before.
     pub(super) token_table: Vec<u64>,
 }
 
@@ -117,18 +124,14 @@ impl Ready {
             )?;
         }
         literal_table.append(&mut seconds);
-        let (mut token_table, mut seconds) = (Vec::new(), Vec::new());
-        let link = |second| (second as u64) << TOKEN_LINK_SHIFT;
-        decode_table(&kind.token_lens, TOKEN_BITS, &mut token_table, &mut seconds, token_entry, link)?;
-        token_table.append(&mut seconds);
         let codes = codes(&kind.token_lens, TOKEN_LEN_MAX)?;
-        let token_codes = codes
+        let token_codes: Vec<u32> = codes
             .iter()
             .zip(&kind.token_lens)
             .map(|(&code, &len)| lowest_first(code, len) << 4 | u32::from(len))
             .collect();
-        let token_table = reorder(&token_table);
-        Some(Self { context_of: kind.context_of, literal_codes, token_codes, literal_table, token_table })
+        let (token_first, token_table) = token_tables(&token_codes);
+        Some(Self { context_of: kind.context_of, literal_codes, token_codes, literal_table, token_first, token_table })
     }
 }
 
@@ -137,14 +140,37 @@ fn lowest_first(code: u16, len: u8) -> u32 {
     u32::from(code.reverse_bits() >> (16 - len))
 }
 
-/// Both parts of a table for codes that are read highest bit first, turned round.
-fn reorder(table: &[u64]) -> Vec<u64> {
-    let (first, seconds) = table.split_at(1 << TOKEN_BITS);
-    let turned = |part: &[u64], bits: u8| -> Vec<u64> {
-        (0..part.len()).map(|i| part[lowest_first(i as u16, bits) as usize]).collect()
-    };
-    let seconds = seconds.chunks(1 << SECOND_BITS).flat_map(|second| turned(second, SECOND_BITS));
-    turned(first, TOKEN_BITS).into_iter().chain(seconds).collect()
+/// Tables to decode codes, lowest bit first, that are complete.
+fn token_tables(codes: &[u32]) -> (Box<[TokenRun; 1 << TOKEN_FIRST_BITS]>, Vec<u64>) {
+    const FIRST: usize = 1 << TOKEN_FIRST_BITS;
+    let split = |code: u32| ((code >> 4) as usize % FIRST, (code >> 4) as usize / FIRST, (code & 15) as u8);
+    let mut longest = [0; FIRST];
+    for (first, _, len) in codes.iter().map(|&code| split(code)) {
+        longest[first] = longest[first].max(len);
+    }
+    let mut by_len: Vec<usize> = (0..codes.len()).collect();
+    by_len.sort_by_key(|&token| codes[token] & 15);
+    let mut runs = Box::new([TokenRun::default(); FIRST]);
+    let mut is_there = [false; FIRST];
+    let mut table = Vec::new();
+    for token in by_len {
+        let (first, rest, len) = split(codes[token]);
+        let start = table.len() as u16;
+        if len <= TOKEN_FIRST_BITS {
+            runs.iter_mut().skip(first).step_by(1 << len).for_each(|run| run.start = start);
+            table.push(token_entry(token, len));
+            continue;
+        }
+        if !std::mem::replace(&mut is_there[first], true) {
+            let size = 1 << (longest[first] - TOKEN_FIRST_BITS);
+            runs[first] = TokenRun { start, mask: size - 1 };
+            table.resize(table.len() + usize::from(size), 0);
+        }
+        let run = &mut table[runs[first].start.into()..][..=usize::from(runs[first].mask)];
+        let step = 1 << (len - TOKEN_FIRST_BITS);
+        run.iter_mut().skip(rest).step_by(step).for_each(|entry| *entry = token_entry(token, len));
+    }
+    (runs, table)
 }
 
 fn token_entry(token: usize, code_bits: u8) -> u64 {
@@ -155,7 +181,7 @@ fn token_entry(token: usize, code_bits: u8) -> u64 {
         Some((bits, shift)) => (bits, shift),
     };
     let total = code_bits + literal_bits + len_bits + offset_bits;
-    u64::from_le_bytes([code_bits, literal_bits, literals as u8, len_bits, len as u8, offset_bits, total, how])
+    u64::from_le_bytes([total, literal_bits, literals as u8, len_bits, len as u8, offset_bits, code_bits, how])
 }
 
 /// A set of kinds, and the costs by which one is chosen.

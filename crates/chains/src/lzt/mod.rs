@@ -4,8 +4,8 @@
 //! are part of the program. A *kind* is a trained set of codes (text, source, machine code, heaps, …); a packed page
 //! names the kind that suits it best. The format is in `docs/specs/lzt.md`, the trainer in `examples/train_lzt.rs`.
 //!
-//! One token says how many literals come, how long the match after them is, and what class its offset has; so one table
-//! lookup decodes all three, and the bits after it refine them. Literals are coded by the literal before, which is worth
+//! One token says how many literals come, how long the match after them is, and what class its offset has; so one code
+//! stands for all three, and the bits after it refine them. Literals are coded by the literal before, which is worth
 //! 6 % of a page of source, and lie in four streams so that four lookups are under way at a time.
 //!
 //! | module | holds |

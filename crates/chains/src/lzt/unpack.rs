@@ -1,16 +1,16 @@
 //! Reads a packed page. Format: `docs/specs/lzt.md`.
 
+mod literals;
+mod tokens;
+
 use std::mem::MaybeUninit;
 
+use self::tokens::{Step, Tokens, steps_max};
 use super::{
     Corrupt, PAGE_MAX,
-    bits::{BitReader, TokenReader},
-    code::SECOND_BITS,
     emit::{KIND_MASK, LITERALS_PLAIN, NUMBERS_SHORT},
-    kinds::{
-        CONTEXTS, LITERAL_BITS, LITERAL_CONTEXT_SHIFT, LITERAL_LEN_SHIFT, Ready, TOKEN_BITS, TOKEN_LINK_SHIFT, set,
-    },
-    token::{LEN_MIN, OFFSET_FIRST},
+    kinds::{SMALL_MAX, set},
+    token::OFFSET_FIRST,
 };
 
 /// Bytes copied at once, and so the room a fast copy needs after its target.
@@ -21,23 +21,32 @@ const COPY: usize = 32;
 /// `packed` may be any bytes: they give a page of the right length or [`Corrupt`], and nothing else. Where a page was
 /// damaged and still parses, the bytes are wrong; a checksum is the caller's.
 pub fn unpack(packed: &[u8], out: &mut [u8]) -> Result<(), Corrupt> {
+    if out.len() <= SMALL_MAX {
+        unpack_best::<{ SMALL_MAX + COPY }, { steps_max(SMALL_MAX) }>(packed, out)
+    } else {
+        unpack_best::<{ PAGE_MAX + COPY }, { steps_max(PAGE_MAX) }>(packed, out)
+    }
+}
+
+fn unpack_best<const LITERALS: usize, const STEPS: usize>(packed: &[u8], out: &mut [u8]) -> Result<(), Corrupt> {
     #[cfg(target_arch = "x86_64")]
     if crate::simd::is_available() {
         // SAFETY: the processor has the features.
-        return unsafe { unpack_wide(packed, out) };
+        return unsafe { unpack_wide::<LITERALS, STEPS>(packed, out) };
     }
-    unpack_any(packed, out)
+    unpack_any::<LITERALS, STEPS>(packed, out)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
-fn unpack_wide(packed: &[u8], out: &mut [u8]) -> Result<(), Corrupt> {
-    unpack_any(packed, out)
+fn unpack_wide<const LITERALS: usize, const STEPS: usize>(packed: &[u8], out: &mut [u8]) -> Result<(), Corrupt> {
+    unpack_any::<LITERALS, STEPS>(packed, out)
 }
 
+/// With room for `LITERALS` less [`COPY`] bytes. A page of 4 KiB has less: what it needs of the stack stays in the first cache.
 #[inline(always)]
-pub(super) fn unpack_any(packed: &[u8], out: &mut [u8]) -> Result<(), Corrupt> {
-    if out.len() > PAGE_MAX {
+fn unpack_any<const LITERALS: usize, const STEPS: usize>(packed: &[u8], out: &mut [u8]) -> Result<(), Corrupt> {
+    if out.len() > LITERALS - COPY {
         return Err(Corrupt("page too long"));
     }
     let (&flags, rest) = packed.split_first().ok_or(Corrupt("empty"))?;
@@ -49,33 +58,30 @@ pub(super) fn unpack_any(packed: &[u8], out: &mut [u8]) -> Result<(), Corrupt> {
     if count > out.len() {
         return Err(Corrupt("more literals than bytes"));
     }
-    // Literals of a page of 4 KiB fit a small buffer, which stays in the first cache.
-    let mut literals = [MaybeUninit::<u8>::uninit(); PAGE_MAX + COPY];
-    let (literals, tokens) = if flags & LITERALS_PLAIN != 0 {
-        let (plain, tokens) = rest.split_at_checked(count).ok_or(Corrupt("literals missing"))?;
-        // SAFETY: `count <= PAGE_MAX`, and `plain` has `count` bytes.
-        let literals = unsafe {
-            let to = literals.as_mut_ptr().cast::<u8>();
-            to.copy_from_nonoverlapping(plain.as_ptr(), count);
-            to.add(count).write_bytes(0, COPY);
-            std::slice::from_raw_parts(to, count + COPY)
-        };
-        (literals, tokens)
+    let mut buffer = [MaybeUninit::<u8>::uninit(); LITERALS];
+    let to = buffer.as_mut_ptr().cast::<u8>();
+    let rest = if flags & LITERALS_PLAIN != 0 {
+        let (plain, rest) = rest.split_at_checked(count).ok_or(Corrupt("literals missing"))?;
+        // SAFETY: `count <= LITERALS - COPY`, and `plain` has `count` bytes.
+        unsafe { to.copy_from_nonoverlapping(plain.as_ptr(), count) };
+        rest
     } else {
         let (first, rest) = number(rest, flags)?;
         let (second, rest) = number(rest, flags)?;
         let (first, rest) = rest.split_at_checked(first).ok_or(Corrupt("literals missing"))?;
-        let (second, tokens) = rest.split_at_checked(second).ok_or(Corrupt("literals missing"))?;
-        let to = literals.as_mut_ptr().cast::<u8>();
-        // SAFETY: `count <= PAGE_MAX`; the buffer has room for `count` bytes, all of which are written.
-        let literals = unsafe {
-            decode_literals(ready, first, second, to, count)?;
-            to.add(count).write_bytes(0, COPY);
-            std::slice::from_raw_parts(to, count + COPY)
-        };
-        (literals, tokens)
+        let (second, rest) = rest.split_at_checked(second).ok_or(Corrupt("literals missing"))?;
+        // SAFETY: the buffer has room for `count` bytes.
+        unsafe { literals::decode(ready, packed, [first, second], to, count)? };
+        rest
     };
-    run_tokens(ready, tokens, literals, count, out)
+    // SAFETY: `count` bytes are written, and there is room for `COPY` more.
+    let literals = unsafe {
+        to.add(count).write_bytes(0, COPY);
+        std::slice::from_raw_parts(to, count + COPY)
+    };
+    let mut tokens = Tokens::<STEPS>::new();
+    let steps = tokens.read(ready, packed, packed.len() - rest.len(), out.len() - count)?;
+    copy_steps(steps, literals, count, out)
 }
 
 /// The next number of the header.
@@ -91,196 +97,16 @@ fn number(rest: &[u8], flags: u8) -> Result<(usize, &[u8]), Corrupt> {
     }
 }
 
-/// Decodes `count` literals to `to`: four quarters, the first two from the ends of `first`, the others of `second`.
-///
-/// # Safety
-/// `to` has room for `count` bytes. All are written if the result is `Ok`.
-#[inline(always)]
-unsafe fn decode_literals(
-    ready: &Ready,
-    first: &[u8],
-    second: &[u8],
-    to: *mut u8,
-    count: usize,
-) -> Result<(), Corrupt> {
-    let table = &ready.literal_table[..];
-    let quarter = count.div_ceil(4);
-    let mut a = Lane::<false>::new(first);
-    let mut b = Lane::<true>::new(first);
-    let mut c = Lane::<false>::new(second);
-    let mut d = Lane::<true>::new(second);
-    let last = count.saturating_sub(3 * quarter);
-    let starts = [0, quarter, 2 * quarter, 3 * quarter];
-    let mut i = 0;
-    // SAFETY: `i < last` and lanes 0 to 2 are at least as long as the last, so each write is within `count`.
-    unsafe {
-        while i + 4 <= last {
-            a.refill();
-            b.refill();
-            c.refill();
-            d.refill();
-            macro_rules! next_of_each {
-                ($($step:literal)*) => {$(
-                    *to.add(starts[0] + i + $step) = a.next(table);
-                    *to.add(starts[1] + i + $step) = b.next(table);
-                    *to.add(starts[2] + i + $step) = c.next(table);
-                    *to.add(starts[3] + i + $step) = d.next(table);
-                )*};
-            }
-            next_of_each!(0 1 2 3);
-            i += 4;
-        }
-    }
-    let lane_end = |lane: usize| count.min((lane + 1) * quarter);
-    // SAFETY: each goes to the end of its quarter, at most `count`.
-    unsafe {
-        a.rest(table, to, starts[0] + i, lane_end(0));
-        b.rest(table, to, starts[1] + i, lane_end(1));
-        c.rest(table, to, starts[2] + i, lane_end(2));
-        d.rest(table, to, starts[3] + i, lane_end(3));
-    }
-    let used = a.reader.bytes_used() + b.reader.bytes_used() == first.len()
-        && c.reader.bytes_used() + d.reader.bytes_used() == second.len();
-    if used { Ok(()) } else { Err(Corrupt("literals do not fill their streams")) }
-}
-
-/// One of four streams of literals.
-struct Lane<'a, const BACK: bool> {
-    reader: BitReader<'a, BACK>,
-    /// Where the table of the next literal's context begins.
-    table: usize,
-}
-
-/// Places where the first tables of literals begin.
-const TABLE_MASK: u32 = (CONTEXTS as u32 - 1) << LITERAL_BITS;
-
-impl<'a, const BACK: bool> Lane<'a, BACK> {
-    #[inline(always)]
-    fn new(bytes: &'a [u8]) -> Self {
-        Self { reader: BitReader::new(bytes), table: 0 }
-    }
-
-    #[inline(always)]
-    fn refill(&mut self) {
-        self.reader.refill();
-    }
-
-    /// The next literal. At most four between two refills.
-    #[inline(always)]
-    fn next(&mut self, table: &[u16]) -> u8 {
-        let bits = self.reader.bits();
-        let at = self.table + (bits >> (64 - LITERAL_BITS)) as usize;
-        // SAFETY: contexts are three bits of an entry, and the table begins with 8 * 2^10 entries (`Ready`).
-        let mut entry = u32::from(unsafe { *table.get_unchecked(at) });
-        if entry < 1 << LITERAL_LEN_SHIFT {
-            let low = (bits << LITERAL_BITS >> (64 - SECOND_BITS)) as usize;
-            let at = (CONTEXTS << LITERAL_BITS) + ((entry as usize) << SECOND_BITS) + low;
-            // SAFETY: the second table of every link is there whole (`Ready`).
-            entry = u32::from(unsafe { *table.get_unchecked(at) });
-        }
-        self.reader.skip(entry >> LITERAL_LEN_SHIFT);
-        self.table = ((entry << (u32::from(LITERAL_BITS) - LITERAL_CONTEXT_SHIFT)) & TABLE_MASK) as usize;
-        entry as u8
-    }
-
-    /// # Safety
-    /// `to` has room for `end` bytes.
-    #[inline(always)]
-    unsafe fn rest(&mut self, table: &[u16], to: *mut u8, from: usize, end: usize) {
-        for at in from..end {
-            self.refill();
-            // SAFETY: `at < end`.
-            unsafe { *to.add(at) = self.next(table) };
-        }
-    }
-}
-
-/// What a token says.
-#[derive(Clone, Copy)]
-struct Step {
-    literals: u16,
-    len: u16,
-    /// 0: as before.
-    offset: u16,
-}
-
-/// Most tokens of a page: each but the last makes at least [`LEN_MIN`] of its bytes.
-const STEPS_MAX: usize = PAGE_MAX / LEN_MIN + 2;
-
-/// Decodes tokens until their matches make `matched` bytes, and returns how many there are.
-///
-/// Apart from the copies, so that what the processor guesses wrong in one does not delay the other, and from two streams
-/// at a time, since each waits for its last lookup.
-#[inline(always)]
-fn read_tokens(
-    ready: &Ready,
-    tokens: &[u8],
-    matched: usize,
-    steps: &mut [MaybeUninit<Step>; STEPS_MAX],
-) -> Result<usize, Corrupt> {
-    let mut forward = TokenReader::<false>::new(tokens);
-    let mut back = TokenReader::<true>::new(tokens);
-    let (mut count, mut made) = (0, 0);
-    while made < matched {
-        let first = read_token(ready, &mut forward);
-        // SAFETY: `made < matched <= PAGE_MAX`, and the steps before made at least `LEN_MIN` bytes each; so after at most
-        // `PAGE_MAX / LEN_MIN` steps there is room for two more.
-        unsafe { steps.get_unchecked_mut(count) }.write(first);
-        count += 1;
-        made += usize::from(first.len);
-        if made >= matched {
-            break;
-        }
-        let second = read_token(ready, &mut back);
-        // SAFETY: as above.
-        unsafe { steps.get_unchecked_mut(count) }.write(second);
-        count += 1;
-        made += usize::from(second.len);
-    }
-    if made != matched {
-        return Err(Corrupt("matches and literals do not make the page"));
-    }
-    if forward.bytes_used() + back.bytes_used() != tokens.len() {
-        return Err(Corrupt("tokens do not fill their streams"));
-    }
-    Ok(count)
-}
-
-#[inline(always)]
-fn read_token<const BACK: bool>(ready: &Ready, reader: &mut TokenReader<'_, BACK>) -> Step {
-    let bits = reader.bits();
-    // SAFETY: the table begins with 2^11 entries (`Ready`).
-    let mut token = unsafe { *ready.token_table.get_unchecked(low(bits, TOKEN_BITS.into()) as usize) };
-    if token as u8 == 0 {
-        let second = (token >> TOKEN_LINK_SHIFT << SECOND_BITS) + low(bits >> TOKEN_BITS, SECOND_BITS.into());
-        // SAFETY: the second table of every link is there whole (`Ready`).
-        token = unsafe { *ready.token_table.get_unchecked((1 << TOKEN_BITS) + second as usize) };
-    }
-    reader.skip((token >> 48 & 0xFF) as usize);
-    let bits = bits >> (token & 63);
-    let literals = (token >> 16 & 0xFF) + low(bits, token >> 8);
-    let bits = bits >> (token >> 8 & 63);
-    let len = (token >> 32 & 0xFF) + low(bits, token >> 24);
-    let bits = bits >> (token >> 24 & 63);
-    let offset = (1 << (token >> 40 & 63) | low(bits, token >> 40)) << (token >> 56 & 63);
-    let offset = if (token as i64) < 0 { 0 } else { offset };
-    Step { literals: literals as u16, len: len as u16, offset: offset as u16 }
-}
-
 /// Copies what the tokens say to `out`. `literals` has `count` bytes and [`COPY`] more.
 #[inline(always)]
-fn run_tokens(ready: &Ready, tokens: &[u8], literals: &[u8], count: usize, out: &mut [u8]) -> Result<(), Corrupt> {
-    let mut steps = [MaybeUninit::uninit(); STEPS_MAX];
-    let step_count = read_tokens(ready, tokens, out.len() - count, &mut steps)?;
+fn copy_steps(steps: impl Iterator<Item = Step>, literals: &[u8], count: usize, out: &mut [u8]) -> Result<(), Corrupt> {
     let (mut at, mut used) = (0usize, 0usize);
-    let mut before = OFFSET_FIRST;
+    let mut before = usize::from(OFFSET_FIRST);
     let fast_end = out.len().saturating_sub(COPY);
-    for step in &steps[..step_count] {
-        // SAFETY: `read_tokens` wrote the first `step_count`.
-        let Step { literals: run, len, offset } = unsafe { step.assume_init() };
-        let offset = if offset == 0 { before } else { offset };
+    for step in steps {
+        let (run, len) = (step.literals(), step.len());
+        let offset = if step.offset() == 0 { before } else { step.offset() };
         before = offset;
-        let (run, len, offset) = (usize::from(run), usize::from(len), usize::from(offset));
         let from = at + run;
         let end = from + len;
         if offset > from || run > count - used {
@@ -306,20 +132,18 @@ fn run_tokens(ready: &Ready, tokens: &[u8], literals: &[u8], count: usize, out: 
     Ok(())
 }
 
-/// The lowest `count & 0xFF < 64` bits.
-#[inline(always)]
-fn low(bits: u64, count: u64) -> u64 {
-    bits & !(!0 << (count & 63))
-}
-
-/// As [`copy_fast`], near the end of the page.
+/// As [`copy_fast`], near the end of the page. A match may be most of the page: zeros often are.
 #[cold]
 #[inline(never)]
 fn copy_last(literals: &[u8], out: &mut [u8], at: usize, offset: usize, end: usize) {
-    let from = at + literals.len();
-    out[at..from].copy_from_slice(literals);
-    for i in from..end {
-        out[i] = out[i - offset];
+    let mut done = at + literals.len();
+    out[at..done].copy_from_slice(literals);
+    let from = done - offset;
+    while done < end {
+        // What is there already, over and over.
+        let len = (done - from).min(end - done);
+        out.copy_within(from..from + len, done);
+        done += len;
     }
 }
 
