@@ -210,7 +210,10 @@ impl Adaptive {
             for (index, Expected { cost, .. }) in row.costs.iter().enumerate() {
                 let candidate = &self.offers[index].candidate;
                 let raw = index == 0;
-                if !raw && (cost.size > 1.0 - SAVING_MIN || !self.allowed[index]) {
+                // Where no numbers were seen, a chunk that packs better as numbers is luck that does not last: memory and programs
+                // have pages of all sorts, and the few that did so drew the rest after them.
+                let unfit = self.offers[index].is_typed() && row.class.stride() == 1;
+                if !raw && (cost.size > 1.0 - SAVING_MIN || !self.allowed[index] || unfit) {
                     row.times.push([NEVER; 3]);
                     continue;
                 }
