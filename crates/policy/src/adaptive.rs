@@ -212,7 +212,7 @@ impl Adaptive {
                 let raw = index == 0;
                 // Where no numbers were seen, a chunk that packs better as numbers is luck that does not last: memory and programs
                 // have pages of all sorts, and the few that did so drew the rest after them.
-                let unfit = self.offers[index].is_typed() && row.class.stride() == 1;
+                let unfit = self.offers[index].is_typed() && !row.class.has_numbers();
                 if !raw && (cost.size > 1.0 - SAVING_MIN || !self.allowed[index] || unfit) {
                     row.times.push([NEVER; 3]);
                     continue;

@@ -224,6 +224,7 @@ impl Features {
     pub fn class(&self) -> Class {
         let step = |value: f32, edges: &[f32]| edges.iter().filter(|&&edge| value > edge).count() as u16;
         let kind = self.kind();
+        let ordered = if matches!(self.stride(), 2 | 4) { ORDERED } else { 0 };
         let within = match kind {
             Kind::Random => 0,
             Kind::Decimal => {
@@ -238,8 +239,11 @@ impl Features {
                 (self.stride().trailing_zeros() as u16) * 5 + step(planes, &[2.5, 4.0, 5.2, 6.2])
             }
             Kind::Relu => (self.stride().trailing_zeros() as u16) * 3 + step(self.zeros, &[0.35, 0.55]),
-            Kind::Text | Kind::Log => step(self.entropy[0], &[3.0, 4.2]) * 4 + step(self.repeats, &[0.15, 0.35, 0.7]),
-            Kind::Binary => step(self.entropy[0], &[3.5, 5.0, 6.5]) * 4 + step(self.repeats, &[0.08, 0.2, 0.4]),
+            Kind::Text => step(self.entropy[0], &[3.0, 4.2]) * 4 + step(self.repeats, &[0.15, 0.35, 0.7]),
+            Kind::Log => ordered + step(self.entropy[0], &[3.0, 4.2]) * 4 + step(self.repeats, &[0.15, 0.35, 0.7]),
+            Kind::Binary => {
+                ordered + step(self.entropy[0], &[3.5, 5.0, 6.5]) * 4 + step(self.repeats, &[0.08, 0.2, 0.4])
+            }
         };
         Class(kind as u16 * 32 + within)
     }
@@ -267,6 +271,15 @@ impl Class {
         Self(self.kind() as u16 * 32 + within)
     }
 
+    /// Whether its chunks may hold numbers: bytes show order at a stride, though they may repeat more than numbers do.
+    #[must_use]
+    pub fn has_numbers(self) -> bool {
+        match self.kind() {
+            Kind::Binary | Kind::Log => self.0 % 32 >= ORDERED,
+            _ => self.stride() > 1,
+        }
+    }
+
     /// The stride its chunks show, as [`Features::stride`].
     #[must_use]
     pub fn stride(self) -> u8 {
@@ -280,6 +293,9 @@ impl Class {
     }
 }
 
+/// Added within a kind that is none of numbers where bytes show order at a stride of 2 or 4 all the same. At 8 that is mostly pointers,
+/// which pack better as they repeat.
+const ORDERED: u16 = 16;
 /// Where the probe looks: 8 spots of 256 bytes are 32 cache lines.
 const SPOTS: usize = 8;
 const SPOT_LEN: usize = 256;
