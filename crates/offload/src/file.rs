@@ -72,7 +72,7 @@ pub fn pack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadErro
     let mut report = Report::new("pack", options, &tally, raw_bytes, packed_bytes);
     report.stored_blocks = stored;
     report.own_backend = craft.packer.backend.into();
-    report.verified = options.verify;
+    report.verified = options.verify && tally.backend.is_some();
     Ok(report)
 }
 

@@ -21,8 +21,9 @@ use crate::{exit::Damaged, output};
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The whole study has some ten thousand transfers. To share it among machines:  narrows study --shard 0/4 --results part0.jsonl  and so
-on; then  narrows report part*.jsonl. A study that was cut goes on where its --results file ends."
+    after_help = "The whole study has some ten thousand transfers and takes about half an hour. A study that was cut goes on where its \
+                  --results file ends. To share it among machines:\n\n  narrows study --shard 0/4 --results part0.jsonl\n  …\n  \
+                  narrows report part*.jsonl"
 )]
 pub struct Args {
     /// Three minutes' worth: ends and middles of the axes
