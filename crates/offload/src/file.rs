@@ -16,6 +16,7 @@ use xxhash_rust::xxh32::Xxh32;
 use crate::{
     Method, OffloadError, Options, Report,
     client::{self, Craft},
+    inflated::{self, Codes},
     container::{self, Out, Piece, Pieces},
     ledger::{Block, Done},
     message::{Answer, Op, Outcome, Question},
@@ -183,7 +184,14 @@ impl Craft for Packing<'_> {
             }
             _ => return None,
         }
-        if self.verify {
+        let known = match self.method {
+            Method::Deflate if self.verify => inflated::unpacks_to(bytes, raw, ws.get::<Codes>()),
+            _ => None,
+        };
+        if known == Some(false) {
+            return None;
+        }
+        if self.verify && known.is_none() {
             let mut scratch = std::mem::take(ws.get::<Scratch>());
             scratch.0.resize(scratch.0.len().max(raw.len()), 0);
             let out = &mut scratch.0[..raw.len()];

@@ -26,6 +26,7 @@
 pub mod client;
 pub mod container;
 pub mod file;
+mod inflated;
 mod ledger;
 pub mod message;
 pub mod method;
