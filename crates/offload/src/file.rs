@@ -16,8 +16,8 @@ use xxhash_rust::xxh32::Xxh32;
 use crate::{
     Method, OffloadError, Options, Report,
     client::{self, Craft},
-    inflated::{self, Codes},
     container::{self, Out, Piece, Pieces},
+    inflated::{self, Codes},
     ledger::{Block, Done},
     message::{Answer, Op, Outcome, Question},
     method::Worker,

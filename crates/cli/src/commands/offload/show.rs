@@ -66,12 +66,8 @@ fn sentences(report: &Report) -> Vec<String> {
         }
         None => format!("{} by {} here", blocks(report.blocks), report.own_backend),
     };
-    let mut lines = vec![format!(
-        "{} {} MB/s, ratio {:.3}; {by}",
-        report.method.name(),
-        digits(report.mb_s()),
-        report.ratio()
-    )];
+    let mut lines =
+        vec![format!("{} {} MB/s, ratio {:.3}; {by}", report.method.name(), digits(report.mb_s()), report.ratio())];
     let spilled = report.spilled;
     if spilled.total() > 0 && report.server.is_some() || report.server_lost.is_some() {
         lines.push(format!(
