@@ -17,7 +17,7 @@ use std::{
 };
 
 use narrows::{ChannelReader, ChannelWriter, Code, End, Endpoint, Stats, core::Workspace, io::meter::CpuTime};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
     Method, OffloadError, SERVICE,
@@ -137,7 +137,7 @@ pub(crate) fn run(
     if ends.is_none() {
         ledger.lose(lost.as_deref().unwrap_or("no server"));
     }
-    let desk = Desk { ledger: Mutex::new(ledger), waiting: Waiting::default(), began, fault: Mutex::default() };
+    let desk = Desk { ledger: Mutex::new(ledger), changed: Condvar::new(), began, fault: Mutex::default() };
     let told = Mutex::new(Told::default());
     let result = thread::scope(|scope| {
         let desk = &desk;
@@ -161,10 +161,7 @@ pub(crate) fn run(
         if let Some(endpoint) = way {
             if written.is_ok() && desk.ledger.lock().lost().is_none() {
                 let until = Instant::now() + LAST_WORDS;
-                let heard = || told.lock().summary.is_some();
-                while !heard() && Instant::now() < until {
-                    desk.wait(&desk.waiting.writer, |_| heard().then_some(()));
-                }
+                desk.wait(|_| told.lock().summary.is_some().then_some(()), Some(until));
             }
             tally.stats = Some(endpoint.stats());
             // Wakes whoever waits for the session still.
@@ -220,8 +217,7 @@ const DEPTH_MAX: usize = 256;
 const HELD_MAX: usize = 256 << 20;
 /// How long the server's summary is waited for.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How often a thread that waits looks whether it has something to do all the same: that it shall stop, or that the server
-/// owes something for too long, is told to nobody.
+/// How often the writing thread looks whether it shall stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// How long the server may owe a block, in nanoseconds.
@@ -241,19 +237,9 @@ fn patience(options: &Options, depth: usize, ns_per_byte: Option<f64>) -> u64 {
 /// What the threads of a job share.
 struct Desk {
     ledger: Mutex<Ledger>,
-    waiting: Waiting,
+    changed: Condvar,
     began: Instant,
     fault: Mutex<Option<OffloadError>>,
-}
-
-/// Where each kind of thread waits for the ledger to change. A block's way has eight changes, of which each concerns one of
-/// them; waking all took a twentieth of the processor.
-#[derive(Default)]
-struct Waiting {
-    feeder: Condvar,
-    sender: Condvar,
-    hands: Condvar,
-    writer: Condvar,
 }
 
 impl Desk {
@@ -261,50 +247,28 @@ impl Desk {
         self.began.elapsed().as_nanos() as u64
     }
 
-    /// Changes the ledger as may concern anybody: the server is lost, the job ends.
+    /// Changes the ledger and wakes whoever waits for that.
     fn with<T>(&self, change: impl FnOnce(&mut Ledger) -> T) -> T {
         let result = change(&mut self.ledger.lock());
-        self.wake_all();
+        self.changed.notify_all();
         result
     }
 
-    fn wake_all(&self) {
-        let Waiting { feeder, sender, hands, writer } = &self.waiting;
-        for place in [feeder, sender, hands, writer] {
-            place.notify_all();
-        }
-    }
-
-    /// Waits at `place` for a while until `look` finds something; `None` when it does not, or the job is over.
-    fn wait<T>(&self, place: &Condvar, mut look: impl FnMut(&mut Ledger) -> Option<T>) -> Option<T> {
-        let (mut ledger, until) = (self.ledger.lock(), Instant::now() + LOOK);
+    /// Waits until `look` finds something; `None` when the job is over or the time has come.
+    fn wait<T>(&self, mut look: impl FnMut(&mut Ledger) -> Option<T>, until: Option<Instant>) -> Option<T> {
+        let mut ledger = self.ledger.lock();
         loop {
-            let found = look(&mut ledger);
-            if found.is_some() || ledger.is_over() || place.wait_until(&mut ledger, until).timed_out() {
-                return found;
+            if let Some(found) = look(&mut ledger) {
+                MutexGuard::unlock_fair(ledger);
+                self.changed.notify_all();
+                return Some(found);
             }
-        }
-    }
-
-    /// As long as the job goes on.
-    fn wait_long<T>(&self, place: &Condvar, mut look: impl FnMut(&mut Ledger) -> Option<T>) -> Option<T> {
-        loop {
-            let found = self.wait(place, &mut look);
-            if found.is_some() || self.ledger.lock().is_over() {
-                return found;
+            match until {
+                Some(until) if self.changed.wait_until(&mut ledger, until).timed_out() => return None,
+                Some(_) => {}
+                None if ledger.is_over() => return None,
+                None => self.changed.wait(&mut ledger),
             }
-        }
-    }
-
-    /// Changes the ledger so that a block is done, which concerns the writer where it is the next.
-    fn finish(&self, index: u32, change: impl FnOnce(&mut Ledger)) {
-        let next = {
-            let mut ledger = self.ledger.lock();
-            change(&mut ledger);
-            ledger.is_first(index)
-        };
-        if next {
-            self.waiting.writer.notify_one();
         }
     }
 
@@ -324,7 +288,7 @@ fn feed(
     craft: &dyn Craft,
     source: &mut (dyn FnMut() -> Result<Option<Piece>, OffloadError> + Send),
 ) -> Result<(), OffloadError> {
-    while let Some(index) = desk.wait_long(&desk.waiting.feeder, |ledger| ledger.room()) {
+    while let Some(index) = desk.wait(|ledger| ledger.room(), None) {
         let Some(mut piece) = source()? else {
             desk.with(Ledger::end);
             return Ok(());
@@ -339,19 +303,7 @@ fn feed(
             desk.with(|ledger| ledger.set_patience(patience(options, depth, ns_per_byte)));
         }
         let done = piece.stored.then(|| Done { bytes: None, check: 0 });
-        let is_done = done.is_some();
-        let short = {
-            let mut ledger = desk.ledger.lock();
-            ledger.add(block, done);
-            ledger.is_short(desk.now_ns())
-        };
-        desk.waiting.sender.notify_one();
-        if short {
-            desk.waiting.hands.notify_one();
-        }
-        if is_done {
-            desk.waiting.writer.notify_one();
-        }
+        desk.with(|ledger| ledger.add(block, done));
     }
     Ok(())
 }
@@ -365,7 +317,7 @@ fn send(desk: &Desk, mut writer: ChannelWriter) {
         Some(block) => Some(Next::Block(block)),
         None => ledger.is_all_sent().then_some(Next::NoMore),
     };
-    while let Some(Next::Block(block)) = desk.wait_long(&desk.waiting.sender, next) {
+    while let Some(Next::Block(block)) = desk.wait(next, None) {
         if let Err(end) = writer.push_shared(block) {
             return desk.with(|ledger| ledger.lose(&end.text));
         }
@@ -418,21 +370,11 @@ fn receive(desk: &Desk, mut reader: ChannelReader, block_len: usize, told: &Mute
         };
         if answer.outcome == Outcome::Summary {
             told.lock().summary = answer.summary();
-            desk.waiting.writer.notify_one();
+            desk.with(|_| ());
             continue;
         }
         told.lock().add(&answer);
-        let lost = {
-            let mut ledger = desk.ledger.lock();
-            ledger.answer(answer);
-            ledger.lost().is_some() || ledger.is_over()
-        };
-        if lost {
-            desk.wake_all();
-        } else {
-            desk.waiting.hands.notify_one();
-            desk.waiting.sender.notify_one();
-        }
+        desk.with(|ledger| ledger.answer(answer));
     }
 }
 
@@ -442,12 +384,12 @@ fn hand(desk: &Desk, craft: &dyn Craft) -> Result<(), OffloadError> {
         let task = {
             let mut ledger = desk.ledger.lock();
             loop {
-                match ledger.take(desk.now_ns()) {
-                    Task::Wait(until_ns) => {
-                        let due = until_ns.map(|until_ns| desk.began + Duration::from_nanos(until_ns));
-                        let look = Instant::now() + LOOK;
-                        let until = due.map_or(look, |due| due.min(look));
-                        let _ = desk.waiting.hands.wait_until(&mut ledger, until);
+                let now_ns = desk.now_ns();
+                match ledger.take(now_ns) {
+                    Task::Wait(None) => desk.changed.wait(&mut ledger),
+                    Task::Wait(Some(until_ns)) => {
+                        let until = desk.began + Duration::from_nanos(until_ns);
+                        let _ = desk.changed.wait_until(&mut ledger, until);
                     }
                     task => break task,
                 }
@@ -455,16 +397,16 @@ fn hand(desk: &Desk, craft: &dyn Craft) -> Result<(), OffloadError> {
         };
         match task {
             Task::Check(index, block, answer) => match craft.check(&block, answer, &mut ws) {
-                Some(done) => desk.finish(index, |ledger| ledger.confirm(index, done)),
+                Some(done) => desk.with(|ledger| ledger.confirm(index, done)),
                 None => desk.with(|ledger| ledger.refute(index)),
             },
             Task::Do(index, block) => {
                 let done = craft.make(&block, &mut ws)?;
-                desk.finish(index, |ledger| ledger.settle(index, done));
+                desk.with(|ledger| ledger.settle(index, done));
             }
             Task::Over | Task::Wait(_) => {
                 // A fault that `take` found must wake the others.
-                desk.wake_all();
+                desk.changed.notify_all();
                 return Ok(());
             }
         }
@@ -482,19 +424,13 @@ fn write(
             Some(done) => Some(Some(done)),
             None => ledger.is_over().then_some(None),
         };
-        let found = desk.wait(&desk.waiting.writer, next);
+        let found = desk.wait(next, Some(Instant::now() + LOOK));
         if stop.load(Relaxed) {
             return Err(OffloadError::Interrupted);
         }
         match found {
-            Some(Some((block, done))) => {
-                desk.waiting.feeder.notify_one();
-                sink(&block, &done)?;
-            }
-            Some(None) => {
-                desk.wake_all();
-                break;
-            }
+            Some(Some((block, done))) => sink(&block, &done)?,
+            Some(None) => break,
             None => {}
         }
     }

@@ -278,17 +278,6 @@ impl Ledger {
         }
     }
 
-    /// Whether this is the block that leaves next.
-    pub(crate) fn is_first(&self, index: u32) -> bool {
-        self.blocks.first_key_value().is_some_and(|(first, _)| *first == index)
-    }
-
-    /// Whether what waits is done here, the server not being asked, or not being in time.
-    pub(crate) fn is_short(&self, now_ns: u64) -> bool {
-        let late = |at: &u64| now_ns.saturating_sub(*at) >= self.rules.patience_ns;
-        self.lost.is_some() || self.owed.values().min().is_some_and(late)
-    }
-
     /// Nothing more will happen: all is done and taken out, or there was a fault.
     pub(crate) fn is_over(&self) -> bool {
         self.stopped || self.fault.is_some() || self.ended && self.blocks.is_empty()
@@ -310,11 +299,12 @@ impl Ledger {
 
     /// A block that the server does not do, or not in time.
     fn unserved(&mut self, now_ns: u64) -> Option<u32> {
-        if !self.is_short(now_ns) {
-            return None;
-        }
         let lost = self.lost.is_some();
         let late = |at: &u64| now_ns.saturating_sub(*at) >= self.rules.patience_ns;
+        let oldest = self.owed.values().min();
+        if !lost && !oldest.is_some_and(late) {
+            return None;
+        }
         if !self.rules.spill {
             self.fault = Some(format!("the server has owed a block for {} s", self.rules.patience_ns / 1_000_000_000));
             return None;
