@@ -184,14 +184,9 @@ impl Craft for Packing<'_> {
             }
             _ => return None,
         }
-        let known = match self.method {
-            Method::Deflate if self.verify => inflated::unpacks_to(bytes, raw, ws.get::<Codes>()),
-            _ => None,
-        };
-        if known == Some(false) {
-            return None;
-        }
-        if self.verify && known.is_none() {
+        let known =
+            self.method == Method::Deflate && self.verify && inflated::unpacks_to(bytes, raw, ws.get::<Codes>());
+        if self.verify && !known {
             let mut scratch = std::mem::take(ws.get::<Scratch>());
             scratch.0.resize(scratch.0.len().max(raw.len()), 0);
             let out = &mut scratch.0[..raw.len()];

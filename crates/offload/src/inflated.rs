@@ -7,31 +7,32 @@
 //!
 //! Twice as fast as unpacking where nearly all symbols are literals, as in floats and other data that pack little; a
 //! third slower in text, whose literals come in twos and threes. So streams that begin with few literals are left to
-//! whoever unpacks.
+//! whoever unpacks, and so is what is not found right.
 //!
 //! Strict where unpackers are: codes must be complete (or one distance alone, or none), distances within what has come
 //! out, the last block must end with the last byte. Bytes behind it are refused too.
 
-/// Whether `packed` is one DEFLATE stream that unpacks to `raw`, and nothing more; `None` where unpacking tells sooner.
-pub(crate) fn unpacks_to(packed: &[u8], raw: &[u8], codes: &mut Codes) -> Option<bool> {
-    follow(packed, raw, codes, LITERAL_SHARE_MIN)
+/// Whether `packed` is surely one DEFLATE stream that unpacks to `raw`, and nothing more. Where not, unpacking tells.
+pub(crate) fn unpacks_to(packed: &[u8], raw: &[u8], codes: &mut Codes) -> bool {
+    follow(packed, raw, codes, LITERAL_SHARE_MIN).is_some()
 }
 
-fn follow(packed: &[u8], raw: &[u8], codes: &mut Codes, share_min: f32) -> Option<bool> {
+fn follow(packed: &[u8], raw: &[u8], codes: &mut Codes, share_min: f32) -> Option<()> {
     let mut stream = Stream { packed, at: 0, raw, done: 0 };
-    // Its first block tells how many literals there are.
-    let mut first = stream.head(codes);
-    if first.is_some_and(|(kind, _)| kind != Kind::Stored) && codes.literal_share < share_min {
-        return None;
-    }
-    while let Some((kind, last)) = first {
-        let done = if kind == Kind::Stored { stream.stored() } else { stream.block(codes) };
-        if done.is_none() || last {
-            return Some(done.is_some() && stream.is_at_end());
+    let mut first = true;
+    loop {
+        let (kind, last) = stream.head(codes)?;
+        match kind {
+            Kind::Stored => stream.stored()?,
+            // The first block tells how many literals there are.
+            Kind::Coded if first && codes.literal_share < share_min => return None,
+            Kind::Coded => stream.block(codes)?,
         }
-        first = stream.head(codes);
+        if last {
+            return stream.is_at_end().then_some(());
+        }
+        first = false;
     }
-    Some(false)
 }
 
 /// Tables of the block at hand; kept, so that they are made once.
