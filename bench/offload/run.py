@@ -155,9 +155,9 @@ def measure_cell(mbit, kind, args, out):
 
 
 def command_line(args):
-    """As it can be typed elsewhere: where the corpus lies is nobody's business."""
-    words = [str(word) for word in sys.argv[1:]]
-    return shlex.join(["bench/offload/run.py", *("DIR" if word == str(args.corpus) else word for word in words)])
+    """As it can be typed elsewhere: where corpus and results lie is nobody's business."""
+    places = {str(args.corpus): "DIR", str(args.out): "FILE"}
+    return shlex.join(["bench/offload/run.py", *(places.get(word, word) for word in sys.argv[1:])])
 
 
 def report(mbit, kind, path, setting, rounds, checked, args, out):
