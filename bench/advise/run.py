@@ -125,7 +125,7 @@ def main():
     had = {(row["link_mbit"], row["data"]) for row in map(json.loads, args.out.read_text().splitlines()) if "data" in row} if args.out.exists() else set()
     began = time.monotonic()
     with args.out.open("a") as out:
-        out.write(json.dumps(machine(command=shlex.join(["bench/advise/run.py", "--links", args.links, "--data", args.data]))) + "\n")
+        out.write(json.dumps(machine(command=shlex.join(["bench/advise/run.py", "--links", args.links, "--data", args.data, "--repeat", str(args.repeat)]))) + "\n")
         for mbit in map(int, args.links.split(",")):
             for data in args.data.split(","):
                 if (mbit, data) in had:

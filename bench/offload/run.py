@@ -7,6 +7,8 @@ Needs root, iproute2, a release build; gzip, zstd and lz4 check what was made. C
 One round of a cell packs the file once (`turn_around_s`, from the job's begin until the file is written) and then has the
 same bytes carried there and back with nothing being packed (`copy_s`). What packing alone takes on the server is the
 processor time of its workers over their number (`pack_s`): what the network costs there beside it does not count.
+`bound_s` is what no overlap takes away: the copying alone, or packing and what the copying took of the server's processor beside
+it (with `--shared`, half of all that). `busiest_s` is the copying, or all that either processor did.
 Settings are interleaved; the table shows medians, and the spread as (max - min) / median.
 
     bench/offload/run.py --corpus DIR [--links 1000,10000] [--data float,text] [--rounds 5] [--out FILE.jsonl]
@@ -82,9 +84,16 @@ def measure(setting, path, args):
     copy, pack = rows[0]["values"], rows[1]["values"]
     workers = rows[1]["case"]["threads"]
     pack_s = pack["server_work_cpu_s"] / workers
+    needed = pack["server_work_cpu_s"] + copy["server_cpu_s"] - copy["server_work_cpu_s"]
+    if args.shared:
+        bound = (needed + copy["client_cpu_s"]) / workers
+        busiest = (pack["client_cpu_s"] + pack["server_cpu_s"]) / workers
+    else:
+        bound, busiest = needed, max(pack["client_cpu_s"], pack["server_cpu_s"])
     return {
         "turn_around_s": pack["turn_around_s"], "copy_s": copy["turn_around_s"], "pack_s": pack_s,
         "over": pack["turn_around_s"] / max(copy["turn_around_s"], pack_s), "device_s": pack["device_s"],
+        "bound_s": max(copy["turn_around_s"], bound), "busiest_s": max(copy["turn_around_s"], busiest),
         "queue_mean_s": pack["queue_mean_s"], "client_cpu_s": pack["client_cpu_s"], "server_cpu_s": pack["server_cpu_s"],
         "packed_bytes": pack["packed_bytes"], "ratio": pack["ratio"], "sent_bytes": pack["sent_bytes"],
         "received_bytes": pack["received_bytes"], "spilled": sum(pack[f"spilled_{why}_blocks"] for why in ("busy", "bad", "slow", "lost")),
@@ -146,9 +155,9 @@ def measure_cell(mbit, kind, args, out):
 
 
 def command_line(args):
-    """As it can be typed elsewhere: where the corpus lies is nobody's business."""
-    words = [str(word) for word in sys.argv[1:]]
-    return shlex.join(["bench/offload/run.py", *("DIR" if word == str(args.corpus) else word for word in words)])
+    """As it can be typed elsewhere: where corpus and results lie is nobody's business."""
+    places = {str(args.corpus): "DIR", str(args.out): "FILE"}
+    return shlex.join(["bench/offload/run.py", *(places.get(word, word) for word in sys.argv[1:])])
 
 
 def report(mbit, kind, path, setting, rounds, checked, args, out):
@@ -160,7 +169,8 @@ def report(mbit, kind, path, setting, rounds, checked, args, out):
     out.write(json.dumps(row) + "\n")
     out.flush()
     print(f"{mbit:>6} {kind:<6} {setting:<10} {row['by']:<6} turn-around {medians['turn_around_s']:.3f} s  copy {medians['copy_s']:.3f}"
-          f"  pack {medians['pack_s']:.3f}  × {medians['over']:.3f} ± {spread['over'] * 50:.0f} %  {medians['packed_bytes'] * 100 / row['bytes']:.1f} %"
+          f"  pack {medians['pack_s']:.3f}  × {medians['over']:.3f} ± {spread['over'] * 50:.0f} %  bound {medians['bound_s']:.3f}"
+          f"  busiest {medians['busiest_s']:.3f}  {medians['packed_bytes'] * 100 / row['bytes']:.1f} %"
           f"  CPU {medians['client_cpu_s']:.2f} + {medians['server_cpu_s']:.2f}  spilled {medians['spilled']:.0f}  {checked}", flush=True)
 
 

@@ -66,6 +66,8 @@ pub struct Setting {
     pub cost: Option<Cost>,
     /// What it is expected to take.
     pub prediction: Prediction,
+    /// What it is weighed by: where it was tried, the slowest trial; else what it is expected to take.
+    pub sure_s: f64,
     /// USD of egress and processors.
     pub usd: f64,
 }
@@ -110,6 +112,8 @@ pub fn ask(
     question: &Question,
     mut told: impl FnMut(&str),
 ) -> Result<Advice, CalibrationError> {
+    // What is predicted is what is measured on: other pieces of a disk or a memory image pack otherwise.
+    let data = &data.part(question.len);
     told("what the link's delay takes");
     let mut place = Place {
         link_bytes_per_s: question.link.rate.map_or(f64::INFINITY, |rate| rate.0),
@@ -160,7 +164,8 @@ pub fn ask(
     }
     let weighed = field.settings.into_iter().map(|looked| {
         let usd = usd(&looked.prediction, question.prices);
-        (Setting { name: looked.name, cost: Some(looked.cost), prediction: looked.prediction, usd }, looked.row)
+        let sure_s = looked.prediction.seconds * looked.spread;
+        (Setting { name: looked.name, cost: Some(looked.cost), prediction: looked.prediction, sure_s, usd }, looked.row)
     });
     let (options, rows) = weighed.unzip();
     Ok(choose(options, question.goal, question.prices, rows))
@@ -180,6 +185,8 @@ struct Looked {
     prediction: Prediction,
     row: Row,
     again: bool,
+    /// How much longer than expected it may well take.
+    spread: f64,
 }
 
 impl Field<'_> {
@@ -205,13 +212,17 @@ impl Field<'_> {
             looks.push(Look::at(self.racer, link, &sample, &who)?);
         }
         let place = Place { link_bytes_per_s: f64::INFINITY, delay_s: 0.0, ..self.place };
-        Ok(Field { place, settings: Vec::new(), ..*self }.known("adaptive", &who, &looks))
+        let looked = Field { place, settings: Vec::new(), ..*self }.known("adaptive", &who, &looks);
+        // It learns anew each time, so its trials differ by more than what disturbs the machine.
+        let seconds = || looks.iter().map(Look::long_seconds);
+        let spread = seconds().fold(0.0, f64::max) / median(seconds().collect());
+        Ok(Looked { spread, ..looked })
     }
 
     fn known(&self, name: &str, who: &Contestant, looks: &[Look]) -> Looked {
         let cost = calibrate::cost(looks, who);
         let prediction = predict(self.len, &cost, &self.place);
-        Looked { name: name.into(), cost, prediction, row: looks[0].row(who), again: looks.len() > 1 }
+        Looked { name: name.into(), cost, prediction, row: looks[0].row(who), again: looks.len() > 1, spread: 1.0 }
     }
 
     fn best_s(&self) -> f64 {
@@ -238,7 +249,9 @@ impl Field<'_> {
             // In turns: what disturbs the machine for a while disturbs all of them.
             let mut looks = vec![Vec::new(); some.len()];
             let names: Vec<String> = some.iter().map(|&number| self.settings[number].name.clone()).collect();
-            for _ in 0..AGAIN_TIMES {
+            let slowest = some.iter().map(|&number| self.settings[number].cost.alone_s).fold(1e-12, f64::max);
+            let times = (AGAIN_ALL_S / (slowest * sample.len() as f64)).clamp(AGAIN_TIMES.0, AGAIN_TIMES.1);
+            for _ in 0..times as usize {
                 for (name, looks) in names.iter().zip(&mut looks) {
                     told(name);
                     let who: Contestant = name.parse().expect("settings are contestants");
@@ -254,12 +267,7 @@ impl Field<'_> {
 }
 
 fn choose(mut options: Vec<Setting>, goal: Goal, prices: (f64, f64), rows: Vec<Row>) -> Advice {
-    // Adaptive learns anew each time: one trial of it says less than one of a fixed setting.
-    let sure_s = |option: &Setting| {
-        let seconds = option.prediction.seconds;
-        if option.name == "adaptive" { ADAPTIVE_SPREAD * seconds } else { seconds }
-    };
-    let best_s = options.iter().map(sure_s).fold(f64::INFINITY, f64::min);
+    let best_s = options.iter().map(|option| option.sure_s).fold(f64::INFINITY, f64::min);
     let raw_s = options[0].prediction.seconds;
     let tried = options.iter().any(|option| option.name == "adaptive");
     if let Some(best) = options.iter().filter(|_| !tried).find(|option| option.prediction.seconds <= best_s) {
@@ -270,17 +278,17 @@ fn choose(mut options: Vec<Setting>, goal: Goal, prices: (f64, f64), rows: Vec<R
             ..best.prediction
         };
         let usd = usd(&prediction, prices);
-        options.push(Setting { name: "adaptive".into(), cost: None, prediction, usd });
+        options.push(Setting { name: "adaptive".into(), cost: None, prediction, sure_s: seconds, usd });
     }
-    let enough = |option: &Setting| sure_s(option) <= best_s / CPU_SPEED_SHARE;
-    let near = |option: &Setting| sure_s(option) <= best_s / TIME_SHARE;
+    let enough = |option: &Setting| option.sure_s <= best_s / CPU_SPEED_SHARE;
+    let near = |option: &Setting| option.sure_s <= best_s / TIME_SHARE;
     let key = |option: &Setting| match goal {
         // Who takes little of the processors is least hurt by whoever else wants them.
         Goal::Time if near(option) => option.prediction.cpu_s * 1e-9,
-        Goal::Time => sure_s(option),
+        Goal::Time => option.sure_s,
         Goal::Cpu if enough(option) => option.prediction.cpu_s,
         // Behind all that are fast enough, by time.
-        Goal::Cpu => 1e9 + sure_s(option),
+        Goal::Cpu => 1e9 + option.sure_s,
         Goal::Cost => option.usd,
     };
     options.sort_by(|a, b| key(a).total_cmp(&key(b)).then(a.prediction.cpu_s.total_cmp(&b.prediction.cpu_s)));
@@ -288,8 +296,9 @@ fn choose(mut options: Vec<Setting>, goal: Goal, prices: (f64, f64), rows: Vec<R
     let times = raw_s / first.prediction.seconds;
     let why = match goal {
         Goal::Time => format!(
-            "it is expected to be the fastest, or within 3 % of that with less processor time; {times:.2} times raw; {} is its \
-             slowest stage",
+            "it is expected to be the fastest, or within {:.0} % of that with less processor time; {times:.2} times raw; {} is \
+             its slowest stage",
+            (1.0 - TIME_SHARE) * 100.0,
             first.prediction.slowest
         ),
         Goal::Cpu => format!(
@@ -388,12 +397,10 @@ pub fn len(data: &Data, link: &LinkSpec, raw: Duration, len_max: u64) -> u64 {
     data.len().min(fits.max(1 << 20)).min(len_max)
 }
 
-/// How much longer than at its trial adaptive may well take.
-const ADAPTIVE_SPREAD: f64 = 1.1;
 /// What adaptive reached of the best fixed setting, the geometric mean without lineal of `docs/results/wire.md`.
 pub const ADAPTIVE_SHARE: f64 = 0.985;
 /// How near the fastest another setting is as good: no prediction is better than that.
-const TIME_SHARE: f64 = 0.97;
+const TIME_SHARE: f64 = 0.98;
 /// How much slower than the fastest a frugal setting may be.
 const CPU_SPEED_SHARE: f64 = 0.9;
 /// Seconds of raw that the first look at each setting takes: the slower the link, the slower the codecs that are worth their time.
@@ -404,14 +411,15 @@ const FIRST_LEN_MIN: u64 = 4 << 20;
 const FIRST_LEN_MAX: u64 = 16 << 20;
 /// Whoever may be this near the best is looked at again.
 const AGAIN_SHARE: f64 = 0.75;
-const AGAIN_TIMES: usize = 5;
-/// What a second look takes, about, for the slowest.
-const AGAIN_S: f64 = 0.3;
+/// Least and most looks, as many as fit into about so many seconds for the slowest, each of about so many.
+const AGAIN_TIMES: (f64, f64) = (3.0, 5.0);
+const AGAIN_ALL_S: f64 = 3.0;
+const AGAIN_S: f64 = 0.6;
 /// Seconds of raw that adaptive is tried at; it learns all the while, most in the first.
-const ADAPTIVE_S: f64 = 1.0;
-const ADAPTIVE_LEN_MAX: u64 = 128 << 20;
+const ADAPTIVE_S: f64 = 2.0;
+const ADAPTIVE_LEN_MAX: u64 = 256 << 20;
 const ADAPTIVE_TIMES: usize = 3;
-const AGAIN_LEN_MIN: u64 = 8 << 20;
+const AGAIN_LEN_MIN: u64 = 12 << 20;
 const AGAIN_LEN_MAX: u64 = 64 << 20;
 const SUGGEST_LEN: u64 = 4 << 20;
 
@@ -422,7 +430,7 @@ mod tests {
     fn option(setting: &str, seconds: f64, cpu_s: f64, usd: f64) -> Setting {
         let prediction =
             Prediction { seconds, effective_mbit_s: 80.0 / seconds, wire_bytes: usd * 1e9, cpu_s, slowest: "link" };
-        Setting { name: setting.into(), cost: None, prediction, usd }
+        Setting { name: setting.into(), cost: None, prediction, sure_s: seconds, usd }
     }
 
     #[test]

@@ -32,7 +32,8 @@ pub fn report(runs: &[Run]) -> Report {
     let rows: usize = runs.iter().map(|run| run.rows.len()).sum();
     let tools: Vec<_> = runs.iter().map(|run| run.origin.tool.as_str()).collect();
     let faults = runs.iter().flat_map(|run| &run.rows).filter(|row| row.fault.is_some()).count();
-    let mut intro = vec![format!("{rows} cases of {} runs: {}.", runs.len(), tools.join(", "))];
+    let plural = if runs.len() == 1 { "" } else { "s" };
+    let mut intro = vec![format!("{rows} cases of {} run{plural}: {}.", runs.len(), tools.join(", "))];
     if faults > 0 {
         intro.push(format!("{faults} cases failed; they are listed where they belong."));
     }

@@ -7,6 +7,7 @@ use std::{
     fs::{self, File},
     io::{self, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use serde::Serialize;
@@ -22,16 +23,18 @@ pub struct Data {
     files: Vec<Source>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Source {
     name: String,
+    /// First byte that counts.
+    begin: u64,
     len: u64,
     bytes: Bytes,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Bytes {
-    Here(Vec<u8>),
+    Here(Arc<[u8]>),
     At(PathBuf),
 }
 
@@ -103,7 +106,7 @@ impl Data {
         let files = sample::PARTS.iter().map(|part| {
             let (now, later) = rest.split_at(part.len);
             rest = later;
-            Source { name: part.name.into(), len: part.len as u64, bytes: Bytes::Here(now.to_vec()) }
+            Source { name: part.name.into(), begin: 0, len: part.len as u64, bytes: Bytes::Here(now.into()) }
         });
         Self { files: files.collect(), what: "the bundled sample".into() }
     }
@@ -117,7 +120,7 @@ impl Data {
         let mut bytes = Vec::new();
         synthetic::write(kind, len, seed, &mut bytes).expect("memory takes it");
         let what = kind.name().to_string();
-        Self { files: vec![Source { name: what.clone(), len, bytes: Bytes::Here(bytes) }], what }
+        Self { files: vec![Source { name: what.clone(), begin: 0, len, bytes: Bytes::Here(bytes.into()) }], what }
     }
 
     /// Files, and all files below directories, in order of name. Links below directories are not followed.
@@ -145,7 +148,7 @@ impl Data {
             }
         } else if meta.is_file() && meta.len() > 0 {
             let name = path.display().to_string();
-            self.files.push(Source { name, len: meta.len(), bytes: Bytes::At(path.into()) });
+            self.files.push(Source { name, begin: 0, len: meta.len(), bytes: Bytes::At(path.into()) });
         }
         Ok(())
     }
@@ -174,6 +177,21 @@ impl Data {
         self.files.len()
     }
 
+    /// What [`Data::excerpt`] copies, as data of its own: whoever is to send that is measured on that.
+    #[must_use]
+    pub fn part(&self, len_max: u64) -> Self {
+        let files = self.pieces(len_max).into_iter().map(|piece| {
+            let bytes = self.source(&piece).bytes.clone();
+            Source { name: piece.name, begin: piece.offset, len: piece.len, bytes }
+        });
+        Self { what: self.what.clone(), files: files.collect() }
+    }
+
+    /// Of files of one name any will do: they are one file.
+    fn source(&self, piece: &Piece) -> &Source {
+        self.files.iter().find(|file| file.name == piece.name).expect("pieces are of these files")
+    }
+
     /// Copies at most `len_max` bytes, evenly spread, to a temporary file.
     ///
     /// # Errors
@@ -183,13 +201,12 @@ impl Data {
         let mut file = tempfile::tempfile().map_err(cannot_copy)?;
         let (mut hash, mut pieces, mut len) = (Xxh3::new(), Vec::new(), 0);
         for piece in self.pieces(len_max) {
-            let source = self.files.iter().find(|file| file.name == piece.name).expect("pieces are of these files");
             let mut left = piece.len;
             let mut pass = |bytes: &[u8]| {
                 hash.update(bytes);
                 file.write_all(bytes).map_err(cannot_copy)
             };
-            match &source.bytes {
+            match &self.source(&piece).bytes {
                 Bytes::Here(bytes) => pass(&bytes[piece.offset as usize..][..piece.len as usize])?,
                 Bytes::At(path) => {
                     let read = |fault| cannot_read(path, fault);
@@ -236,7 +253,7 @@ impl Data {
         for file in &self.files {
             let (from, to) = (at.max(begin), end.min(begin + file.len));
             if from < to {
-                pieces.push(Piece { name: file.name.clone(), offset: from - begin, len: to - from });
+                pieces.push(Piece { name: file.name.clone(), offset: file.begin + from - begin, len: to - from });
             }
             begin += file.len;
         }
@@ -295,6 +312,24 @@ mod tests {
                 last = Some(at + piece.len);
             }
             assert!(len <= 256 << 10 || last == Some(12_000_000), "{len}: {:?}", excerpt.pieces);
+        }
+    }
+
+    // Goal: what is measured on is what would be sent. Method: parts of parts, and excerpts of both.
+    #[test]
+    fn a_part_holds_what_an_excerpt_would() {
+        let dir = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
+        fs::write(dir.path().join("a"), &bytes[..5_000_000]).unwrap();
+        fs::write(dir.path().join("b"), &bytes[5_000_000..]).unwrap();
+        for data in [Data::paths(&[dir.path().to_path_buf()]).unwrap(), Data::sample()] {
+            let excerpt = data.excerpt(3_000_000).unwrap();
+            let part = data.part(3_000_000);
+            let whole = part.excerpt(u64::MAX).unwrap();
+            assert!(read(&whole) == read(&excerpt) && whole.pieces == excerpt.pieces);
+            let within = part.excerpt(300_000).unwrap();
+            let bytes = read(&excerpt);
+            assert!(bytes.starts_with(&read(&within)[..100_000]) && bytes.ends_with(&read(&within)[200_000..]));
         }
     }
 

@@ -297,7 +297,7 @@ pub fn parse(mut from: impl BufRead, name: &str) -> Result<Vec<Run>, ResultError
             Ok(line) => line,
             Err(fault) => {
                 // Half a line is what a cut run leaves, and the next run's origin follows; else it is no line of ours.
-                if let Some(fault) = cut.replace(at(fault.to_string())) {
+                if let Some(fault) = cut.replace(at(format!("no line of {SCHEMA}: {fault}"))) {
                     return Err(fault);
                 }
                 continue;

@@ -17,6 +17,7 @@ use crate::{
     Method, OffloadError, Options, Report,
     client::{self, Craft},
     container::{self, Out, Piece, Pieces},
+    inflated::{self, Codes},
     ledger::{Block, Done},
     message::{Answer, Op, Outcome, Question},
     method::Worker,
@@ -72,7 +73,7 @@ pub fn pack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadErro
     let mut report = Report::new("pack", options, &tally, raw_bytes, packed_bytes);
     report.stored_blocks = stored;
     report.own_backend = craft.packer.backend.into();
-    report.verified = options.verify;
+    report.verified = options.verify && tally.backend.is_some();
     Ok(report)
 }
 
@@ -183,7 +184,9 @@ impl Craft for Packing<'_> {
             }
             _ => return None,
         }
-        if self.verify {
+        let known =
+            self.method == Method::Deflate && self.verify && inflated::unpacks_to(bytes, raw, ws.get::<Codes>());
+        if self.verify && !known {
             let mut scratch = std::mem::take(ws.get::<Scratch>());
             scratch.0.resize(scratch.0.len().max(raw.len()), 0);
             let out = &mut scratch.0[..raw.len()];

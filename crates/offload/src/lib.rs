@@ -16,6 +16,7 @@
 //! | [`server`] | jobs of many clients, one queue, fair |
 //! | [`client`] | one job: blocks out, blocks back, checked, in order; what the server does not do is done here |
 //! | [`file`](mod@file) | jobs on files: what is not whole never gets its name |
+//! | `inflated` | whether DEFLATE unpacks to what is known, where that is seen sooner than by unpacking |
 //! | [`report`] | what a job took |
 //!
 //! What comes from a server is not trusted: every block is unpacked here and compared before it is written. What comes
@@ -26,6 +27,7 @@
 pub mod client;
 pub mod container;
 pub mod file;
+mod inflated;
 mod ledger;
 pub mod message;
 pub mod method;

@@ -76,11 +76,24 @@ impl Method {
         entries.map(|entry| (entry.backend, entry.codec.info().levels.clone())).collect()
     }
 
-    /// Who packs at this level: the best backend that has it, else the best one at the level it has nearest.
+    /// Every level that somebody packs at; where none has one of them, the nearest is meant.
+    #[must_use]
+    pub fn levels(self, registry: &Registry) -> RangeInclusive<i16> {
+        let packers = self.packers(registry);
+        let least = packers.iter().map(|(_, levels)| *levels.start()).min();
+        let most = packers.iter().map(|(_, levels)| *levels.end()).max();
+        least.unwrap_or(0)..=most.unwrap_or(0)
+    }
+
+    /// Who packs at this level: the best backend that has it, else the one that has the nearest.
     #[must_use]
     pub fn packer(self, registry: &Registry, level: i16) -> Option<Worker> {
         let entries = entries(registry, self.codec(level))?;
-        let entry = entries.iter().find(|entry| entry.codec.info().levels.contains(&level)).or(entries.first())?;
+        // The first of those as near: the best.
+        let entry = entries.iter().min_by_key(|entry| {
+            let levels = &entry.codec.info().levels;
+            level.clamp(*levels.start(), *levels.end()).abs_diff(level)
+        })?;
         Some(Worker::new(entry, level))
     }
 

@@ -21,10 +21,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             .map(|entries| {
                 let info = entries[0].codec.info();
                 let backends: Vec<_> = entries.iter().map(|entry| entry.backend).collect();
+                let levels = entries.iter().map(|entry| {
+                    let levels = &entry.codec.info().levels;
+                    json!({ "backend": entry.backend, "level_min": levels.start(), "level_max": levels.end() })
+                });
                 json!({
                     "id": info.id.0, "name": info.name, "format": info.format, "history": info.history,
                     "level_min": info.levels.start(), "level_max": info.levels.end(), "level_default": info.level_default,
-                    "chosen": backends[0], "available": backends,
+                    "chosen": backends[0], "available": backends, "levels": levels.collect::<Vec<_>>(),
                 })
             })
             .collect();
@@ -46,7 +50,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .set_header(["id", "codec", "levels", "default", "history", "backend", "format"]);
     for entries in registry.entries() {
         let info = entries[0].codec.info();
-        let others: Vec<_> = entries[1..].iter().map(|entry| entry.backend).collect();
+        let others: Vec<_> = entries[1..]
+            .iter()
+            .map(|entry| match &entry.codec.info().levels {
+                same if *same == info.levels => entry.backend.to_string(),
+                levels => format!("{} {}..{}", entry.backend, levels.start(), levels.end()),
+            })
+            .collect();
         let backend = if others.is_empty() {
             entries[0].backend.to_string()
         } else {

@@ -12,7 +12,10 @@ use narrows_lab::{
     data::Data,
     race::Racer,
     result::{self, Case, Journal, Origin, Run},
-    study::{self, Grid, Study, StudyError, pictures},
+    study::{
+        self, Grid, Study, StudyError,
+        pictures::{self, Verdict},
+    },
     synthetic::Kind,
 };
 
@@ -21,8 +24,9 @@ use crate::{exit::Damaged, output};
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The whole study has some ten thousand transfers. To share it among machines:  narrows study --shard 0/4 --results part0.jsonl  and so
-on; then  narrows report part*.jsonl. A study that was cut goes on where its --results file ends."
+    after_help = "The whole study has some ten thousand transfers and takes about half an hour. A study that was cut goes on where its \
+                  --results file ends. To share it among machines:\n\n  narrows study --shard 0/4 --results part0.jsonl\n  …\n  \
+                  narrows report part*.jsonl"
 )]
 pub struct Args {
     /// Three minutes' worth: ends and middles of the axes
@@ -97,11 +101,16 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     lab::write(&args.report, &album::report(&runs), quiet)?;
     let rows: Vec<_> = runs.iter().filter(|run| run.origin.tool == "study").flat_map(|run| &run.rows).collect();
     for finding in pictures::findings(&rows) {
-        output::print(&format!("{} {}\n   {}", if finding.holds { "+" } else { "-" }, finding.paper, finding.ours))?;
+        let sign = match finding.holds {
+            Verdict::Holds => '+',
+            Verdict::Mostly => '~',
+            Verdict::DoesNot => '-',
+        };
+        output::print(&format!("{sign} {}\n   {}", finding.paper, finding.ours))?;
     }
     let known = rows.len() - new;
     output::print(&format!(
-        "{new} cases measured, {known} known already, {left_out} left out when the time was over. + holds here, - does not."
+        "{new} cases measured, {known} known already, {left_out} left out when the time was over. + holds here, ~ mostly, - does not."
     ))
 }
 

@@ -22,8 +22,8 @@ use crate::{exit::Usage, output};
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Without inputs it reckons a published example: zstd on storage servers against drives that compress. To change
-any number:  narrows tco --print-inputs > mine.toml;  narrows tco --inputs mine.toml --report tco.html"
+    after_help = "Without inputs it reckons a published example: zstd on storage servers against drives that compress. To change \
+                  any number:\n\n  narrows tco --print-inputs > mine.toml\n  narrows tco --inputs mine.toml --report tco.html"
 )]
 pub struct Args {
     /// What to reckon: storage servers, or a link
@@ -97,8 +97,9 @@ fn inputs(args: &Args) -> anyhow::Result<Inputs> {
         inputs.measured(&row).map_err(|fault| Usage(fault.to_string()))?;
     }
     for text in &args.set {
-        let value = text.rsplit_once('=').and_then(|(name, value)| Some((name, value.trim().parse::<f64>().ok()?)));
-        let (name, value) = value.ok_or_else(|| Usage(format!("`{text}`: write --set NAME=VALUE")))?;
+        let parts = text.rsplit_once('=').ok_or_else(|| Usage(format!("`{text}`: write --set NAME=VALUE")));
+        let (name, value) = parts?;
+        let value = value.trim().parse().map_err(|_| Usage(format!("`{text}`: `{value}` is not a number")))?;
         inputs.set(name.trim(), value).map_err(|fault| Usage(fault.to_string()))?;
     }
     Ok(inputs)

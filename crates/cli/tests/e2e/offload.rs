@@ -114,7 +114,7 @@ fn an_interrupted_job_leaves_nothing() {
 
 #[test]
 fn what_does_not_work_is_told_with_its_code() {
-    let bench = Bench::new(&["--clients-max", "1", "--memory", "1K"]);
+    let bench = Bench::new(&["--clients-max", "1", "--memory", "5M"]);
     let file = bench.file("file", Kind::Text, 100_000);
     let file = file.to_str().unwrap();
     // Full, and nothing may be done here.

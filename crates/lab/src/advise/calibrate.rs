@@ -54,6 +54,18 @@ impl Sample {
         let short = data.excerpt((long.len / 4).max(1))?;
         Ok(Self { short, long })
     }
+
+    /// Bytes of the longer transfer.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.long.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// Two transfers of a setting.
@@ -77,6 +89,12 @@ impl Look {
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.short.1.seconds + self.long.1.seconds
+    }
+
+    /// Seconds of the longer transfer.
+    #[must_use]
+    pub fn long_seconds(&self) -> f64 {
+        self.long.1.seconds
     }
 
     /// The longer transfer as a row of results.

@@ -115,6 +115,11 @@ impl Desk {
 }
 
 fn options(method: Method, level: Option<i16>, block: Option<Size>, job: &JobOptions) -> Result<Options, Usage> {
+    let levels = method.levels(&narrows::default_registry());
+    if let Some(level) = level.filter(|level| !levels.contains(level)) {
+        let (name, least, most) = (method.name(), levels.start(), levels.end());
+        return Err(Usage(format!("{name} has levels {least}..{most}, not {level}")));
+    }
     let block_len = match block {
         Some(Size(len)) => usize::try_from(len).unwrap_or(usize::MAX),
         None if method == Method::Lz4 => 1 << 20,

@@ -30,13 +30,13 @@ pub struct PackArgs {
     /// Before, send the same bytes to be copied only: what of the turn-around is the link's
     #[arg(long, conflicts_with = "local")]
     pub copy: bool,
+    /// Print the result as JSON Lines, `narrows.result/1`
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub job: JobOptions,
     #[command(flatten)]
     pub security: Security,
-    /// Print the result as JSON Lines, `narrows.result/1`
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// A method by name.
@@ -62,13 +62,13 @@ pub struct UnpackArgs {
     /// Replace a file that is there
     #[arg(short, long)]
     pub force: bool,
+    /// Print the result as JSON Lines, `narrows.result/1`
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub job: JobOptions,
     #[command(flatten)]
     pub security: Security,
-    /// Print the result as JSON Lines, `narrows.result/1`
-    #[arg(long)]
-    pub json: bool,
 }
 
 pub fn pack(args: &PackArgs, quiet: bool) -> anyhow::Result<()> {

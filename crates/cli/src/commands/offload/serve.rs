@@ -10,7 +10,7 @@ use narrows::{
         secure::{self, Side},
     },
 };
-use narrows_offload::{Method, Server, ServerOptions, server};
+use narrows_offload::{BLOCK_LEN_MIN, Method, Server, ServerOptions, server};
 use serde_json::json;
 
 use super::super::{
@@ -18,7 +18,7 @@ use super::super::{
     options::{Security, seconds},
     recv::accept_loop,
 };
-use crate::output;
+use crate::{exit::Usage, output};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -40,11 +40,11 @@ pub struct Args {
     /// Seconds after which a block that waits for a worker goes back undone, for its client to pack
     #[arg(long, default_value = "1", value_name = "SECONDS", value_parser = seconds)]
     pub queue_max: Duration,
-    #[command(flatten)]
-    pub security: Security,
     /// Print where it listens and what it has as JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub security: Security,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -54,6 +54,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     options.memory_max = usize::try_from(args.memory.0).unwrap_or(usize::MAX);
     options.clients_max = args.clients_max.into();
     options.queue_max = args.queue_max;
+    let least = options.job_bytes(BLOCK_LEN_MIN);
+    if options.memory_max < least {
+        let (memory, least) = (args.memory, Size(least as u64));
+        return Err(Usage(format!("{memory} of memory hold no job; the shortest blocks need {least}")).into());
+    }
     let listen = common::address(&args.listen)?;
     let auth = common::auth(&args.security)?;
     secure::require_auth(&listen, &auth, args.security.insecure)?;

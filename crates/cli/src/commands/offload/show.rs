@@ -59,24 +59,22 @@ fn turn_around(report: &Report, copy: Option<&Report>) -> String {
 
 fn sentences(report: &Report) -> Vec<String> {
     let by = match &report.server {
-        Some((backend, level, workers)) => format!("{backend} at level {level}, {workers} at once"),
-        None => format!("{} here", report.own_backend),
+        Some((backend, level, workers)) => {
+            let checked = if report.verified { "all checked here" } else { "not checked" };
+            let blocks = blocks(report.remote_blocks);
+            format!("{blocks} by {backend} at level {level}, {workers} at once, {checked}")
+        }
+        None => format!("{} by {} here", blocks(report.blocks), report.own_backend),
     };
-    let mut lines = vec![format!(
-        "{} {} MB/s, ratio {:.3}; {} blocks by {by}, {}",
-        report.method.name(),
-        digits(report.mb_s()),
-        report.ratio(),
-        report.blocks,
-        if report.verified { "all checked here" } else { "not checked" },
-    )];
+    let mut lines =
+        vec![format!("{} {} MB/s, ratio {:.3}; {by}", report.method.name(), digits(report.mb_s()), report.ratio())];
     let spilled = report.spilled;
     if spilled.total() > 0 && report.server.is_some() || report.server_lost.is_some() {
         lines.push(format!(
-            "done here by {}: {} blocks ({} the server was too busy for, {} came back wrong, {} were owed for too long, \
+            "done here by {}: {} ({} the server was too busy for, {} came back wrong, {} were owed for too long, \
              {} were left when it was gone)",
             report.own_backend,
-            spilled.total(),
+            blocks(spilled.total()),
             spilled.busy,
             spilled.bad,
             spilled.slow,
@@ -90,6 +88,10 @@ fn sentences(report: &Report) -> Vec<String> {
         lines.push(format!("the link was lost and made again {} times", report.resumed));
     }
     lines
+}
+
+fn blocks(count: u64) -> String {
+    format!("{count} block{}", if count == 1 { "" } else { "s" })
 }
 
 /// A report as a row of results.
