@@ -275,4 +275,5 @@ def measure(args, disks, size, path, dir):
         print(json.dumps({**base, "disk": disk.name, "cell": "after", **memory, "ratio": size / memory["used"]}), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -80,18 +80,20 @@ impl Finder {
         let mut parse = Parse { at: 0, end_before: 0, before: usize::from(OFFSET_FIRST) };
         let mut block = Block::default();
         for start in (0..len).step_by(BLOCK) {
+            let end = len.min(start + BLOCK);
+            // What lies in a match as a whole stands in the table already, from where it was copied.
+            if parse.at >= end {
+                continue;
+            }
             H::hash(page, start, &mut block);
             let slots = block.slots.iter().zip(&block.entries).zip(&mut block.candidates);
             for ((&slot, &entry), candidate) in slots {
                 *candidate = std::mem::replace(&mut table[slot as usize & ((1 << TABLE_BITS) - 1)], entry);
             }
-            let end = len.min(start + BLOCK);
-            if parse.at < end {
-                // Nothing begins after the page, and position 0 has no candidate but an empty entry.
-                let inside = !0 >> (BLOCK - (end - start)) & !u64::from(start == 0);
-                let hits = H::agree(&block) & inside;
-                parse.block(page, start..end, len, hits, &block.candidates, matches);
-            }
+            // Nothing begins after the page, and position 0 has no candidate but an empty entry.
+            let inside = !0 >> (BLOCK - (end - start)) & !u64::from(start == 0);
+            let hits = H::agree(&block) & inside;
+            parse.block(page, start..end, len, hits, &block.candidates, matches);
         }
     }
 }

@@ -75,8 +75,8 @@ fn look_portable(page: &[u8; PAGE]) -> Features {
         }
         let here: [u8; 24] = std::array::from_fn(|n| window[n + 8]);
         let count = |is: [bool; 24]| u32::from(is.iter().map(|&is| u8::from(is)).sum::<u8>());
-        zeros += count(here.map(|byte| byte == 0));
-        text += count(here.map(|byte| byte.wrapping_sub(b' ') < 95));
+        zeros += count(std::array::from_fn(|n| here[n] == 0));
+        text += count(std::array::from_fn(|n| here[n].wrapping_sub(b' ') < 95));
         lag8 += count(std::array::from_fn(|n| here[n] == window[n]));
         lag4 += count(std::array::from_fn(|n| here[n] == window[n + 4]));
         lag1 += count(std::array::from_fn(|n| here[n] == window[n + 7]));
@@ -122,7 +122,8 @@ fn differences<W: Word, const ORDERS: usize>(window: impl Fn(usize) -> [W; SPAN]
 #[inline(always)]
 fn words<W: Word, const LEN: usize>(page: &[u8; PAGE], at: usize, word: impl Fn([u8; LEN]) -> W) -> [W; SPAN] {
     let words: &[[u8; LEN]; SPAN] = page.as_chunks::<LEN>().0[at..].first_chunk().expect("a span of the page");
-    words.map(word)
+    // `map` would be a call of its own.
+    std::array::from_fn(|n| word(words[n]))
 }
 
 /// How many of 16 floats are an integer divided by one of three powers of ten, times 15.
