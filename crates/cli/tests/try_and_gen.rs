@@ -100,11 +100,12 @@ fn discard_says_length_and_hash_of_a_stream() {
 fn try_races_the_sample_over_two_links() {
     let dir = tempfile::tempdir().unwrap();
     // A user's own settings must not steer the race.
-    let out = program(&["try", "--seconds", "0.2", "--repeat", "2", "--link", "none,100mbit", "--json"])
-        .env("NARROWS_POLICY", "none")
-        .current_dir(dir.path())
-        .output()
-        .unwrap();
+    let out =
+        program(&["try", "--seconds", "0.2", "--repeat", "2", "--link", "none,100mbit", "--size", "16M", "--json"])
+            .env("NARROWS_POLICY", "none")
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
     assert!(out.status.success(), "{out:?}");
     let text = String::from_utf8(out.stdout).unwrap();
     assert_eq!(text.lines().count(), 1);
@@ -116,7 +117,8 @@ fn try_races_the_sample_over_two_links() {
     );
     let links = document["links"].as_array().unwrap();
     assert_eq!(links.len(), 2);
-    assert_eq!((&links[0]["rate_mbit_s"], links[0]["sent_bytes"].as_u64()), (&Value::Null, Some(7_536_640)));
+    assert_eq!((&links[0]["rate_mbit_s"], links[0]["sent_bytes"].as_u64()), (&Value::Null, Some(2 * 7_536_640)));
+    assert_eq!((links[0]["times"].as_u64(), links[1]["times"].as_u64()), (Some(2), Some(1)));
     assert_eq!((links[1]["rate_mbit_s"].as_f64(), links[1]["sent_bytes"].as_u64()), (Some(100.0), Some(2_500_000)));
     for link in links {
         let policies = link["policies"].as_array().unwrap();

@@ -1,7 +1,8 @@
 //! The user's files as one stream, and excerpts of it that fit a link.
 //!
 //! A slow link carries little in the seconds that a user will wait, so it gets an excerpt: eight pieces or more,
-//! of up to 4 MiB, evenly spread over everything there is, in order. Nothing is repeated, since a codec with history would find the repeats.
+//! of up to 4 MiB, evenly spread over everything there is, in order. A fast link gets the data over and over where they are longer
+//! than any history in use, which would find the repeats.
 
 use std::{
     fs::{self, File},
@@ -49,6 +50,8 @@ pub struct Excerpt {
     pub xxh3: String,
     /// Where they are from, in order.
     pub pieces: Vec<Piece>,
+    /// How many times over they are sent.
+    pub times: u64,
 }
 
 /// A run of bytes of one file.
@@ -94,6 +97,31 @@ impl Excerpt {
     pub fn open(&self) -> io::Result<File> {
         (&self.file).seek(SeekFrom::Start(0))?;
         self.file.try_clone()
+    }
+
+    /// The same bytes as often as fit in `len`; once where that is no honest measure, because a codec could find the repeats.
+    ///
+    /// # Errors
+    /// [`DataError::Copy`].
+    pub fn lengthened(mut self, len: u64) -> Result<Self, DataError> {
+        if self.len < PERIOD_MIN || self.len > len / 2 {
+            return Ok(self);
+        }
+        self.times = len / self.len;
+        let (mut once, mut hash) = (Vec::new(), Xxh3::new());
+        let mut copy = || {
+            self.open()?.read_to_end(&mut once)?;
+            hash.update(&once);
+            for _ in 1..self.times {
+                hash.update(&once);
+                (&self.file).write_all(&once)?;
+            }
+            Ok(())
+        };
+        copy().map_err(cannot_copy)?;
+        self.len *= self.times;
+        self.xxh3 = format!("{:016x}", hash.digest());
+        Ok(self)
     }
 }
 
@@ -197,7 +225,6 @@ impl Data {
     /// # Errors
     /// [`DataError`] where a file cannot be read (any more) or the copy not be written.
     pub fn excerpt(&self, len_max: u64) -> Result<Excerpt, DataError> {
-        let cannot_copy = |fault| DataError::Copy { dir: std::env::temp_dir().display().to_string(), fault };
         let mut file = tempfile::tempfile().map_err(cannot_copy)?;
         let (mut hash, mut pieces, mut len) = (Xxh3::new(), Vec::new(), 0);
         for piece in self.pieces(len_max) {
@@ -224,7 +251,7 @@ impl Data {
             len += piece.len;
             pieces.push(piece);
         }
-        Ok(Excerpt { file, len, xxh3: format!("{:016x}", hash.digest()), pieces })
+        Ok(Excerpt { file, len, xxh3: format!("{:016x}", hash.digest()), pieces, times: 1 })
     }
 
     /// Which bytes an excerpt takes.
@@ -268,6 +295,13 @@ fn cannot_read(path: &Path, fault: io::Error) -> DataError {
     DataError::Read { path: path.display().to_string(), fault }
 }
 
+fn cannot_copy(fault: io::Error) -> DataError {
+    DataError::Copy { dir: std::env::temp_dir().display().to_string(), fault }
+}
+
+/// Data that repeat after so many bytes repeat beyond the history of every codec that is raced, 1 MiB at most, and beyond zstd's
+/// own windows up to level 12.
+const PERIOD_MIN: u64 = 4 << 20;
 /// Long enough that history and large chunks have their effect within a piece.
 const PIECE_LEN_MAX: u64 = 4 << 20;
 /// Shorter ones would mostly measure where they were cut.
@@ -331,6 +365,18 @@ mod tests {
             let bytes = read(&excerpt);
             assert!(bytes.starts_with(&read(&within)[..100_000]) && bytes.ends_with(&read(&within)[200_000..]));
         }
+    }
+
+    #[test]
+    fn long_data_are_lengthened_and_short_data_left() {
+        let bytes: Vec<u8> = sample::unpack();
+        let excerpt = Data::sample().excerpt(u64::MAX).unwrap().lengthened(25_000_000).unwrap();
+        assert_eq!((excerpt.times, excerpt.len), (3, 3 * bytes.len() as u64));
+        let sent = read(&excerpt);
+        assert!(sent == bytes.repeat(3));
+        assert_eq!(excerpt.xxh3, format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&sent)));
+        let short = Data::sample().excerpt(1 << 20).unwrap().lengthened(20_000_000).unwrap();
+        assert_eq!((short.times, short.len), (1, 1 << 20));
     }
 
     #[test]

@@ -113,6 +113,8 @@ pub struct LinkResult {
     pub delay_ms: f64,
     /// Bytes each policy had to carry.
     pub sent_bytes: u64,
+    /// How many times over these hold the same data: where a link carries all of it in no time.
+    pub times: u64,
     /// XXH3-64 of them.
     pub xxh3: String,
     /// Which bytes of the data these are.
@@ -167,7 +169,7 @@ pub struct Verdict {
     pub against_raw: Option<f64>,
     /// The slowest and fastest rounds of the two overlap: another trial may have it the other way round.
     pub within_spread: bool,
-    /// Raw would have taken so little time that starting up counts for much.
+    /// Raw took so little time that starting up counts for much.
     pub short: bool,
 }
 
@@ -211,7 +213,8 @@ pub fn run(
     let mut links = Vec::new();
     for link in &plan.links {
         let fits = link.rate.map_or(plan.len_max, |rate| (rate.0 * plan.raw_s).max(1.0) as u64);
-        links.push(trial.link(link, &data.excerpt(fits.min(plan.len_max))?)?);
+        let enough = link.rate.map_or(f64::INFINITY, |rate| rate.0 * ENOUGH_S.min(plan.raw_s)) as u64;
+        links.push(trial.link(link, &data.excerpt(fits.min(plan.len_max))?.lengthened(enough.min(plan.len_max))?)?);
     }
     Ok(Document {
         schema: "narrows.try/1",
@@ -312,6 +315,7 @@ impl Trial<'_> {
             rate_mbit_s: link.rate.map(narrows::core::units::Rate::mbit),
             delay_ms: link.delay.as_secs_f64() * 1e3,
             sent_bytes: excerpt.len,
+            times: excerpt.times,
             xxh3: excerpt.xxh3.clone(),
             pieces: excerpt.pieces.clone(),
             verdict: Verdict::of(&policies),
@@ -457,6 +461,8 @@ pub fn median(mut values: Vec<f64>) -> f64 {
 const SUGGEST_LEN: u64 = 4 << 20;
 /// Below this, processes that have just started are a good part of the time.
 const SHORT_S: f64 = 0.5;
+/// How long sending raw should take: data are sent as often as fit.
+const ENOUGH_S: f64 = 1.0;
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -494,6 +500,7 @@ pub(crate) mod tests {
             rate_mbit_s: Some(100.0),
             delay_ms: 0.0,
             sent_bytes: 10_000_000,
+            times: 1,
             xxh3: String::new(),
             pieces: Vec::new(),
             verdict: Some(verdict),

@@ -362,8 +362,12 @@ impl Policy for Adaptive {
             self.effort.judge(verdict, gauges);
         }
         self.starved[1] = (gauges.now_ns, gauges.starved_ns);
-        let fast = if self.rate.is_measured() { self.rate.bytes_per_ns() } else { 0.0 };
-        if self.guard.way(gauges.now_ns, raw.len(), fast) == Way::Raw {
+        let in_hand = u64::from(gauges.packing) * self.chunk_len_last as u64
+            + (gauges.queued_bytes as f32 / self.size.max(0.1)) as u64
+            + IN_KERNEL;
+        // What was only guessed runs ahead of a link by up to twice.
+        let fast = self.rate.bytes_per_ns() * if self.rate.is_measured() { 1.0 } else { 0.5 };
+        if self.guard.way(gauges.now_ns, raw.len(), fast, in_hand) == Way::Raw {
             return self.raw(raw.len());
         }
         let looked = self.unlooked == 0;
@@ -519,6 +523,8 @@ const SURPRISE: f32 = 0.15;
 /// Longest queue before the link, in nanoseconds of its time; and the bytes it may hold in any case.
 const QUEUE_NS: f64 = 5e8;
 const QUEUE_LEN_MIN: u64 = 192 << 10;
+/// What a fast link's socket holds, in bytes, as far as it cannot be seen.
+const IN_KERNEL: u64 = 512 << 10;
 /// Raw wins clearly if everything else costs this much more.
 const CLEAR: f32 = 1.1;
 /// Bytes after which the packed share of lately is mostly forgotten.

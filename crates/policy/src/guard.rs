@@ -3,7 +3,8 @@
 //! The price rule treats link and processors as separate resources. On a link of gigabytes a second they are not: sending
 //! itself is processor time, the receiver's may be the same processors, and no counter here shows it. So on such links
 //! we compare: some milliseconds raw, some as the rule would have it, by the bytes that got through. The better one
-//! stays; the other is tried again now and then, ever more seldom while it goes on losing.
+//! stays; the other is tried again now and then, ever more seldom while it goes on losing. Once bytes got through so fast,
+//! that counts and not what the link is believed to carry: a receiver short of processors looks like a slow link for a moment.
 //!
 //! Neighbours: [`crate::adaptive`] asks with every chunk. Units: nanoseconds, bytes.
 
@@ -20,9 +21,11 @@ pub enum Way {
 #[derive(Debug, Clone)]
 pub struct Guard {
     way: Way,
-    began_ns: u64,
+    /// Since when bytes are counted, and how many they are.
     counted_ns: u64,
     bytes: u64,
+    /// Bytes still to be decided on before any count: those before them went the other way.
+    skipped: u64,
     /// Bytes a nanosecond that got through, last time, priced and raw.
     rates: [Option<f64>; 2],
     /// Spans for which the better way stays before the other is tried.
@@ -30,41 +33,51 @@ pub struct Guard {
     stay: u32,
     /// This span tries the way that lost last time.
     trial: bool,
+    /// Raw bytes got through faster than a slow link lets them.
+    seen_fast: bool,
 }
 
 impl Default for Guard {
     fn default() -> Self {
         Self {
             way: Way::Priced,
-            began_ns: 0,
             counted_ns: 0,
             bytes: 0,
+            skipped: 0,
             rates: [None; 2],
             patience: PATIENCE_MIN,
             stay: PATIENCE_MIN,
             trial: false,
+            seen_fast: false,
         }
     }
 }
 
 impl Guard {
-    /// Notes a chunk and says which way it goes. `link` is what the link carries, in bytes a nanosecond.
-    pub fn way(&mut self, now_ns: u64, raw_len: usize, link: f64) -> Way {
-        if link < FAST {
-            *self = Self { began_ns: now_ns, counted_ns: now_ns, ..Self::default() };
+    /// Notes a chunk and says which way it goes. `link` is what the link carries, in bytes a nanosecond; `in_hand` raw bytes
+    /// were decided on and have not left yet.
+    pub fn way(&mut self, now_ns: u64, raw_len: usize, link: f64, in_hand: u64) -> Way {
+        if link < FAST && !self.seen_fast {
+            *self = Self { counted_ns: now_ns, ..Self::default() };
             return Way::Priced;
         }
-        if now_ns < self.began_ns + SPAN_NS / 4 {
-            // What was under way before the change is not this way's.
-            self.counted_ns = now_ns;
-            self.bytes = 0;
+        if self.skipped > 0 {
+            // The pace is that of what was under way before the change.
+            self.skipped = self.skipped.saturating_sub(raw_len as u64);
+            (self.counted_ns, self.bytes) = (now_ns, 0);
+            return self.way;
         }
         self.bytes += raw_len as u64;
-        if now_ns >= self.began_ns + SPAN_NS && self.bytes > raw_len as u64 {
-            let rate = self.bytes as f64 / (now_ns - self.counted_ns).max(1) as f64;
+        if now_ns >= self.counted_ns + SPAN_NS && self.bytes > raw_len as u64 {
+            let rate = self.bytes as f64 / (now_ns - self.counted_ns) as f64;
             self.rates[self.way as usize] = Some(rate);
+            let before = self.way;
+            if before == Way::Raw {
+                self.seen_fast = rate >= if self.seen_fast { SLOW } else { FAST };
+            }
             self.turn();
-            (self.began_ns, self.counted_ns, self.bytes) = (now_ns, now_ns, 0);
+            (self.counted_ns, self.bytes) = (now_ns, 0);
+            self.skipped = if self.way == before { 0 } else { in_hand };
         }
         self.way
     }
@@ -80,11 +93,9 @@ impl Guard {
         if self.trial {
             self.trial = false;
             self.patience = if better == self.way { PATIENCE_MIN } else { (self.patience * 2).min(PATIENCE_MAX) };
-            self.stay = self.patience;
-            self.way = better;
+            self.settle(better);
         } else if better != self.way {
-            self.stay = self.patience;
-            self.way = better;
+            self.settle(better);
         } else if self.stay > 0 {
             self.stay -= 1;
         } else {
@@ -92,17 +103,27 @@ impl Guard {
             self.way = if self.way == Way::Raw { Way::Priced } else { Way::Raw };
         }
     }
+
+    /// One look may be wrong. That packing pays is looked at again sooner: raw is what was promised.
+    fn settle(&mut self, better: Way) {
+        self.stay = if better == Way::Raw { self.patience } else { self.patience / HASTE };
+        self.way = better;
+    }
 }
 
 /// Slower links are the price rule's own: 5.6 Gbit/s.
 const FAST: f64 = 0.7;
+/// One on which raw bytes got through fast is compared on until they get through no faster than this.
+const SLOW: f64 = 0.2;
 /// Length of one comparison.
-const SPAN_NS: u64 = 6_000_000;
+const SPAN_NS: u64 = 5_000_000;
 /// What packing must gain to stay.
 const GAIN_MIN: f64 = 1.03;
 /// Spans between two trials, at first and at most.
 const PATIENCE_MIN: u32 = 12;
 const PATIENCE_MAX: u32 = 96;
+/// How much sooner it is looked whether raw is better after all.
+const HASTE: u32 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -114,7 +135,7 @@ mod tests {
         let (end, mut in_priced) = (*now_ns + ms * 1_000_000, 0);
         let begin = *now_ns;
         while *now_ns < end {
-            let rate = match guard.way(*now_ns, 65_536, 2.0) {
+            let rate = match guard.way(*now_ns, 65_536, 2.0, 0) {
                 Way::Priced => priced,
                 Way::Raw => raw,
             };
@@ -134,11 +155,28 @@ mod tests {
         assert!(run(&mut guard, &mut now_ns, 1000, 3.0, 2.0) > 0.9, "packing got faster");
     }
 
+    // Goal: a moment in which the link seems slow does not end the comparison; bytes that get through slowly do.
+    #[test]
+    fn what_got_through_counts_and_not_what_is_believed() {
+        let (mut guard, mut now_ns) = (Guard::default(), 0);
+        run(&mut guard, &mut now_ns, 100, 1.0, 2.0);
+        let raw = (0..100).filter(|_| {
+            now_ns += 32_768;
+            guard.way(now_ns, 65_536, 0.05, 0) == Way::Raw
+        });
+        assert!(raw.count() > 60, "{guard:?}");
+        for _ in 0..100 {
+            now_ns += 655_360;
+            guard.way(now_ns, 65_536, 0.1, 0);
+        }
+        assert_eq!(guard.way(now_ns, 65_536, 0.1, 0), Way::Priced, "{guard:?}");
+    }
+
     #[test]
     fn a_slow_link_is_left_to_the_prices() {
         let mut guard = Guard::default();
         for now_ns in (0..1_000_000_000).step_by(1_000_000) {
-            assert_eq!(guard.way(now_ns, 65_536, 0.3), Way::Priced);
+            assert_eq!(guard.way(now_ns, 65_536, 0.3, 0), Way::Priced);
         }
     }
 }

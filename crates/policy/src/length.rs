@@ -12,9 +12,7 @@ use crate::simple::CHUNK_LEN_DEFAULT;
 /// `decided` chunks went before; the link carries `bytes_per_ns`, of which a raw byte takes `size` lately.
 #[must_use]
 pub fn chunk_len(decided: u64, bytes_per_ns: f64, measured: bool, size: f32) -> usize {
-    // What travels raw gains nothing by length: short chunks arrive sooner, and stay in the second-level cache between
-    // being read, summed and sent, which halves what they cost (0.9 against 0.5 CPU seconds a gigabyte).
-    if decided < SLOW_START || size > RAW_SIZE {
+    if decided < SLOW_START {
         return CHUNK_LEN_MIN;
     }
     let mut len = CHUNK_LEN_DEFAULT;
@@ -26,8 +24,6 @@ pub fn chunk_len(decided: u64, bytes_per_ns: f64, measured: bool, size: f32) -> 
 
 /// Shortest chunk the policy asks for, in bytes.
 pub const CHUNK_LEN_MIN: usize = 64 << 10;
-/// Above this packed share, lately, most chunks travelled raw.
-const RAW_SIZE: f32 = 0.97;
 /// Chunks before the first long one.
 const SLOW_START: u64 = 8;
 /// Longest time one chunk may hold the link.
@@ -43,7 +39,6 @@ mod tests {
         assert_eq!(chunk_len(99, 1.0, true, 0.5), CHUNK_LEN_DEFAULT);
         assert_eq!(chunk_len(99, 0.00125, true, 0.35), CHUNK_LEN_DEFAULT);
         assert_eq!(chunk_len(99, 0.0005, true, 0.5), 128 << 10);
-        assert_eq!(chunk_len(99, 0.0125, true, 1.0), CHUNK_LEN_MIN);
         assert_eq!(chunk_len(99, 0.00001, true, 1.0), CHUNK_LEN_MIN);
     }
 }

@@ -17,7 +17,7 @@ pub struct NonePolicy {
 
 impl Default for NonePolicy {
     fn default() -> Self {
-        Self { chunk_len: crate::length::CHUNK_LEN_MIN }
+        Self { chunk_len: CHUNK_LEN_DEFAULT }
     }
 }
 
@@ -87,6 +87,6 @@ mod tests {
             assert_eq!(none.decide(&[byte; 99], &Gauges::default()).candidate, Candidate::RAW);
         }
         assert_eq!((fixed.chunk_len(&Gauges::default()), fixed.name()), (4096, "fixed"));
-        assert_eq!((none.chunk_len(&Gauges::default()), none.name()), (crate::length::CHUNK_LEN_MIN, "none"));
+        assert_eq!((none.chunk_len(&Gauges::default()), none.name()), (CHUNK_LEN_DEFAULT, "none"));
     }
 }

@@ -116,10 +116,10 @@ fn print(document: &Document) -> anyhow::Result<()> {
             "{}, {}{}, {}",
             link.link,
             Size(link.sent_bytes),
-            if link.sent_bytes < document.data.bytes {
-                format!(" of {}", Size(document.data.bytes))
-            } else {
-                String::new()
+            match link.times {
+                1 if link.sent_bytes < document.data.bytes => format!(" of {}", Size(document.data.bytes)),
+                1 => String::new(),
+                times => format!(" (the data {times} times over)"),
             },
             rounds(document.repeat),
         ))?;

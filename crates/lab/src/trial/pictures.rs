@@ -82,11 +82,15 @@ fn link_section(document: &Document, link: &LinkResult) -> Section {
     let mut blocks = vec![Block::Text(format!(
         "{} sent{}, {}.",
         Size(link.sent_bytes),
-        if link.sent_bytes < document.data.bytes {
-            let (pieces, all) = (link.pieces.len(), Size(document.data.bytes));
-            format!(" of {all}: {pieces} pieces, evenly spread, since this link carries no more in the time allowed")
-        } else {
-            String::new()
+        match link.times {
+            1 if link.sent_bytes < document.data.bytes => {
+                let (pieces, all) = (link.pieces.len(), Size(document.data.bytes));
+                format!(
+                    " of {all}: {pieces} pieces, evenly spread, since this link carries no more in the time allowed"
+                )
+            }
+            1 => String::new(),
+            times => format!(", which are the data {times} times over: once would take too short to tell"),
         },
         rounds(document.repeat)
     ))];

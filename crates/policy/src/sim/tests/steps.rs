@@ -107,14 +107,15 @@ fn processors_shared_with_the_receiver_or_missing_are_noticed() {
                 scene.shared = true;
                 let config = Config { shared_host: told, ..Config::default() };
                 let (score, _, note) = score(&scene, &offers, config, 2e9);
-                // Where raw is nearly as good, the guard keeps it: the floor before the last percents.
-                let least = if mbit > 20_000.0 { 0.80 } else { 0.88 };
+                // On fast links the guard looks at raw now and then, and keeps it where it is nearly as good: the floor before the
+                // last percents.
+                let least = if mbit > 20_000.0 { 0.80 } else { 0.86 };
                 assert!(score.raw > 0.97 && score.bound > least, "seed {seed} {mbit} told {told}: {score:?} {note}");
             }
             let mut scene = Scene::new(vec![truth(&offers, Kind::Text, 1, seed, 1.0)], mbit, 4);
             scene.cores = 1;
             let (score, _, note) = score(&scene, &offers, Config::default(), 2e9);
-            let least = if mbit > 20_000.0 { 0.80 } else { 0.88 };
+            let least = if mbit > 20_000.0 { 0.80 } else { 0.86 };
             assert!(score.raw > 0.97 && score.bound > least, "seed {seed} {mbit} one core: {score:?} {note}");
         }
     }
