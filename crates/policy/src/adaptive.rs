@@ -365,9 +365,7 @@ impl Policy for Adaptive {
         let in_hand = u64::from(gauges.packing) * self.chunk_len_last as u64
             + (gauges.queued_bytes as f32 / self.size.max(0.1)) as u64
             + IN_KERNEL;
-        // What was only guessed runs ahead of a link by up to twice.
-        let fast = self.rate.bytes_per_ns() * if self.rate.is_measured() { 1.0 } else { 0.5 };
-        if self.guard.way(gauges.now_ns, raw.len(), fast, in_hand) == Way::Raw {
+        if self.guard.way(gauges.now_ns, raw.len(), self.rate.bytes_per_ns(), in_hand) == Way::Raw {
             return self.raw(raw.len());
         }
         let looked = self.unlooked == 0;
