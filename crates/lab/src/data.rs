@@ -104,7 +104,7 @@ impl Excerpt {
     /// # Errors
     /// [`DataError::Copy`].
     pub fn lengthened(mut self, len: u64) -> Result<Self, DataError> {
-        if self.len < PERIOD_MIN || self.len > len / 2 {
+        if !(PERIOD_MIN..=PERIOD_MAX).contains(&self.len) || self.len > len / 2 {
             return Ok(self);
         }
         self.times = len / self.len;
@@ -302,6 +302,8 @@ fn cannot_copy(fault: io::Error) -> DataError {
 /// Data that repeat after so many bytes repeat beyond the history of every codec that is raced, 1 MiB at most, and beyond zstd's
 /// own windows up to level 12.
 const PERIOD_MIN: u64 = 4 << 20;
+/// Longer ones are enough as they are; so much is held in memory while it is copied.
+const PERIOD_MAX: u64 = 256 << 20;
 /// Long enough that history and large chunks have their effect within a piece.
 const PIECE_LEN_MAX: u64 = 4 << 20;
 /// Shorter ones would mostly measure where they were cut.
