@@ -7,8 +7,9 @@ Needs root, iproute2, a release build; gzip, zstd and lz4 check what was made. C
 One round of a cell packs the file once (`turn_around_s`, from the job's begin until the file is written) and then has the
 same bytes carried there and back with nothing being packed (`copy_s`). What packing alone takes on the server is the
 processor time of its workers over their number (`pack_s`): what the network costs there beside it does not count.
-`bound_s` is what no overlap takes away: the copying alone, or packing and what the copying took of the server's processor beside
-it (with `--shared`, half of all that). `busiest_s` is the copying, or all that either processor did.
+`echo_*` is the processor time of as many bytes there and back by plain sockets (echo.py). `bound_s` is what no program gets below
+without an accelerator: the copying alone, or packing and what plain sockets take of the server's processor beside it (with `--shared`,
+half of that and the client's). `busiest_s` is the copying, or all that either processor did.
 Settings are interleaved; the table shows medians, and the spread as (max - min) / median.
 
     bench/offload/run.py --corpus DIR [--links 1000,10000] [--data float,text] [--rounds 5] [--out FILE.jsonl]
@@ -30,6 +31,8 @@ from netns import NARROWS, Net, machine, sh
 
 net = Net("offload")
 PORT = 4244
+ECHO_PORT = 4245
+ECHO = Path(__file__).with_name("echo.py")
 CPUS = ("0", "1")
 
 # Megabits a second: tbf burst.
@@ -56,12 +59,12 @@ def make_data(kind, size, corpus, cache):
 
 def command(end, args, words):
     pin = [] if args.shared else ["taskset", "-c", CPUS[end]]
-    return net.command(end, [*pin, NARROWS, "offload", *words])
+    return net.command(end, [*pin, *words])
 
 
 def serve(args):
     workers = os.cpu_count() if args.shared else 1
-    words = ["serve", "--insecure", "--listen", f"{net.address[1]}:{PORT}", "--workers", str(workers)]
+    words = [NARROWS, "offload", "serve", "--insecure", "--listen", f"{net.address[1]}:{PORT}", "--workers", str(workers)]
     server = subprocess.Popen(command(1, args, words), stderr=subprocess.PIPE, text=True)
     for line in server.stderr:
         if line.startswith("listening"):
@@ -73,7 +76,7 @@ def measure(setting, path, args):
     """One round: numbers by name."""
     codec, level = setting.split(":")
     threads = [] if args.shared else ["-T", "1"]
-    words = ["pack", str(path), "--to", f"{net.address[1]}:{PORT}", "--insecure", "--codec", codec, "--level", level, "--json",
+    words = [NARROWS, "offload", "pack", str(path), "--to", f"{net.address[1]}:{PORT}", "--insecure", "--codec", codec, "--level", level, "--json",
              "--copy", "--force", *threads, *shlex.split(args.flags)]
     began = time.monotonic()
     done = subprocess.run(command(0, args, words), capture_output=True, text=True)
@@ -84,9 +87,12 @@ def measure(setting, path, args):
     copy, pack = rows[0]["values"], rows[1]["values"]
     workers = rows[1]["case"]["threads"]
     pack_s = pack["server_work_cpu_s"] / workers
-    needed = pack["server_work_cpu_s"] + copy["server_cpu_s"] - copy["server_work_cpu_s"]
+    plain = subprocess.run(command(0, args, [sys.executable, ECHO, "ask", net.address[1], ECHO_PORT, path.stat().st_size, int(pack["packed_bytes"])]),
+                           capture_output=True, text=True, check=True)
+    echo = json.loads(plain.stdout)
+    needed = pack["server_work_cpu_s"] + echo["server_cpu_s"]
     if args.shared:
-        bound = (needed + copy["client_cpu_s"]) / workers
+        bound = (needed + echo["client_cpu_s"]) / workers
         busiest = (pack["client_cpu_s"] + pack["server_cpu_s"]) / workers
     else:
         bound, busiest = needed, max(pack["client_cpu_s"], pack["server_cpu_s"])
@@ -94,6 +100,7 @@ def measure(setting, path, args):
         "turn_around_s": pack["turn_around_s"], "copy_s": copy["turn_around_s"], "pack_s": pack_s,
         "over": pack["turn_around_s"] / max(copy["turn_around_s"], pack_s), "device_s": pack["device_s"],
         "bound_s": max(copy["turn_around_s"], bound), "busiest_s": max(copy["turn_around_s"], busiest),
+        "echo_s": echo["seconds"], "echo_client_cpu_s": echo["client_cpu_s"], "echo_server_cpu_s": echo["server_cpu_s"],
         "queue_mean_s": pack["queue_mean_s"], "client_cpu_s": pack["client_cpu_s"], "server_cpu_s": pack["server_cpu_s"],
         "packed_bytes": pack["packed_bytes"], "ratio": pack["ratio"], "sent_bytes": pack["sent_bytes"],
         "received_bytes": pack["received_bytes"], "spilled": sum(pack[f"spilled_{why}_blocks"] for why in ("busy", "bad", "slow", "lost")),
@@ -131,14 +138,16 @@ def main():
     with args.out.open("a") as out, net:
         out.write(json.dumps(machine(command=command_line(args))) + "\n")
         server = serve(args)
+        echo = subprocess.Popen(command(1, args, [sys.executable, ECHO, "serve", net.address[1], ECHO_PORT]))
         try:
             for mbit in map(int, args.links.split(",")):
                 net.shape(mbit, LINKS[mbit])
                 for kind in args.data.split(","):
                     measure_cell(mbit, kind, args, out)
         finally:
-            server.terminate()
-            server.wait()
+            for one in (server, echo):
+                one.terminate()
+                one.wait()
 
 
 def measure_cell(mbit, kind, args, out):
@@ -170,6 +179,7 @@ def report(mbit, kind, path, setting, rounds, checked, args, out):
     out.flush()
     print(f"{mbit:>6} {kind:<6} {setting:<10} {row['by']:<6} turn-around {medians['turn_around_s']:.3f} s  copy {medians['copy_s']:.3f}"
           f"  pack {medians['pack_s']:.3f}  × {medians['over']:.3f} ± {spread['over'] * 50:.0f} %  bound {medians['bound_s']:.3f}"
+          f"  echo {medians['echo_client_cpu_s']:.3f} + {medians['echo_server_cpu_s']:.3f}"
           f"  busiest {medians['busiest_s']:.3f}  {medians['packed_bytes'] * 100 / row['bytes']:.1f} %"
           f"  CPU {medians['client_cpu_s']:.2f} + {medians['server_cpu_s']:.2f}  spilled {medians['spilled']:.0f}  {checked}", flush=True)
 

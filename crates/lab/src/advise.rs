@@ -4,9 +4,9 @@
 //! each setting; the goal chooses among the predictions. [`verify`] runs the choice, or every setting, over an emulated link
 //! on this machine, where both ends share the processors; so what it predicts then is that.
 //!
-//! Settings are fixed codecs at the default chunk length, raw, and adaptive. No model says what adaptive will decide: where both ends
-//! are on this machine it is tried over the emulated link, else it is taken to reach [`ADAPTIVE_SHARE`] of the best fixed
-//! setting, as it was measured to.
+//! Settings are fixed codecs at the default chunk length, raw, and adaptive. Where both ends are on this machine, those that the
+//! model has near the best are tried over the emulated link, and adaptive with them, of which no model says what it will decide.
+//! Elsewhere adaptive is taken to reach [`ADAPTIVE_SHARE`] of the best fixed setting, as it was measured to.
 
 pub mod calibrate;
 pub mod model;
@@ -158,9 +158,7 @@ pub fn ask(
     }
     field.look_again(data, question.len, &mut told)?;
     if question.shared {
-        told("adaptive");
-        let adaptive = field.try_adaptive(data, &question.link, question.len)?;
-        field.settings.push(adaptive);
+        field.try_best(data, &question.link, question.len, &mut told)?;
     }
     let weighed = field.settings.into_iter().map(|looked| {
         let usd = usd(&looked.prediction, question.prices);
@@ -202,21 +200,47 @@ impl Field<'_> {
         Ok(self.known(name, &who, &[faster]))
     }
 
-    /// Over the link itself, so whatever it takes is in what a byte takes.
-    fn try_adaptive(&self, data: &Data, link: &LinkSpec, len: u64) -> Result<Looked, CalibrationError> {
-        let who = Contestant::plain("adaptive");
-        let carried = link.rate.map_or(ADAPTIVE_LEN_MAX, |rate| (rate.0 * ADAPTIVE_S) as u64);
-        let sample = Sample::of(data, carried.clamp(1 << 20, ADAPTIVE_LEN_MAX).min(len))?;
-        let mut looks = Vec::new();
-        for _ in 0..ADAPTIVE_TIMES {
-            looks.push(Look::at(self.racer, link, &sample, &who)?);
+    /// Adaptive and the best of the others over the link itself, in turns; what they take there is what a byte takes.
+    fn try_best(
+        &mut self,
+        data: &Data,
+        link: &LinkSpec,
+        len: u64,
+        told: &mut impl FnMut(&str),
+    ) -> Result<(), CalibrationError> {
+        self.settings.sort_by(|a, b| a.prediction.seconds.total_cmp(&b.prediction.seconds));
+        let near = self.best_s() / TRY_SHARE;
+        let fixed = self.settings.iter().filter(|looked| looked.prediction.seconds <= near).take(TRY_FIXED_MAX);
+        let mut names: Vec<String> = fixed.map(|looked| looked.name.clone()).collect();
+        names.push("adaptive".into());
+        let carried = link.rate.map_or(TRY_LEN_MAX, |rate| (rate.0 * TRY_S) as u64);
+        let sample = Sample::of(data, carried.clamp(1 << 20, TRY_LEN_MAX).min(len))?;
+        let mut looks = vec![Vec::new(); names.len()];
+        for _ in 0..TRY_TIMES {
+            for (name, looks) in names.iter().zip(&mut looks) {
+                told(name);
+                looks.push(Look::at(self.racer, link, &sample, &name.parse().expect("settings are contestants"))?);
+            }
         }
+        self.settings.retain(|looked| !names.contains(&looked.name));
+        for (name, looks) in names.iter().zip(&looks) {
+            self.settings.push(self.tried(name, looks));
+        }
+        Ok(())
+    }
+
+    fn tried(&self, name: &str, looks: &[Look]) -> Looked {
         let place = Place { link_bytes_per_s: f64::INFINITY, delay_s: 0.0, ..self.place };
-        let looked = Field { place, settings: Vec::new(), ..*self }.known("adaptive", &who, &looks);
-        // It learns anew each time, so its trials differ by more than what disturbs the machine.
-        let seconds = || looks.iter().map(Look::long_seconds);
-        let spread = seconds().fold(0.0, f64::max) / median(seconds().collect());
-        Ok(Looked { spread, ..looked })
+        let who: Contestant = name.parse().expect("settings are contestants");
+        let mut looked = Field { place, settings: Vec::new(), ..*self }.known(name, &who, looks);
+        let Prediction { wire_bytes, seconds, slowest, .. } = &mut looked.prediction;
+        if *wire_bytes / self.place.link_bytes_per_s > LINK_SHARE * *seconds {
+            *slowest = "the link";
+        }
+        // Trials differ by what disturbs the machine, and adaptive's by what it learns, anew each time.
+        let long_s = || looks.iter().map(Look::long_seconds);
+        looked.spread = long_s().fold(0.0, f64::max) / median(long_s().collect());
+        looked
     }
 
     fn known(&self, name: &str, who: &Contestant, looks: &[Look]) -> Looked {
@@ -268,7 +292,8 @@ impl Field<'_> {
 
 fn choose(mut options: Vec<Setting>, goal: Goal, prices: (f64, f64), rows: Vec<Row>) -> Advice {
     let best_s = options.iter().map(|option| option.sure_s).fold(f64::INFINITY, f64::min);
-    let raw_s = options[0].prediction.seconds;
+    let raw = options.iter().find(|option| option.name == "none").expect("raw is always weighed");
+    let raw_s = raw.prediction.seconds;
     let tried = options.iter().any(|option| option.name == "adaptive");
     if let Some(best) = options.iter().filter(|_| !tried).find(|option| option.prediction.seconds <= best_s) {
         let seconds = best_s / ADAPTIVE_SHARE;
@@ -415,10 +440,15 @@ const AGAIN_SHARE: f64 = 0.75;
 const AGAIN_TIMES: (f64, f64) = (3.0, 5.0);
 const AGAIN_ALL_S: f64 = 3.0;
 const AGAIN_S: f64 = 0.6;
-/// Seconds of raw that adaptive is tried at; it learns all the while, most in the first.
-const ADAPTIVE_S: f64 = 2.0;
-const ADAPTIVE_LEN_MAX: u64 = 256 << 20;
-const ADAPTIVE_TIMES: usize = 3;
+/// How near the best a fixed setting is tried over the link, and how many at most.
+const TRY_SHARE: f64 = 0.93;
+const TRY_FIXED_MAX: usize = 4;
+/// Seconds of raw that a trial takes; adaptive learns all the while, most in the first.
+const TRY_S: f64 = 2.0;
+const TRY_LEN_MAX: u64 = 256 << 20;
+const TRY_TIMES: usize = 3;
+/// What waits for the link this much of the time is held up by it.
+const LINK_SHARE: f64 = 0.9;
 const AGAIN_LEN_MIN: u64 = 12 << 20;
 const AGAIN_LEN_MAX: u64 = 64 << 20;
 const SUGGEST_LEN: u64 = 4 << 20;
