@@ -21,18 +21,27 @@ use narrows_pipeline::{Accepted, Bytes, Unpacker};
 use narrows_session::{Accept, LinkId, Out, SessionError};
 use parking_lot::Mutex;
 
-use crate::endpoint::{End, Inner, LAST_WORDS};
+use crate::{
+    endpoint::{End, Inner, LAST_WORDS},
+    tallies::Tallies,
+};
 
-/// Frames gathered for one system call, in bytes.
+/// Frames gathered for one system call, in bytes: at most, and on a slow link.
 const BATCH_LEN: usize = 256 << 10;
+const BATCH_LEN_MIN: usize = 64 << 10;
 /// A write to the transport is no longer than this many milliseconds of the link's rate, so that the policy's gauges
 /// keep moving on slow links.
 const WRITE_MS: u64 = 5;
 const WRITE_LEN_MIN: usize = 16 << 10;
-/// Unsent bytes in the kernel: this many milliseconds of the link's rate, within bounds.
+/// Unsent bytes in the kernel: this many milliseconds of the link's rate, within bounds; where that is less than a writer that
+/// has to wait for a processor needs, up to so many more.
 const UNSENT_MS: u64 = 2;
-const UNSENT_LEN_MIN: u32 = 128 << 10;
+const UNSENT_MS_SLOW: u64 = 10;
+const UNSENT_LEN_SLOW: u64 = 128 << 10;
+const UNSENT_LEN_MIN: u32 = 32 << 10;
 const UNSENT_LEN_MAX: u32 = 8 << 20;
+/// What buffers on the way may take at once says nothing of the link.
+const SWALLOWED_LEN: u64 = 1 << 20;
 /// A consumer is told of chunks before they are this many bytes, even where more have come.
 const UNTOLD_LEN_MAX: usize = 256 << 10;
 /// Bytes read ahead: a frame costs one system call, and of large ones no more than this is copied twice.
@@ -181,10 +190,13 @@ impl Link {
 impl Writer {
     /// Takes what may be sent, up to a batch, and sends it. `false` where there was nothing.
     fn pump(&mut self, id: LinkId, inner: &Inner) -> io::Result<bool> {
+        let rate_per_ms = rate_per_ms(&inner.tallies);
+        let write_len = ((rate_per_ms * WRITE_MS) as usize).max(WRITE_LEN_MIN);
+        let batch_len = write_len.clamp(BATCH_LEN_MIN, BATCH_LEN);
         let mut len = 0;
         {
             let mut state = inner.state.lock();
-            while len < BATCH_LEN {
+            while len < batch_len {
                 let (header, payload) = match state.machine.poll_send(id) {
                     None => break,
                     Some(Out::Control(seq, payload)) => (control_header(seq, &payload), Payload::Control(payload)),
@@ -201,7 +213,8 @@ impl Writer {
             return Ok(false);
         }
         inner.changed.notify_all();
-        let sent = self.write_batch(inner, len);
+        self.set_unsent(rate_per_ms);
+        let sent = self.write_batch(inner, len, write_len);
         self.batch.clear();
         sent.map(|()| true)
     }
@@ -209,31 +222,29 @@ impl Writer {
     /// Lets the kernel hold what the link carries while a woken thread gets a processor, and no more: what it holds was
     /// decided on before what the link is doing now was known.
     fn set_unsent(&mut self, rate_per_ms: u64) {
-        let wanted = (rate_per_ms * UNSENT_MS).clamp(UNSENT_LEN_MIN.into(), UNSENT_LEN_MAX.into()) as u32;
+        let slow = (rate_per_ms * UNSENT_MS_SLOW).min(UNSENT_LEN_SLOW);
+        let wanted = (rate_per_ms * UNSENT_MS).max(slow).clamp(UNSENT_LEN_MIN.into(), UNSENT_LEN_MAX.into()) as u32;
         let far = wanted > self.unsent_len / 2 * 3 || wanted < self.unsent_len / 2;
         if self.unsent_len > 0 && far && self.probe.set_notsent_lowat(wanted) {
             self.unsent_len = wanted;
         }
     }
 
-    fn write_batch(&mut self, inner: &Inner, len: usize) -> io::Result<()> {
+    fn write_batch(&mut self, inner: &Inner, len: usize, write_len: usize) -> io::Result<()> {
         let tallies = &inner.tallies;
-        let rate_per_ms = tallies.sent_wire.load(Relaxed) * 1_000_000 / tallies.sending_ns.load(Relaxed).max(1);
-        self.set_unsent(rate_per_ms);
         let headers: Vec<_> = self.batch.iter().map(|(header, _)| (header.to_bytes(), header.len())).collect();
         let mut parts: Vec<&[u8]> = Vec::with_capacity(2 * headers.len());
         for ((header, header_len), (_, payload)) in headers.iter().zip(&self.batch) {
             parts.push(&header[..*header_len]);
             parts.push(payload.bytes());
         }
-        let most = ((rate_per_ms * WRITE_MS) as usize).max(WRITE_LEN_MIN);
         let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(parts.len());
         let mut parts = parts.into_iter();
         let mut part: &[u8] = &[];
         let mut left = len;
         while left > 0 {
             slices.clear();
-            let mut room = most;
+            let mut room = write_len;
             while room > 0 {
                 if part.is_empty() {
                     let Some(next) = parts.next() else { break };
@@ -244,7 +255,7 @@ impl Writer {
                 part = later;
                 room -= now.len();
             }
-            let sent = most - room;
+            let sent = write_len - room;
             let began_ns = inner.engine.clock.now_ns();
             self.half.write_slices(&mut slices)?;
             tallies.sending_ns.fetch_add(inner.engine.clock.now_ns() - began_ns, Relaxed);
@@ -253,6 +264,12 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+/// Bytes a millisecond that the links took, 0 while that may be what buffers took.
+fn rate_per_ms(tallies: &Tallies) -> u64 {
+    let sent = tallies.sent_wire.load(Relaxed);
+    if sent < SWALLOWED_LEN { 0 } else { sent * 1_000_000 / tallies.sending_ns.load(Relaxed).max(1) }
 }
 
 impl Payload {
