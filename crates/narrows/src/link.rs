@@ -21,10 +21,7 @@ use narrows_pipeline::{Accepted, Bytes, Unpacker};
 use narrows_session::{Accept, LinkId, Out, SessionError};
 use parking_lot::Mutex;
 
-use crate::{
-    endpoint::{End, Inner, LAST_WORDS},
-    tallies::Tallies,
-};
+use crate::endpoint::{End, Inner, LAST_WORDS};
 
 /// Frames gathered for one system call, in bytes: at most, and on a slow link.
 const BATCH_LEN: usize = 256 << 10;
@@ -40,8 +37,8 @@ const UNSENT_MS_SLOW: u64 = 10;
 const UNSENT_LEN_SLOW: u64 = 128 << 10;
 const UNSENT_LEN_MIN: u32 = 32 << 10;
 const UNSENT_LEN_MAX: u32 = 8 << 20;
-/// What buffers on the way may take at once says nothing of the link.
-const SWALLOWED_LEN: u64 = 1 << 20;
+/// Shortest span in which it is looked at how fast bytes leave, in nanoseconds.
+const PACE_NS: u64 = 8_000_000;
 /// A consumer is told of chunks before they are this many bytes, even where more have come.
 const UNTOLD_LEN_MAX: usize = 256 << 10;
 /// Bytes read ahead: a frame costs one system call, and of large ones no more than this is copied twice.
@@ -62,6 +59,28 @@ struct Writer {
     probe: Probe,
     /// Unsent bytes the kernel may hold, as last set; 0 where the transport has no such thing.
     unsent_len: u32,
+    pace: Pace,
+}
+
+/// How fast bytes left lately. Not how fast writes took them: buffers take the first ones at once, and where nothing ever waits,
+/// all of them.
+#[derive(Default)]
+struct Pace {
+    since_ns: u64,
+    bytes: u64,
+    per_ms: u64,
+}
+
+impl Pace {
+    /// Bytes a millisecond, 0 at first.
+    fn per_ms(&mut self, now_ns: u64) -> u64 {
+        let span_ns = now_ns.saturating_sub(self.since_ns);
+        if span_ns >= PACE_NS {
+            self.per_ms = (self.bytes as f64 * 1e6 / span_ns as f64) as u64;
+            (self.since_ns, self.bytes) = (now_ns, 0);
+        }
+        self.per_ms
+    }
 }
 
 enum Payload {
@@ -75,7 +94,8 @@ impl Link {
         let Transport { reader, writer, shutdown, peer, probe, security } = transport;
         let unsent_len = if probe.set_notsent_lowat(UNSENT_LEN_MIN) { UNSENT_LEN_MIN } else { 0 };
         let acked = probe.tcp_info().map(|info| AtomicU64::new(info.acked));
-        let writer = Writer { half: writer, batch: Vec::new(), probe: probe.clone(), unsent_len };
+        let pace = Pace { since_ns: inner.engine.clock.now_ns(), ..Pace::default() };
+        let writer = Writer { half: writer, batch: Vec::new(), probe: probe.clone(), unsent_len, pace };
         let link = Arc::new(Self { id, writer: Mutex::new(writer), shutdown, probe, acked });
         let (read_inner, read_link) = (inner.clone(), link.clone());
         let (write_inner, write_link) = (inner.clone(), link.clone());
@@ -190,7 +210,7 @@ impl Link {
 impl Writer {
     /// Takes what may be sent, up to a batch, and sends it. `false` where there was nothing.
     fn pump(&mut self, id: LinkId, inner: &Inner) -> io::Result<bool> {
-        let rate_per_ms = rate_per_ms(&inner.tallies);
+        let rate_per_ms = self.pace.per_ms(inner.engine.clock.now_ns());
         let write_len = ((rate_per_ms * WRITE_MS) as usize).max(WRITE_LEN_MIN);
         let batch_len = write_len.clamp(BATCH_LEN_MIN, BATCH_LEN);
         let mut len = 0;
@@ -260,16 +280,11 @@ impl Writer {
             self.half.write_slices(&mut slices)?;
             tallies.sending_ns.fetch_add(inner.engine.clock.now_ns() - began_ns, Relaxed);
             tallies.sent_wire.fetch_add(sent as u64, Relaxed);
+            self.pace.bytes += sent as u64;
             left -= sent;
         }
         Ok(())
     }
-}
-
-/// Bytes a millisecond that the links took, 0 while that may be what buffers took.
-fn rate_per_ms(tallies: &Tallies) -> u64 {
-    let sent = tallies.sent_wire.load(Relaxed);
-    if sent < SWALLOWED_LEN { 0 } else { sent * 1_000_000 / tallies.sending_ns.load(Relaxed).max(1) }
 }
 
 impl Payload {
