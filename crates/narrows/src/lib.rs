@@ -28,7 +28,7 @@ pub use channel::{ChannelReader, ChannelWriter};
 pub use connect::{Acceptor, Dial};
 pub use endpoint::{End, Endpoint, Incoming, Stats};
 pub use engine::{Engine, default_registry};
-pub use settings::{Plan, Settings, UnknownCodec, candidate};
+pub use settings::{Plan, Settings, UnknownCodec, candidate, packer};
 
 pub use narrows_core as core;
 pub use narrows_io as io;

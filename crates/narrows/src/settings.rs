@@ -1,8 +1,8 @@
 //! What a user may set, and what follows from it.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
-use narrows_core::{Candidate, CodecId, Level, Limits, Policy, Registry};
+use narrows_core::{Candidate, CodecId, Level, Limits, Policy, Registry, registry::Entry};
 use narrows_pipeline::Explain;
 use narrows_policy::{Adaptive, Config, Fixed, NonePolicy, default_offers};
 
@@ -78,28 +78,55 @@ impl std::fmt::Debug for Settings {
     }
 }
 
-/// A codec name nobody registered.
+/// A codec or a level that no backend here has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no codec `{name}` here; `narrows codecs` lists those there are")]
-pub struct UnknownCodec {
-    name: String,
+pub enum UnknownCodec {
+    /// Nobody registered the name.
+    #[error("there is no codec `{0}` here; `narrows codecs` lists those there are")]
+    Name(String),
+    /// The codec has no such level.
+    #[error("{codec} has {}; `{level}` is none", said(.levels))]
+    Level {
+        /// Which codec.
+        codec: &'static str,
+        /// What was asked for.
+        level: String,
+        /// Those there are.
+        levels: RangeInclusive<i16>,
+    },
 }
 
-/// Reads `zstd`, `zstd:3`, `lz4-hc:9`: a codec's name and, after a colon, its level. History is what the codec can use
-/// of `history_len` bytes.
+fn said(levels: &RangeInclusive<i16>) -> String {
+    match (levels.start(), levels.end()) {
+        (0, 0) => "no levels".into(),
+        (least, most) => format!("levels {least}..{most}"),
+    }
+}
+
+/// Who packs as `text` says, and at which level: `zstd`, `zstd:3`, `lz4-hc:9`, a codec's name and, after a colon, its level.
+/// That is the best backend that has the level; without one, the best backend at its default.
+///
+/// # Errors
+/// [`UnknownCodec`].
+pub fn packer<'a>(registry: &'a Registry, text: &str) -> Result<(&'a Entry, Level), UnknownCodec> {
+    let (name, level) = text.split_once(':').map_or((text, None), |(name, level)| (name, Some(level)));
+    let info = registry.by_name(name).ok_or_else(|| UnknownCodec::Name(name.into()))?.info();
+    let asked = level.map_or(Ok(info.level_default), str::parse).ok().map(Level);
+    asked.and_then(|level| Some((registry.packer(info.id, level)?, level))).ok_or_else(|| UnknownCodec::Level {
+        codec: info.name,
+        level: level.unwrap_or_default().into(),
+        levels: registry.levels(info.id).unwrap_or(0..=0),
+    })
+}
+
+/// What `text` asks for (see [`packer`]), with the history that the codec can use of `history_len` bytes.
 ///
 /// # Errors
 /// [`UnknownCodec`].
 pub fn candidate(registry: &Registry, text: &str, history_len: usize) -> Result<Candidate, UnknownCodec> {
-    let fault = || UnknownCodec { name: text.into() };
-    let (name, level) = match text.split_once(':') {
-        Some((name, level)) => (name, Some(level.parse::<i16>().map_err(|_| fault())?)),
-        None => (text, None),
-    };
-    let info = registry.by_name(name).ok_or_else(fault)?.info();
-    let level = level.unwrap_or(info.level_default).clamp(*info.levels.start(), *info.levels.end());
-    let history_len = if info.history { history_len as u32 } else { 0 };
-    Ok(Candidate { codec: info.id, level: Level(level), history_len })
+    let (packer, level) = packer(registry, text)?;
+    let info = packer.codec.info();
+    Ok(Candidate { codec: info.id, level, history_len: if info.history { history_len as u32 } else { 0 } })
 }
 
 impl Settings {
@@ -121,7 +148,7 @@ impl Settings {
         let chunk_len = self.chunk_len.unwrap_or(Self::CHUNK_LEN).min(limits.chunk_len_max);
         let history_len_max = limits.history_len_max.min(self.limits.history_len_max) as u32;
         let allowed = |candidate: Candidate| {
-            if codecs.contains(&candidate.codec) && registry.by_id(candidate.codec).is_some() {
+            if codecs.contains(&candidate.codec) && registry.packer(candidate.codec, candidate.level).is_some() {
                 Candidate { history_len: candidate.history_len.min(history_len_max), ..candidate }
             } else {
                 Candidate::RAW

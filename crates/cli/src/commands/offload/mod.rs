@@ -115,11 +115,8 @@ impl Desk {
 }
 
 fn options(method: Method, level: Option<i16>, block: Option<Size>, job: &JobOptions) -> Result<Options, Usage> {
-    let levels = method.levels(&narrows::default_registry());
-    if let Some(level) = level.filter(|level| !levels.contains(level)) {
-        let (name, least, most) = (method.name(), levels.start(), levels.end());
-        return Err(Usage(format!("{name} has levels {least}..{most}, not {level}")));
-    }
+    let level = level.unwrap_or(method.level_default());
+    method.packer(&narrows::default_registry(), level).map_err(|fault| Usage(fault.to_string()))?;
     let block_len = match block {
         Some(Size(len)) => usize::try_from(len).unwrap_or(usize::MAX),
         None if method == Method::Lz4 => 1 << 20,
@@ -134,7 +131,7 @@ fn options(method: Method, level: Option<i16>, block: Option<Size>, job: &JobOpt
     let processors = || thread::available_parallelism().map_or(1, usize::from);
     Ok(Options {
         method,
-        level: level.unwrap_or(method.level_default()),
+        level,
         block_len,
         threads: if job.threads == 0 { processors() } else { job.threads },
         verify: !job.no_verify,
