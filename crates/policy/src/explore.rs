@@ -13,8 +13,9 @@ use std::sync::Arc;
 use narrows_core::{Candidate, Gauges, policy::AUDITION_LEN};
 
 use crate::{
-    adaptive::{NEVER, Row, doubt},
+    adaptive::{NEVER, doubt},
     offers::Offer,
+    rows::Row,
     solve::{Weights, weighted},
     table::{Basis, Expected},
 };
