@@ -156,7 +156,7 @@ impl Way {
         let engine = common::engine(packing);
         let settings = settings(&engine, Some(packing), carrying)?;
         let (peer, auth) = (common::address(peer)?, common::auth(security)?);
-        secure::require_auth(&peer, &auth, security.insecure)?;
+        secure::require_auth_to(&peer, &auth, security.insecure)?;
         Ok(Self { engine, settings, peer, auth, link: LinkProbe::default() })
     }
 

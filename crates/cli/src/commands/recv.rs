@@ -62,6 +62,9 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     if to_stdout && args.json {
         return Err(Usage("--json and the stream would both go to standard output".into()).into());
     }
+    if !to_stdout && !args.discard && !args.stdio && args.into.exists() && !args.into.is_dir() {
+        return Err(Usage(format!("{} is a file; name a directory to receive into", args.into.display())).into());
+    }
     let engine = common::engine(&args.packing);
     let mut settings = common::settings(&engine, &args.packing, &args.session)?;
     // What a sender may use is up to it; this side only says what it can hold.

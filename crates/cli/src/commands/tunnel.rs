@@ -64,7 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 fn near(args: &Args, peer: &str, engine: narrows::Engine, settings: &Settings) -> anyhow::Result<()> {
     let peer = common::address(peer)?;
     let auth = common::auth(&args.security)?;
-    secure::require_auth(&peer, &auth, args.security.insecure)?;
+    secure::require_auth_to(&peer, &auth, args.security.insecure)?;
     // Whoever reaches this address uses the tunnel in our name, so it is as private as the tunnel itself.
     let listen = common::address(&args.listen)?;
     secure::require_auth(&listen, &Auth::None, args.security.insecure)?;

@@ -49,6 +49,11 @@ impl ReadAhead {
         self.end - self.start
     }
 
+    /// What came and was not taken.
+    pub(crate) fn come(&self) -> &[u8] {
+        &self.buf[self.start..self.end]
+    }
+
     /// The next header; `None` at an orderly end between frames.
     pub(crate) fn read_header(
         &mut self,

@@ -18,7 +18,7 @@ use narrows_offload::{
 
 use super::{
     common,
-    options::{Security, seconds},
+    options::{Security, seconds, threads},
 };
 use crate::exit::Usage;
 
@@ -45,7 +45,7 @@ pub struct JobOptions {
     #[arg(long, conflicts_with = "to")]
     pub local: bool,
     /// Threads that check what comes back, and pack what the server does not; 0 means one for each processor
-    #[arg(short = 'T', long, default_value_t = 0, env = "NARROWS_THREADS")]
+    #[arg(short = 'T', long, default_value_t = 0, env = "NARROWS_THREADS", value_parser = threads)]
     pub threads: usize,
     /// Do not unpack and compare what comes back: a wrong block is found by whoever unpacks the file
     #[arg(long)]
@@ -84,7 +84,7 @@ impl Desk {
             None => None,
             Some(to) => {
                 let (to, auth) = (common::address(to)?, common::auth(security)?);
-                secure::require_auth(&to, &auth, security.insecure)?;
+                secure::require_auth_to(&to, &auth, security.insecure)?;
                 Some((to, auth))
             }
         };
