@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 
 pub(crate) use self::{ahead::ReadAhead, reader::check_control, writer::control_header};
 use self::{reader::Reader, writer::Writer};
-use crate::endpoint::{End, Inner, LAST_WORDS};
+use crate::inner::{End, Inner, LAST_WORDS};
 
 pub(crate) struct Link {
     id: LinkId,

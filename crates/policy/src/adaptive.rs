@@ -25,7 +25,7 @@ use crate::{
     prior::Cost,
     rate::Rate,
     rows::{Found, Row, Rows},
-    solve::{Times, Weights, solve, weighted},
+    solve::{NEVER, Times, Weights, solve, weighted},
     table::{Basis, Expected, Table},
 };
 
@@ -170,7 +170,7 @@ impl Adaptive {
             let price = price(index);
             if price < best.1 {
                 let cost = row.costs[index].cost;
-                let pack_ns = doubt(row.costs[index].basis) * cost.pack * raw_len / efficiency;
+                let pack_ns = row.costs[index].basis.doubt() * cost.pack * raw_len / efficiency;
                 let room_ns = (DRAIN_SHARE * drain_ns).max(workers * cost.size * raw_len / link);
                 // Slow chunks chosen one after the other, before the first of them showed how slow, all come late.
                 let late_ns = (row.costs[index].pack_most * raw_len + self.pending.backlog_ns() / workers) / efficiency;
@@ -384,18 +384,8 @@ impl Policy for Adaptive {
     }
 }
 
-/// How many times longer than estimated a candidate may take to pack: what nobody tried is taken for its neighbours.
-pub(crate) fn doubt(basis: Basis) -> f32 {
-    match basis {
-        Basis::Chunks | Basis::Slices => 1.0,
-        Basis::Prior => 2.0,
-    }
-}
-
 /// A chunk up to this length is a message that somebody waits for, in bytes.
 const MESSAGE_LEN: usize = 16 << 10;
-/// Times of a candidate that is out of the question.
-pub(crate) const NEVER: f32 = 1e20;
 /// Least saving worth unpacking for, as zstd has it.
 const SAVING_MIN: f32 = 1.0 / 64.0;
 /// What a forecast must beat raw by.

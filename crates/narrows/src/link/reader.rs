@@ -15,7 +15,7 @@ use narrows_pipeline::{Accepted, Bytes, Unpacker};
 use narrows_session::{Accept, LinkId};
 
 use super::{LinkFault, ReadAhead};
-use crate::endpoint::Inner;
+use crate::inner::Inner;
 
 pub(super) struct Reader<'a> {
     inner: &'a Arc<Inner>,

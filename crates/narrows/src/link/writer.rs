@@ -13,7 +13,7 @@ use narrows_io::{TransportWrite, transport::Probe};
 use narrows_pipeline::Bytes;
 use narrows_session::{LinkId, Out};
 
-use crate::endpoint::Inner;
+use crate::inner::Inner;
 
 pub(super) struct Writer {
     pub(super) half: Box<dyn TransportWrite>,
