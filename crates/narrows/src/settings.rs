@@ -133,6 +133,19 @@ impl Settings {
     /// Chunk length of the plans that do not choose one.
     pub const CHUNK_LEN: usize = 256 << 10;
 
+    /// The codec of this name, where the adaptive plan may choose it for a receiver with `codecs`.
+    fn offered(&self, registry: &Registry, codecs: &[CodecId], name: &str) -> Option<CodecId> {
+        if self.among.is_some_and(|among| !among.contains(&name)) {
+            return None;
+        }
+        let id = registry.by_name(name)?.id();
+        // What it is taken to cost is what ISA-L takes; the built-in library stores at level 0, and at 1 packs less and half as fast as zstd.
+        if name == "deflate" && registry.packer(id, Level(0)).is_none_or(|packer| packer.backend == "cpu") {
+            return None;
+        }
+        codecs.contains(&id).then_some(id)
+    }
+
     pub(crate) fn is_naive(&self) -> bool {
         matches!(self.plan, Plan::Naive(_))
     }
@@ -166,14 +179,7 @@ impl Settings {
             Plan::Naive(candidate) => fixed(candidate, limits.chunk_len_max),
             Plan::Fixed(candidate) => fixed(candidate, chunk_len),
             Plan::Adaptive => {
-                let lookup = |name: &str| {
-                    if self.among.is_some_and(|among| !among.contains(&name)) {
-                        return None;
-                    }
-                    let id = registry.by_name(name)?.id();
-                    codecs.contains(&id).then_some(id)
-                };
-                let offers = default_offers(lookup, history_len_max);
+                let offers = default_offers(|name| self.offered(registry, codecs, name), history_len_max);
                 let history_len = offers.iter().map(|offer| offer.candidate.history_len).max().unwrap_or(0);
                 let config = Config {
                     chunk_len: self.chunk_len,
@@ -185,5 +191,23 @@ impl Settings {
                 (Box::new(Adaptive::new(offers, config)), history_len as usize)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deflate_is_offered_where_a_fast_library_packs_it() {
+        let mut registry = Registry::default();
+        registry.add(&narrows_codecs::Cpu).unwrap();
+        let ids: Vec<_> = registry.ids().collect();
+        let offered = |registry: &Registry, name| Settings::default().offered(registry, &ids, name);
+        assert_eq!(offered(&registry, "deflate"), None);
+        assert_eq!(offered(&registry, "zstd"), Some(CodecId(9)));
+        registry.add(&narrows_backends::isal::IsaL).unwrap();
+        let there = registry.probed().iter().any(|(name, found)| *name == "isa-l" && found.is_ok());
+        assert_eq!(offered(&registry, "deflate").is_some(), there);
     }
 }
