@@ -26,10 +26,18 @@ pub fn report(fault: &anyhow::Error) -> ExitCode {
     }
     let code = code(fault);
     // What a peer says may hold control characters; a terminal must not obey them.
-    let text: String =
-        format!("{fault:#}").chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect();
+    let text: String = words(fault).chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect();
     eprintln!("narrows: {text}");
     ExitCode::from(code)
+}
+
+/// A fault and what led to it, each said once: many say their cause themselves.
+fn words(fault: &anyhow::Error) -> String {
+    fault.chain().map(ToString::to_string).fold(String::new(), |said, cause| match said.as_str() {
+        "" => cause,
+        _ if said.ends_with(&cause) => said,
+        _ => format!("{said}: {cause}"),
+    })
 }
 
 fn code(fault: &anyhow::Error) -> u8 {

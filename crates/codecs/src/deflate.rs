@@ -49,7 +49,15 @@ pub struct DeflateW4k;
 /// Reach of a match in `deflate-w4k`, in bytes.
 pub const W4K_WINDOW: usize = 4 << 10;
 
-static W4K: Info = Info { id: CodecId(11), name: "deflate-w4k", format: "RFC 1951, distances up to 4096", ..TEMPLATE };
+/// The levels of the backends that pack longer chunks: whoever asks for another would have those travel raw.
+static W4K: Info = Info {
+    id: CodecId(11),
+    name: "deflate-w4k",
+    levels: 0..=1,
+    level_default: 1,
+    history: false,
+    format: "RFC 1951, distances up to 4096",
+};
 
 const TEMPLATE: Info = Info { id: CodecId(6), name: "", levels: 0..=12, level_default: 6, history: false, format: "" };
 
@@ -104,7 +112,7 @@ impl Codec for DeflateW4k {
         if raw.len() > W4K_WINDOW {
             return None;
         }
-        DEFLATE.pack(raw, level, &[], out, ws)
+        DEFLATE.pack(raw, Level(level.0.clamp(0, 1)), &[], out, ws)
     }
 
     fn unpack(&self, packed: &[u8], _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Result<(), DecodeError> {

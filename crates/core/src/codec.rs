@@ -16,7 +16,8 @@ pub struct Info {
     pub id: CodecId,
     /// What users type: `zstd`, `lz4-hc`, `shuffle4-zstd`.
     pub name: &'static str,
-    /// Levels it takes; outside this range the nearest end is meant. A codec without levels has `0..=0`.
+    /// Levels it takes. [`Registry::packer`](crate::Registry::packer) finds none for another; asked for it all the same, a codec takes
+    /// the nearest. One without levels has `0..=0`.
     pub levels: RangeInclusive<i16>,
     /// Level when the user names none.
     pub level_default: i16,

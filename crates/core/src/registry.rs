@@ -1,8 +1,8 @@
 //! The codecs this process can run.
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 
-use crate::{Backend, Codec, CodecId, Unavailable};
+use crate::{Backend, Codec, CodecId, Level, Unavailable};
 
 /// Codecs this process can run, and what became of each backend. Built once at start-up, then read-only: no lock
 /// per lookup.
@@ -57,6 +57,19 @@ impl Registry {
         Ok(self)
     }
 
+    /// Who packs with this codec at this level: the best backend that has the level.
+    #[must_use]
+    pub fn packer(&self, id: CodecId, level: Level) -> Option<&Entry> {
+        self.by_id.get(&id)?.iter().find(|entry| entry.codec.info().levels.contains(&level.0))
+    }
+
+    /// The levels of this codec: those that some backend has.
+    #[must_use]
+    pub fn levels(&self, id: CodecId) -> Option<RangeInclusive<i16>> {
+        let levels = || self.by_id.get(&id).into_iter().flatten().map(|entry| &entry.codec.info().levels);
+        Some(*levels().map(RangeInclusive::start).min()?..=*levels().map(RangeInclusive::end).max()?)
+    }
+
     /// The codec of this id on its best backend.
     #[must_use]
     pub fn by_id(&self, id: CodecId) -> Option<&Arc<dyn Codec>> {
@@ -82,5 +95,62 @@ impl Registry {
     /// Every backend that was asked, with the reason where it is not there.
     pub fn probed(&self) -> &[(&'static str, Result<(), Unavailable>)] {
         &self.probed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DecodeError, Info, Workspace};
+
+    const fn info(levels: RangeInclusive<i16>) -> Info {
+        Info { id: CodecId(200), name: "same", levels, level_default: 1, history: false, format: "" }
+    }
+    static QUICK: Info = info(0..=1);
+    static PLAIN: Info = info(0..=12);
+
+    #[derive(Debug)]
+    struct Fake(&'static Info);
+
+    impl Codec for Fake {
+        fn info(&self) -> &'static Info {
+            self.0
+        }
+
+        fn pack(&self, _: &[u8], _: Level, _: &[u8], _: &mut [u8], _: &mut Workspace) -> Option<usize> {
+            None
+        }
+
+        fn unpack(&self, _: &[u8], _: &[u8], _: &mut [u8], _: &mut Workspace) -> Result<(), DecodeError> {
+            Ok(())
+        }
+    }
+
+    impl Backend for (&'static str, i32, &'static Info) {
+        fn name(&self) -> &'static str {
+            self.0
+        }
+
+        fn priority(&self) -> i32 {
+            self.1
+        }
+
+        fn probe(&self) -> Result<Vec<Arc<dyn Codec>>, Unavailable> {
+            Ok(vec![Arc::new(Fake(self.2))])
+        }
+    }
+
+    #[test]
+    fn a_level_goes_to_the_best_backend_that_has_it_and_nowhere_if_none_has() {
+        let mut registry = Registry::default();
+        registry.add(&("plain", 0, &PLAIN)).unwrap().add(&("quick", 10, &QUICK)).unwrap();
+        let packer = |level| registry.packer(CodecId(200), Level(level)).map(|entry| entry.backend);
+        assert_eq!(
+            [-1, 0, 1, 2, 12, 13].map(packer),
+            [None, Some("quick"), Some("quick"), Some("plain"), Some("plain"), None]
+        );
+        assert_eq!(registry.levels(CodecId(200)), Some(0..=12));
+        assert_eq!(registry.levels(CodecId(201)), None);
+        assert!(registry.packer(CodecId(201), Level(0)).is_none());
     }
 }

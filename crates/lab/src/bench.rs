@@ -69,18 +69,18 @@ pub fn settings(registry: &Registry, text: &str) -> Result<Vec<String>, String> 
     if text == "all" {
         return Ok(registry.entries().map(|entries| named(registry, entries[0].codec.info().name)).collect());
     }
-    let (name, levels) = text.split_once(':').unwrap_or((text, ""));
-    let info = registry
-        .by_name(name)
-        .ok_or_else(|| format!("there is no codec `{name}` here; `narrows codecs` lists those there are"))?
-        .info();
-    if levels.is_empty() {
-        return Ok(vec![named(registry, name)]);
-    }
-    let level = |text: &str| text.parse::<i16>().ok().filter(|level| info.levels.contains(level));
-    let wrong = || format!("{name} has levels {}..{}, not `{levels}`", info.levels.start(), info.levels.end());
+    let level = |text: &str| match narrows::candidate(registry, text, 0) {
+        Ok(candidate) => Ok(candidate.level.0),
+        Err(fault) => Err(fault.to_string()),
+    };
+    let Some((name, levels)) = text.split_once(':') else {
+        return level(text).map(|_| vec![named(registry, text)]);
+    };
     let (from, to) = levels.split_once("..").unwrap_or((levels, levels));
-    let (from, to) = level(from).zip(level(to)).filter(|(from, to)| from <= to).ok_or_else(wrong)?;
+    let (from, to) = (level(&format!("{name}:{from}"))?, level(&format!("{name}:{to}"))?);
+    if from > to {
+        return Err(format!("levels {from}..{to} are none; the lower comes first"));
+    }
     Ok((from..=to).map(|level| format!("{name}:{level}")).collect())
 }
 

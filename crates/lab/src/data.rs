@@ -77,7 +77,7 @@ pub enum DataError {
         fault: io::Error,
     },
     /// All files are empty.
-    #[error("there is nothing to send: {0} holds no bytes")]
+    #[error("there are no data: {0} holds no bytes")]
     Empty(String),
     /// The copy that is sent.
     #[error("cannot write a copy of the data to {dir}: {fault}; set TMPDIR to a directory with room")]

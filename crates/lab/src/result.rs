@@ -129,7 +129,7 @@ enum What {
 #[derive(Debug, thiserror::Error)]
 pub enum ResultError {
     /// The file.
-    #[error("{path}: {fault}")]
+    #[error("cannot use the results in {path}: {fault}")]
     File {
         /// Which.
         path: String,

@@ -24,7 +24,9 @@ pub mod copies;
 mod decoder;
 mod encoder;
 pub mod known;
+mod numbers;
 mod packet;
+mod sender;
 pub mod similar;
 pub mod sparse;
 pub mod store;
@@ -32,8 +34,9 @@ pub mod store;
 mod tests;
 
 pub use decoder::{Decoder, Receiver, Unpacked};
-pub use encoder::{Counts, Encoder, Sender};
+pub use encoder::Encoder;
 pub use packet::{HEADER_LEN, INIT_LEN, PAGE_LEN, PAGES_MAX, Packet, Surprise, is_multifd};
+pub use sender::{Counts, Sender};
 
 use narrows::core::DecodeError;
 

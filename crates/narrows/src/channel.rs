@@ -9,7 +9,7 @@ use narrows_core::ChannelId;
 use narrows_pipeline::{Buf, Bytes, Chunk, Direct, Packer, Unpacker};
 use narrows_session::Code;
 
-use crate::endpoint::{End, Inner};
+use crate::inner::{End, Inner};
 
 /// The sending end of a channel. Dropped without [`ChannelWriter::finish`], it aborts the channel: the receiver must not
 /// take a part for the whole.

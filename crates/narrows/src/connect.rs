@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{
     End, Endpoint, Engine, Settings,
-    endpoint::{Inner, WeakOutlet},
+    inner::{Inner, WeakOutlet},
     keeper,
     link::{Link, LinkFault, ReadAhead, check_control, control_header},
     state::State,
@@ -28,6 +28,8 @@ pub type Dial = Box<dyn Fn() -> io::Result<Transport> + Send + Sync>;
 
 /// How long a peer may take for its Hello.
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
+/// How an alert of TLS begins, which is what a peer that expects TLS answers.
+const TLS: [u8; 2] = [0x15, 3];
 
 impl Endpoint {
     /// Dials the peer and begins a session.
@@ -215,8 +217,17 @@ fn read_hello(ahead: &mut ReadAhead) -> Result<Hello, End> {
     let next_seq = |channel| (channel == ChannelId::CONTROL).then_some(Seq(0));
     let header = match ahead.read_header(&Limits::default(), next_seq) {
         Ok(Some(header)) => header,
-        Ok(None) => return Err(End::new(Code::FAILED, "the peer closed the connection before its handshake")),
+        Ok(None) => {
+            return Err(End::new(
+                Code::FAILED,
+                "the peer closed the connection before its handshake; its log says why, often other security flags",
+            ));
+        }
         Err(LinkFault::Io(fault)) => return Err(lost(fault)),
+        Err(LinkFault::Session(_)) if ahead.come().starts_with(&TLS) => {
+            let text = "expected no authentication, but the peer speaks TLS; give both sides the same security flags";
+            return Err(End::new(Code::AUTH, text));
+        }
         Err(LinkFault::Session(fault)) => {
             return Err(End::new(Code::PROTOCOL, format!("the peer does not speak narrows: {fault}")));
         }

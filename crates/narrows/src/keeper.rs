@@ -14,7 +14,7 @@ use narrows_session::{Code, Hello};
 use crate::{
     Dial,
     connect::greet,
-    endpoint::{End, Inner},
+    inner::{End, Inner},
 };
 
 /// How often it looks while data flows: the sender's policy must settle within a second.

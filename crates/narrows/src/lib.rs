@@ -18,6 +18,7 @@ mod channel;
 mod connect;
 mod endpoint;
 mod engine;
+mod inner;
 mod keeper;
 mod link;
 mod settings;
@@ -26,9 +27,10 @@ mod tallies;
 
 pub use channel::{ChannelReader, ChannelWriter};
 pub use connect::{Acceptor, Dial};
-pub use endpoint::{End, Endpoint, Incoming, Stats};
+pub use endpoint::{Endpoint, Incoming, Stats};
 pub use engine::{Engine, default_registry};
-pub use settings::{Plan, Settings, UnknownCodec, candidate};
+pub use inner::End;
+pub use settings::{Plan, Settings, UnknownCodec, candidate, packer};
 
 pub use narrows_core as core;
 pub use narrows_io as io;

@@ -1,8 +1,8 @@
 //! What a user may set, and what follows from it.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
-use narrows_core::{Candidate, CodecId, Level, Limits, Policy, Registry};
+use narrows_core::{Candidate, CodecId, Level, Limits, Policy, Registry, registry::Entry};
 use narrows_pipeline::Explain;
 use narrows_policy::{Adaptive, Config, Fixed, NonePolicy, default_offers};
 
@@ -78,33 +78,73 @@ impl std::fmt::Debug for Settings {
     }
 }
 
-/// A codec name nobody registered.
+/// A codec or a level that no backend here has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no codec `{name}` here; `narrows codecs` lists those there are")]
-pub struct UnknownCodec {
-    name: String,
+pub enum UnknownCodec {
+    /// Nobody registered the name.
+    #[error("there is no codec `{0}` here; `narrows codecs` lists those there are")]
+    Name(String),
+    /// The codec has no such level.
+    #[error("{codec} has {}; `{level}` is none", said(.levels))]
+    Level {
+        /// Which codec.
+        codec: &'static str,
+        /// What was asked for.
+        level: String,
+        /// Those there are.
+        levels: RangeInclusive<i16>,
+    },
 }
 
-/// Reads `zstd`, `zstd:3`, `lz4-hc:9`: a codec's name and, after a colon, its level. History is what the codec can use
-/// of `history_len` bytes.
+fn said(levels: &RangeInclusive<i16>) -> String {
+    match (levels.start(), levels.end()) {
+        (0, 0) => "no levels".into(),
+        (least, most) => format!("levels {least}..{most}"),
+    }
+}
+
+/// Who packs as `text` says, and at which level: `zstd`, `zstd:3`, `lz4-hc:9`, a codec's name and, after a colon, its level.
+/// That is the best backend that has the level; without one, the best backend at its default.
+///
+/// # Errors
+/// [`UnknownCodec`].
+pub fn packer<'a>(registry: &'a Registry, text: &str) -> Result<(&'a Entry, Level), UnknownCodec> {
+    let (name, level) = text.split_once(':').map_or((text, None), |(name, level)| (name, Some(level)));
+    let info = registry.by_name(name).ok_or_else(|| UnknownCodec::Name(name.into()))?.info();
+    let asked = level.map_or(Ok(info.level_default), str::parse).ok().map(Level);
+    asked.and_then(|level| Some((registry.packer(info.id, level)?, level))).ok_or_else(|| UnknownCodec::Level {
+        codec: info.name,
+        level: level.unwrap_or_default().into(),
+        levels: registry.levels(info.id).unwrap_or(0..=0),
+    })
+}
+
+/// What `text` asks for (see [`packer`]), with the history that the codec can use of `history_len` bytes.
 ///
 /// # Errors
 /// [`UnknownCodec`].
 pub fn candidate(registry: &Registry, text: &str, history_len: usize) -> Result<Candidate, UnknownCodec> {
-    let fault = || UnknownCodec { name: text.into() };
-    let (name, level) = match text.split_once(':') {
-        Some((name, level)) => (name, Some(level.parse::<i16>().map_err(|_| fault())?)),
-        None => (text, None),
-    };
-    let info = registry.by_name(name).ok_or_else(fault)?.info();
-    let level = level.unwrap_or(info.level_default).clamp(*info.levels.start(), *info.levels.end());
-    let history_len = if info.history { history_len as u32 } else { 0 };
-    Ok(Candidate { codec: info.id, level: Level(level), history_len })
+    let (packer, level) = packer(registry, text)?;
+    let info = packer.codec.info();
+    Ok(Candidate { codec: info.id, level, history_len: if info.history { history_len as u32 } else { 0 } })
 }
 
 impl Settings {
     /// Chunk length of the plans that do not choose one.
     pub const CHUNK_LEN: usize = 256 << 10;
+
+    /// The codec of this name, where the adaptive plan may choose it for a receiver with `codecs`.
+    fn offered(&self, registry: &Registry, codecs: &[CodecId], name: &str) -> Option<CodecId> {
+        if self.among.is_some_and(|among| !among.contains(&name)) {
+            return None;
+        }
+        let id = registry.by_name(name)?.id();
+        // What it is taken to cost is what ISA-L takes; the built-in library stores at level 0, and at 1 packs less and half as fast as zstd.
+        if name == "deflate" && registry.packer(id, Level(0)).is_none_or(|packer| packer.backend == "cpu") {
+            return None;
+        }
+        codecs.contains(&id).then_some(id)
+    }
 
     pub(crate) fn is_naive(&self) -> bool {
         matches!(self.plan, Plan::Naive(_))
@@ -121,7 +161,7 @@ impl Settings {
         let chunk_len = self.chunk_len.unwrap_or(Self::CHUNK_LEN).min(limits.chunk_len_max);
         let history_len_max = limits.history_len_max.min(self.limits.history_len_max) as u32;
         let allowed = |candidate: Candidate| {
-            if codecs.contains(&candidate.codec) && registry.by_id(candidate.codec).is_some() {
+            if codecs.contains(&candidate.codec) && registry.packer(candidate.codec, candidate.level).is_some() {
                 Candidate { history_len: candidate.history_len.min(history_len_max), ..candidate }
             } else {
                 Candidate::RAW
@@ -139,14 +179,7 @@ impl Settings {
             Plan::Naive(candidate) => fixed(candidate, limits.chunk_len_max),
             Plan::Fixed(candidate) => fixed(candidate, chunk_len),
             Plan::Adaptive => {
-                let lookup = |name: &str| {
-                    if self.among.is_some_and(|among| !among.contains(&name)) {
-                        return None;
-                    }
-                    let id = registry.by_name(name)?.id();
-                    codecs.contains(&id).then_some(id)
-                };
-                let offers = default_offers(lookup, history_len_max);
+                let offers = default_offers(|name| self.offered(registry, codecs, name), history_len_max);
                 let history_len = offers.iter().map(|offer| offer.candidate.history_len).max().unwrap_or(0);
                 let config = Config {
                     chunk_len: self.chunk_len,
@@ -158,5 +191,23 @@ impl Settings {
                 (Box::new(Adaptive::new(offers, config)), history_len as usize)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deflate_is_offered_where_a_fast_library_packs_it() {
+        let mut registry = Registry::default();
+        registry.add(&narrows_codecs::Cpu).unwrap();
+        let ids: Vec<_> = registry.ids().collect();
+        let offered = |registry: &Registry, name| Settings::default().offered(registry, &ids, name);
+        assert_eq!(offered(&registry, "deflate"), None);
+        assert_eq!(offered(&registry, "zstd"), Some(CodecId(9)));
+        registry.add(&narrows_backends::isal::IsaL).unwrap();
+        let there = registry.probed().iter().any(|(name, found)| *name == "isa-l" && found.is_ok());
+        assert_eq!(offered(&registry, "deflate").is_some(), there);
     }
 }

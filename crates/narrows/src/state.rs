@@ -10,7 +10,7 @@ use narrows_format::Frame;
 use narrows_pipeline::{Bytes, Unpacker};
 use narrows_session::{LinkId, Session};
 
-use crate::{endpoint::End, link::Link};
+use crate::{inner::End, link::Link};
 
 pub(crate) struct State {
     pub(crate) machine: Session<Bytes>,

@@ -11,7 +11,7 @@ use std::sync::{
 use narrows_core::Gauges;
 use parking_lot::Mutex;
 
-use crate::{endpoint::Inner, link::Link};
+use crate::{inner::Inner, link::Link};
 
 /// Counters that threads bump without a lock.
 #[derive(Debug, Default)]

@@ -2,7 +2,10 @@
 
 use std::{
     io::{Read, Write},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     thread,
     time::Duration,
 };
@@ -97,6 +100,34 @@ fn every_plan_carries_everything_both_ways() {
         for keep_if_smaller in [true, false] {
             echo(Settings { plan: plan.clone(), keep_if_smaller, ..Settings::default() }, &bytes);
         }
+    }
+}
+
+// Goal: a level that the best backend lacks (ISA-L has DEFLATE at 0 and 1 only) is packed by one that has it, not at the nearest.
+#[test]
+fn a_level_is_what_was_asked_for_whichever_backend_comes_first() {
+    let registry = narrows::default_registry();
+    let bytes = data(280_000);
+    let packed = |text: &str| {
+        let sum = Arc::new(AtomicU64::new(0));
+        let explain: narrows::Explain = {
+            let sum = sum.clone();
+            Arc::new(move |_, outcome| _ = sum.fetch_add(u64::from(outcome.packed_len), Relaxed))
+        };
+        let plan = Plan::Fixed(candidate(&registry, text, 0).unwrap());
+        // There and back: twice.
+        echo(Settings { plan, explain: Some(explain), ..Settings::default() }, &bytes);
+        sum.load(Relaxed)
+    };
+    let (one, six, twelve) = (packed("deflate:1"), packed("deflate:6"), packed("deflate:12"));
+    assert!(twelve < six && six < one, "{one}, {six}, {twelve} bytes at levels 1, 6, 12");
+    for (text, said) in [
+        ("deflate:13", "deflate has levels 0..12; `13` is none"),
+        ("deflate:x", "deflate has levels 0..12; `x` is none"),
+        ("snappy:1", "snappy has no levels; `1` is none"),
+        ("dflate:1", "there is no codec `dflate` here; `narrows codecs` lists those there are"),
+    ] {
+        assert_eq!(candidate(&registry, text, 0).unwrap_err().to_string(), said);
     }
 }
 

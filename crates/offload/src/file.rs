@@ -47,7 +47,9 @@ pub fn pack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadErro
     let none = || OffloadError::Server(format!("there is no codec for {} here", method.name()));
     let craft = Packing {
         op: Op::Pack { method, level: options.level },
-        packer: method.packer(&engine.registry, options.level).ok_or_else(none)?,
+        packer: method
+            .packer(&engine.registry, options.level)
+            .map_err(|fault| OffloadError::Server(fault.to_string()))?,
         checker: method.checker(&engine.registry).ok_or_else(none)?,
         method,
         verify: options.verify,

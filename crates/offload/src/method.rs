@@ -2,7 +2,10 @@
 
 use std::{ops::RangeInclusive, sync::Arc};
 
-use narrows::core::{Codec, Level, Registry, Workspace, registry::Entry};
+use narrows::{
+    UnknownCodec,
+    core::{Codec, Level, Registry, Workspace, registry::Entry},
+};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh64::xxh64;
 
@@ -76,37 +79,25 @@ impl Method {
         entries.map(|entry| (entry.backend, entry.codec.info().levels.clone())).collect()
     }
 
-    /// Every level that somebody packs at; where none has one of them, the nearest is meant.
-    #[must_use]
-    pub fn levels(self, registry: &Registry) -> RangeInclusive<i16> {
-        let packers = self.packers(registry);
-        let least = packers.iter().map(|(_, levels)| *levels.start()).min();
-        let most = packers.iter().map(|(_, levels)| *levels.end()).max();
-        least.unwrap_or(0)..=most.unwrap_or(0)
-    }
-
-    /// Who packs at this level: the best backend that has it, else the one that has the nearest.
-    #[must_use]
-    pub fn packer(self, registry: &Registry, level: i16) -> Option<Worker> {
-        let entries = entries(registry, self.codec(level))?;
-        // The first of those as near: the best.
-        let entry = entries.iter().min_by_key(|entry| {
-            let levels = &entry.codec.info().levels;
-            level.clamp(*levels.start(), *levels.end()).abs_diff(level)
-        })?;
-        Some(Worker::new(entry, level))
+    /// Who packs at this level: the best backend that has it.
+    ///
+    /// # Errors
+    /// [`UnknownCodec`] where none has.
+    pub fn packer(self, registry: &Registry, level: i16) -> Result<Worker, UnknownCodec> {
+        let (packer, level) = narrows::packer(registry, &format!("{}:{level}", self.codec(level)))?;
+        Ok(Worker::new(packer, level))
     }
 
     /// Who unpacks: the best backend.
     #[must_use]
     pub fn unpacker(self, registry: &Registry) -> Option<Worker> {
-        Some(Worker::new(entries(registry, self.name())?.first()?, 0))
+        Some(Worker::new(entries(registry, self.name())?.first()?, Level(0)))
     }
 
     /// Who unpacks what is to be checked: the plainest backend, since the others are what is not trusted.
     #[must_use]
     pub fn checker(self, registry: &Registry) -> Option<Worker> {
-        Some(Worker::new(entries(registry, self.name())?.last()?, 0))
+        Some(Worker::new(entries(registry, self.name())?.last()?, Level(0)))
     }
 }
 
@@ -125,9 +116,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    fn new(entry: &Entry, level: i16) -> Self {
-        let levels = &entry.codec.info().levels;
-        let level = Level(level.clamp(*levels.start(), *levels.end()));
+    fn new(entry: &Entry, level: Level) -> Self {
         Self { backend: entry.backend, level, codec: entry.codec.clone() }
     }
 

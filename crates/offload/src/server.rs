@@ -214,11 +214,14 @@ impl Server {
         }
         let registry = &self.engine.registry;
         let task = match request.op {
-            Op::Pack { method, level } => method.packer(registry, level).map(Task::Pack),
-            Op::Unpack { method } => method.unpacker(registry).map(Task::Unpack),
-            Op::Copy { back } => Some(Task::Copy { back }),
+            Op::Pack { method, level } => {
+                Task::Pack(method.packer(registry, level).map_err(|fault| fault.to_string())?)
+            }
+            Op::Unpack { method } => {
+                Task::Unpack(method.unpacker(registry).ok_or("this server has no backend for that")?)
+            }
+            Op::Copy { back } => Task::Copy { back },
         };
-        let task = task.ok_or("this server has no backend for that")?;
         let bytes = self.options.job_bytes(block_len);
         let held = self.held_bytes.fetch_add(bytes, Relaxed);
         if held + bytes > self.options.memory_max {

@@ -238,7 +238,8 @@ impl Job {
         if candidate.codec == CodecId::RAW {
             return (None, outcome);
         }
-        let codec = self.shared.registry.by_id(candidate.codec).expect("policies choose among registered codecs");
+        let packer = self.shared.registry.packer(candidate.codec, candidate.level);
+        let codec = &packer.expect("policies choose among codecs and levels that are registered").codec;
         let (wall, cpu) = (clock.now_ns(), clock.thread_cpu_ns());
         // A panic is a bug in the codec; the chunk then travels raw, and the channel goes on.
         let packed_len = catch_unwind(AssertUnwindSafe(|| codec.pack(raw, candidate.level, history, out, ws)));

@@ -21,10 +21,11 @@ use crate::{
     length,
     offers::Offer,
     peer::{Peer, Unpacked},
+    pending::{Decided, Pending},
     prior::Cost,
-    probe::{Class, Probe},
     rate::Rate,
-    solve::{Times, Weights, solve, weighted},
+    rows::{Found, Row, Rows},
+    solve::{NEVER, Times, Weights, solve, weighted},
     table::{Basis, Expected, Table},
 };
 
@@ -34,7 +35,6 @@ pub struct Adaptive {
     config: Config,
     offers: Vec<Offer>,
     allowed: Vec<bool>,
-    probe: Probe,
     table: Table,
     rate: Rate,
     effort: Effort,
@@ -44,62 +44,18 @@ pub struct Adaptive {
     guard: Guard,
     /// Moment and time without credit so far: at the last report, and now.
     starved: [(u64, u64); 2],
-    rows: Vec<Row>,
+    rows: Rows,
     weights: Weights,
-    pending: Vec<Pending>,
+    pending: Pending,
     unpacked: Unpacked,
-    /// What the chunks in work may take to pack at most, in nanoseconds.
-    backlog_ns: f32,
     decided: u64,
     solved_ns: u64,
     /// Packed over raw of the last decisions, expected.
     size: f32,
     /// Length of a frame lately, in bytes, expected.
     frame_len: f32,
-    /// Chunks still to pass without a look, and the row they are taken for.
-    unlooked: u32,
-    /// Looks in a row that showed data on which raw wins clearly.
-    dull: u32,
-    row_last: usize,
     /// Length of the last chunk: what indexing history costs depends on it.
     chunk_len_last: usize,
-}
-
-/// One class seen lately.
-#[derive(Debug)]
-pub(crate) struct Row {
-    pub(crate) class: Class,
-    /// Raw bytes seen, fading.
-    mass: f32,
-    pub(crate) costs: Vec<Expected>,
-    pub(crate) times: Vec<Times>,
-    pub(crate) chunks: u64,
-    /// Which candidates were asked for an audition since the last round of them began.
-    pub(crate) asked: Vec<bool>,
-    /// Chunks with auditions in this round.
-    pub(crate) round: u64,
-    /// A chunk packed otherwise than expected: what is known of the class may be old.
-    pub(crate) surprised: bool,
-}
-
-/// A decision whose outcome is still to come.
-#[derive(Debug, Clone, Copy)]
-struct Pending {
-    ticket: u32,
-    class: Class,
-    chosen: usize,
-    times: Times,
-    cost: Cost,
-    /// The candidate that the other auditions are compared with: the chosen one, the same without history, which would be as
-    /// much larger as `without_history`, or where the chunk travels raw the first of them.
-    reference: usize,
-    without_history: f32,
-    /// What packing it may take at most, in nanoseconds, until it is done.
-    most_ns: f32,
-    /// Packed size of the chunk.
-    size: f32,
-    /// Size and packing time of the reference's audition, per raw byte.
-    slice: Option<[f32; 2]>,
 }
 
 impl Adaptive {
@@ -113,21 +69,8 @@ impl Adaptive {
             .iter()
             .map(|offer| offer.candidate.level.0 <= level_max && offer.candidate.history_len <= config.history_len_max)
             .collect();
-        let vacant = Pending {
-            ticket: u32::MAX,
-            class: Class::UNSEEN,
-            chosen: 0,
-            times: [0.0; 3],
-            cost: Cost::RAW,
-            reference: 0,
-            without_history: 1.0,
-            most_ns: 0.0,
-            size: 1.0,
-            slice: None,
-        };
         Self {
             allowed,
-            probe: Probe::default(),
             table: Table::new(offers.clone()),
             rate: Rate::new(config.rate_guess_bytes_per_s / 1e9),
             effort: Effort::default(),
@@ -136,18 +79,14 @@ impl Adaptive {
             explorer: Explorer::default(),
             guard: Guard::default(),
             starved: [(0, 0); 2],
-            rows: Vec::new(),
+            rows: Rows::default(),
             weights: [0.5, 0.5, 0.0],
-            pending: vec![vacant; PENDING],
+            pending: Pending::default(),
             unpacked: Unpacked::default(),
-            backlog_ns: 0.0,
             decided: 0,
             solved_ns: 0,
             size: 0.5,
             frame_len: 0.0,
-            unlooked: 0,
-            dull: 0,
-            row_last: 0,
             chunk_len_last: length::CHUNK_LEN_MIN,
             offers,
             config,
@@ -166,34 +105,6 @@ impl Adaptive {
         self.weights
     }
 
-    /// The row of this chunk: looks at it unless the last looks make one unnecessary.
-    fn classify(&mut self, raw: &[u8]) -> usize {
-        if self.unlooked > 0 && self.row_last < self.rows.len() {
-            self.unlooked -= 1;
-            return self.row_last;
-        }
-        let class = self.probe.look(raw).map_or(Class::UNSEEN, |features| features.class());
-        if let Some(row) = self.rows.iter().position(|row| row.class == class) {
-            return row;
-        }
-        if self.rows.len() == ROWS {
-            let least = (0..ROWS).min_by(|&a, &b| self.rows[a].mass.total_cmp(&self.rows[b].mass)).expect("ROWS > 0");
-            self.rows.swap_remove(least);
-        }
-        self.rows.push(Row {
-            class,
-            mass: 0.0,
-            costs: Vec::new(),
-            times: Vec::new(),
-            chunks: 0,
-            asked: Vec::new(),
-            round: 0,
-            surprised: false,
-        });
-        self.solved_ns = 0;
-        self.rows.len() - 1
-    }
-
     /// Rebuilds the rows of the classes seen lately and solves for the weights.
     fn solve(&mut self, gauges: &Gauges) {
         let workers = gauges.workers.max(1) as f32;
@@ -203,8 +114,8 @@ impl Adaptive {
         let link = self.rate.bytes_per_ns() as f32;
         let unpack = self.peer.capacity(gauges.workers);
         let cpu_price = self.config.cpu_price as f32;
-        let total: f32 = self.rows.iter().map(|row| row.mass).sum();
-        for row in self.rows.iter_mut().filter(|row| row.mass > 0.005 * total || row.times.is_empty()) {
+        let total = self.rows.mass();
+        for row in self.rows.iter_mut().filter(|row| row.counts(total) || row.times.is_empty()) {
             self.table.estimate(row.class, self.chunk_len_last, &mut row.costs);
             row.times.clear();
             for (index, Expected { cost, .. }) in row.costs.iter().enumerate() {
@@ -232,8 +143,8 @@ impl Adaptive {
         let classes: Vec<(f32, &[Times])> = self
             .rows
             .iter()
-            .filter(|row| row.mass > 0.005 * total)
-            .map(|row| (row.mass / total, row.times.as_slice()))
+            .filter(|row| row.counts(total))
+            .map(|row| (row.share(total), row.times.as_slice()))
             .collect();
         if !classes.is_empty() {
             self.weights = solve(&classes);
@@ -259,10 +170,10 @@ impl Adaptive {
             let price = price(index);
             if price < best.1 {
                 let cost = row.costs[index].cost;
-                let pack_ns = doubt(row.costs[index].basis) * cost.pack * raw_len / efficiency;
+                let pack_ns = row.costs[index].basis.doubt() * cost.pack * raw_len / efficiency;
                 let room_ns = (DRAIN_SHARE * drain_ns).max(workers * cost.size * raw_len / link);
                 // Slow chunks chosen one after the other, before the first of them showed how slow, all come late.
-                let late_ns = (row.costs[index].pack_most * raw_len + self.backlog_ns / workers) / efficiency;
+                let late_ns = (row.costs[index].pack_most * raw_len + self.pending.backlog_ns() / workers) / efficiency;
                 if pack_ns > room_ns.clamp(HOLD_UP_NS, HOLD_UP_MAX_NS) || late_ns > (room_ns + in_work_ns).max(LATE_NS)
                 {
                     capped = true;
@@ -291,7 +202,7 @@ impl Adaptive {
         self.decided += 1;
         self.note_size(1.0, raw_len as f32);
         self.peer.note(0, raw_len, Cost::RAW.unpack * raw_len as f32);
-        self.pending[ticket as usize % PENDING].ticket = u32::MAX;
+        self.pending.skip(ticket);
         let packed_len = raw_len as u32;
         Decision {
             candidate: Candidate::RAW,
@@ -307,24 +218,17 @@ impl Adaptive {
         let raw = weighted(row.times[0], self.weights);
         index == 0 && row.times[1..].iter().all(|&times| weighted(times, self.weights) > CLEAR * raw)
     }
-
-    /// How many of the next chunks need no look: more, the longer looks showed nothing but dull data.
-    fn rest(&self, raw_len: f32) -> u32 {
-        let chunk_ns = raw_len / self.rate.bytes_per_ns() as f32;
-        let most = (REST_NS / chunk_ns).min(REST_MAX as f32) as u32;
-        self.dull.saturating_sub(DULL_MIN).min(most)
-    }
 }
 
 impl Adaptive {
     /// What `index` made of a slice, per raw byte of it. The reference's comes first.
-    fn learn_audition(&mut self, pending: Pending, index: usize, raw_len: usize, size: f32, pack: f32) {
+    fn learn_audition(&mut self, pending: Decided, index: usize, raw_len: usize, size: f32, pack: f32) {
         if index == pending.reference {
             if pending.chosen == 0 {
                 // Nothing else tells how these data pack.
                 self.table.learn(pending.class, index, raw_len, (size * SLICE_BIAS).min(1.0), pack, Basis::Slices);
             }
-            self.pending[pending.ticket as usize % PENDING].slice = Some([size, pack]);
+            self.pending.auditioned(pending.ticket, [size, pack]);
         } else if let Some([slice_size, slice_pack]) = pending.slice {
             // A slice unlike its chunk says nothing of how another candidate would have done.
             let like = pending.chosen == 0 || LIKE.contains(&(pending.size * pending.without_history / slice_size));
@@ -368,13 +272,11 @@ impl Policy for Adaptive {
         if self.guard.way(gauges.now_ns, raw.len(), self.rate.bytes_per_ns(), in_hand) == Way::Raw {
             return self.raw(raw.len());
         }
-        let looked = self.unlooked == 0;
-        let at = self.classify(raw);
-        let raw_len = raw.len() as f32;
-        for row in &mut self.rows {
-            row.mass *= 1.0 - 1.0 / MEMORY;
+        let Found { at, looked, new } = self.rows.find(raw);
+        if new {
+            self.solved_ns = 0;
         }
-        self.rows[at].mass += raw_len;
+        let raw_len = raw.len() as f32;
         let resized = raw.len() != std::mem::replace(&mut self.chunk_len_last, raw.len());
         if self.solved_ns == 0 || resized || gauges.now_ns >= self.solved_ns + SOLVE_NS {
             self.solve(gauges);
@@ -403,8 +305,8 @@ impl Policy for Adaptive {
                     audition = Some(once(self.offers[reference].candidate).chain(candidates.iter().copied()).collect());
                 }
             }
-            self.dull = if self.is_dull(&self.rows[at], index) { self.dull + 1 } else { 0 };
-            self.unlooked = self.rest(raw_len);
+            let dull = self.is_dull(&self.rows[at], index);
+            self.rows.rest(dull, raw_len / self.rate.bytes_per_ns() as f32);
         }
         let row = &self.rows[at];
         let (class, cost, times) = (row.class, row.costs[index].cost, row.times[index]);
@@ -414,7 +316,7 @@ impl Policy for Adaptive {
         self.note_size(cost.size, raw_len);
         let ticket = self.decided as u32;
         self.decided += 1;
-        let pending = Pending {
+        self.pending.insert(Decided {
             ticket,
             class,
             chosen: index,
@@ -425,13 +327,8 @@ impl Policy for Adaptive {
             most_ns,
             size: 1.0,
             slice: None,
-        };
-        // What was there is forgotten, were its outcome still to come.
-        let before = std::mem::replace(&mut self.pending[ticket as usize % PENDING], pending);
-        self.backlog_ns = (self.backlog_ns + most_ns - before.most_ns).max(0.0);
-        let row = &mut self.rows[at];
-        row.chunks += 1;
-        self.row_last = at;
+        });
+        self.rows[at].chunks += 1;
         Decision {
             candidate: self.offers[index].candidate,
             ticket,
@@ -447,9 +344,10 @@ impl Policy for Adaptive {
     }
 
     fn learn(&mut self, outcome: &Outcome) {
-        let pending = self.pending[outcome.ticket as usize % PENDING];
         let index = self.offers.iter().position(|offer| offer.candidate == outcome.candidate);
-        let (Some(index), true) = (index, pending.ticket == outcome.ticket && outcome.raw_len > 0) else { return };
+        let (Some(index), Some(pending), 1..) = (index, self.pending.get(outcome.ticket), outcome.raw_len) else {
+            return;
+        };
         let raw_len = outcome.raw_len as f32;
         let size = outcome.packed_len as f32 / raw_len;
         let pack = outcome.cpu_ns as f32 / raw_len;
@@ -459,9 +357,7 @@ impl Policy for Adaptive {
             return;
         }
         self.table.learn(pending.class, index, outcome.raw_len as usize, size, pack, Basis::Chunks);
-        let done = &mut self.pending[outcome.ticket as usize % PENDING];
-        done.size = size;
-        self.backlog_ns = (self.backlog_ns - std::mem::take(&mut done.most_ns)).max(0.0);
+        self.pending.done(outcome.ticket, size);
         let off = (size / pending.cost.size).ln().abs();
         if index > 0
             && off > SURPRISE
@@ -488,18 +384,8 @@ impl Policy for Adaptive {
     }
 }
 
-/// How many times longer than estimated a candidate may take to pack: what nobody tried is taken for its neighbours.
-pub(crate) fn doubt(basis: Basis) -> f32 {
-    match basis {
-        Basis::Chunks | Basis::Slices => 1.0,
-        Basis::Prior => 2.0,
-    }
-}
-
 /// A chunk up to this length is a message that somebody waits for, in bytes.
 const MESSAGE_LEN: usize = 16 << 10;
-/// Times of a candidate that is out of the question.
-pub(crate) const NEVER: f32 = 1e20;
 /// Least saving worth unpacking for, as zstd has it.
 const SAVING_MIN: f32 = 1.0 / 64.0;
 /// What a forecast must beat raw by.
@@ -529,17 +415,5 @@ const CLEAR: f32 = 1.1;
 const SIZE_MEMORY: f32 = (2 << 20) as f32;
 /// Share of the time without credit from which the receiver is behind.
 const STARVED: f32 = 0.2;
-/// Longest span without a look, in nanoseconds of link time.
-const REST_NS: f32 = 2e6;
-/// Most chunks without a look.
-const REST_MAX: u32 = 15;
-/// Dull looks before any chunk goes without: data of which one chunk in a dozen packs well is still seen.
-const DULL_MIN: u32 = 24;
-/// Chunks after which a class's mass has faded to a third.
-const MEMORY: f32 = 24.0;
 /// Time between two solutions, in nanoseconds.
 const SOLVE_NS: u64 = 2_000_000;
-/// Classes kept.
-const ROWS: usize = 16;
-/// Decisions whose outcome may be outstanding.
-const PENDING: usize = 1024;

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use narrows_core::{Candidate, Gauges, policy::AUDITION_LEN};
 
 use crate::{
-    adaptive::{NEVER, Row, doubt},
     offers::Offer,
-    solve::{Weights, weighted},
+    rows::Row,
+    solve::{NEVER, Weights, weighted},
     table::{Basis, Expected},
 };
 
@@ -126,7 +126,7 @@ impl Explorer {
 /// The candidate that would win if it were a little better than believed, among those never used on a whole chunk.
 fn whole(row: &Row, chosen: usize, raw_len: usize, weights: Weights, gauges: &Gauges, link: f32) -> Option<usize> {
     let best = weighted(row.times[chosen], weights);
-    let pack_ns = |index: usize| doubt(row.costs[index].basis) * row.costs[index].cost.pack * raw_len as f32;
+    let pack_ns = |index: usize| row.costs[index].basis.doubt() * row.costs[index].cost.pack * raw_len as f32;
     // The stream waits for a slow chunk: there must be enough before it to keep the link busy.
     let room_ns = (0.5 * gauges.queued_bytes as f32 / link).max(2.0 * pack_ns(chosen));
     (1..row.costs.len())

@@ -13,6 +13,9 @@
 /// Stage times of one choice: packing, link, unpacking; in nanoseconds of the stage per raw byte.
 pub type Times = [f32; 3];
 
+/// Times of a candidate that is out of the question.
+pub(crate) const NEVER: f32 = 1e20;
+
 /// What a nanosecond of packing, link and unpacking weighs. Not negative; sums to 1.
 pub type Weights = [f32; 3];
 

@@ -74,6 +74,16 @@ pub enum Basis {
     Prior,
 }
 
+impl Basis {
+    /// How many times longer than estimated a candidate may take to pack: what nobody tried is taken for its neighbours.
+    pub(crate) fn doubt(self) -> f32 {
+        match self {
+            Self::Chunks | Self::Slices => 1.0,
+            Self::Prior => 2.0,
+        }
+    }
+}
+
 /// What a candidate is expected to cost.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected {

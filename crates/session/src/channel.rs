@@ -14,7 +14,7 @@ use std::{
 use narrows_core::Seq;
 use narrows_format::{Frame, Header};
 
-use crate::{Code, SessionError, session::LinkId};
+use crate::{Code, LinkId, SessionError};
 
 #[derive(Debug)]
 pub(crate) struct Channel<B> {

@@ -9,9 +9,12 @@
 
 mod channel;
 mod error;
+mod link;
 mod message;
+mod numbers;
 mod session;
 
 pub use error::{Code, SessionError};
+pub use link::LinkId;
 pub use message::{Hello, Message, PROTOCOL_VERSION};
-pub use session::{Accept, Config, Event, LinkId, Out, Role, Session};
+pub use session::{Accept, Config, Event, Out, Role, Session};

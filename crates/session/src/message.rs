@@ -4,7 +4,7 @@
 //! texts are a u16 length and UTF-8. There is no length per message: an unknown kind ends the session, because a
 //! message that was not understood may matter. New kinds come with a feature bit in [`Hello`].
 
-use narrows_core::{ChannelId, CodecId, Limits};
+use narrows_core::{ChannelId, CodecId, Limits, limits};
 
 use crate::{Code, SessionError};
 
@@ -161,6 +161,24 @@ impl Message {
 }
 
 impl Hello {
+    /// Whether this side can answer it at all.
+    pub(crate) fn check(&self) -> Result<(), SessionError> {
+        let (theirs_min, theirs_max) = self.versions;
+        if !(theirs_min..=theirs_max).contains(&PROTOCOL_VERSION) {
+            return Err(SessionError::Version { theirs_min, theirs_max, ours: PROTOCOL_VERSION });
+        }
+        if self.features != 0 {
+            return Err(SessionError::Protocol("the peer requires a feature that this version does not have"));
+        }
+        if self.limits.chunk_len_max < limits::CHUNK_LEN_MIN || self.limits.depth == 0 {
+            return Err(SessionError::Protocol("the peer's limits leave no room for a chunk"));
+        }
+        if !self.codecs.contains(&CodecId::RAW) {
+            return Err(SessionError::Protocol("the peer cannot read raw chunks"));
+        }
+        Ok(())
+    }
+
     fn write(&self, out: &mut Vec<u8>) {
         out.push(1);
         out.extend_from_slice(MAGIC);

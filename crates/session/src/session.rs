@@ -10,17 +10,15 @@ use std::{
     sync::Arc,
 };
 
-use narrows_core::{ChannelId, CodecId, Feedback, Limits, Seq, limits};
+use narrows_core::{ChannelId, CodecId, Feedback, Limits, Seq};
 use narrows_format::{Frame, Header};
 
 use crate::{
-    Code, Hello, Message, PROTOCOL_VERSION, SessionError,
+    Code, Hello, LinkId, Message, PROTOCOL_VERSION, SessionError,
     channel::{Channel, Ended},
+    link::Link,
+    numbers::Numbers,
 };
-
-/// One connection of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LinkId(pub u32);
 
 /// Which side made the first connection. It also makes new ones after a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,14 +101,6 @@ pub enum Out<B> {
     Frame(Arc<Frame<B>>),
 }
 
-#[derive(Debug, Default)]
-struct Link {
-    /// Payloads of control frames to come, each of at most `CONTROL_LEN_MAX` bytes.
-    messages: VecDeque<Vec<u8>>,
-    next_tx: u64,
-    next_rx: u64,
-}
-
 /// Two peers' relation; the module's head gives the flow.
 #[derive(Debug)]
 pub struct Session<B> {
@@ -122,18 +112,15 @@ pub struct Session<B> {
     ended: BTreeMap<ChannelId, Ended>,
     turn: VecDeque<ChannelId>,
     events: VecDeque<Event>,
-    next_channel: u16,
-    /// Channels opened so far by this side; the highest serial heard from the other.
-    serial: u64,
-    peer_serial: u64,
+    numbers: Numbers,
 }
 
 impl<B> Session<B> {
     /// A session without links.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let next_channel = if config.role == Role::Initiator { 1 } else { 2 };
         Self {
+            numbers: Numbers::new(config.role),
             config,
             peer: None,
             links: BTreeMap::new(),
@@ -141,9 +128,6 @@ impl<B> Session<B> {
             ended: BTreeMap::new(),
             turn: VecDeque::new(),
             events: VecDeque::new(),
-            next_channel,
-            serial: 0,
-            peer_serial: 0,
         }
     }
 
@@ -167,7 +151,7 @@ impl<B> Session<B> {
     /// # Errors
     /// [`SessionError::Version`] or [`SessionError::Protocol`] where the peer's Hello does not suit.
     pub fn attach(&mut self, link: LinkId, theirs: Hello) -> Result<(), SessionError> {
-        check_hello(&theirs)?;
+        theirs.check()?;
         if theirs.session != self.config.session {
             return Err(SessionError::Protocol("the peer answers for another session"));
         }
@@ -180,7 +164,7 @@ impl<B> Session<B> {
             return Err(SessionError::Protocol("more links than a session may have"));
         }
         self.peer = Some(theirs);
-        self.links.insert(link, Link { next_tx: 1, next_rx: 1, ..Link::default() });
+        self.links.insert(link, Link::default());
         self.announce(link);
         Ok(())
     }
@@ -252,25 +236,11 @@ impl<B> Session<B> {
             return Err(SessionError::Protocol("all channels that the peer allows are open"));
         }
         let window = peer.limits.window_len;
-        while self.channels.contains_key(&ChannelId(self.next_channel)) {
-            self.advance_channel();
-        }
-        let channel = ChannelId(self.next_channel);
-        self.advance_channel();
-        self.serial += 1;
-        let serial = self.serial;
+        let (channel, serial) = self.numbers.take(|channel| self.channels.contains_key(&channel));
         self.ended.remove(&channel);
         self.channels.insert(channel, Channel::new(service.into(), serial, window, self.config.limits.window_len));
         self.say_on_all(&Message::Open { channel, serial, again: false, service: service.into() });
         Ok(channel)
-    }
-
-    fn advance_channel(&mut self) {
-        self.next_channel = match self.next_channel.checked_add(2) {
-            Some(next) => next,
-            None if self.config.role == Role::Initiator => 1,
-            None => 2,
-        };
     }
 
     /// Queues a frame. Frames of a channel come in order of sequence; on an ended channel they are dropped.
@@ -329,7 +299,7 @@ impl<B> Session<B> {
     #[must_use]
     pub fn next_seq(&self, link: LinkId, channel: ChannelId) -> Option<Seq> {
         if channel == ChannelId::CONTROL {
-            return self.links.get(&link).map(|link| Seq(link.next_rx));
+            return self.links.get(&link).map(Link::next_seq);
         }
         let open = self.channels.get(&channel).map(|state| state.rx.next_seq);
         open.or_else(|| self.ended.get(&channel).map(|ended| ended.next_seq)).map(Seq)
@@ -369,10 +339,7 @@ impl<B> Session<B> {
     /// [`SessionError::Protocol`] where the peer breaks the protocol.
     pub fn on_control(&mut self, link: LinkId, payload: &[u8]) -> Result<(), SessionError> {
         if let Some(link) = self.links.get_mut(&link) {
-            link.next_rx += 1;
-            if link.messages.len() > MESSAGES_MAX {
-                return Err(SessionError::Protocol("the peer asks and does not read the answers"));
-            }
+            link.heard()?;
         }
         for message in Message::parse_all(payload)? {
             self.on_message(link, message)?;
@@ -450,11 +417,7 @@ impl<B> Session<B> {
         again: bool,
         service: String,
     ) -> Result<(), SessionError> {
-        let theirs_is_odd = self.config.role == Role::Acceptor;
-        let ours = (channel.0 % 2 == 1) != theirs_is_odd;
-        if channel == ChannelId::CONTROL || ours && (!again || serial > self.serial) {
-            return Err(SessionError::Protocol("a channel of this side's numbers, opened by the other"));
-        }
+        let new = self.numbers.is_new(channel, serial, again)?;
         match self.channels.get(&channel) {
             Some(state) if state.serial == serial => {
                 if again {
@@ -464,13 +427,13 @@ impl<B> Session<B> {
                 return Ok(());
             }
             // The peer would not use a number again whose last channel was not over there.
-            Some(state) if !ours && serial > self.peer_serial => {
+            Some(state) if new => {
                 let before = state.serial;
                 self.on_closed(channel, before)?;
             }
             _ => {}
         }
-        if ours || serial <= self.peer_serial {
+        if !new {
             if again {
                 let abort = self.ended.get(&channel).filter(|ended| ended.serial == serial);
                 let answer = match abort.and_then(|ended| ended.abort.clone()) {
@@ -481,12 +444,12 @@ impl<B> Session<B> {
             }
             // Aborted before this side heard of it; its frames may follow on this link.
             let unheard = Ended { serial, next_seq: 0, told_on: None, abort: None };
-            if !ours && self.ended.get(&channel).is_none_or(|ended| ended.serial < serial) {
+            if !self.numbers.is_ours(channel) && self.ended.get(&channel).is_none_or(|ended| ended.serial < serial) {
                 self.ended.insert(channel, unheard);
             }
             return Ok(());
         }
-        self.peer_serial = serial;
+        self.numbers.opened(serial);
         self.ended.remove(&channel);
         if self.channels.len() >= usize::from(self.config.limits.channels_max) {
             let (code, text) = (Code::LIMIT, "more channels than were agreed");
@@ -548,10 +511,7 @@ impl<B> Session<B> {
 
     /// What to send next on `link`: the session's own messages first, then channels in turn, one frame each.
     pub fn poll_send(&mut self, link: LinkId) -> Option<Out<B>> {
-        let state = self.links.get_mut(&link)?;
-        if let Some(payload) = state.messages.pop_front() {
-            let seq = Seq(state.next_tx);
-            state.next_tx += 1;
+        if let Some((seq, payload)) = self.links.get_mut(&link)?.pop() {
             return Some(Out::Control(seq, payload));
         }
         for _ in 0..self.turn.len() {
@@ -572,13 +532,13 @@ impl<B> Session<B> {
     #[must_use]
     pub fn can_send(&self, link: LinkId) -> bool {
         let Some(link) = self.links.get(&link) else { return false };
-        !link.messages.is_empty() || self.channels.values().any(|state| state.tx.is_sendable())
+        link.has_messages() || self.channels.values().any(|state| state.tx.is_sendable())
     }
 
     /// Whether any link has messages of the session itself to send.
     #[must_use]
     pub fn has_messages(&self) -> bool {
-        self.links.values().any(|link| !link.messages.is_empty())
+        self.links.values().any(Link::has_messages)
     }
 
     /// Frames submitted on a channel so far.
@@ -640,46 +600,5 @@ impl<B> Session<B> {
     }
 }
 
-impl Link {
-    fn say(&mut self, message: &Message) {
-        // A peer that asks and does not read the answers gets no more of them.
-        let matters = !matches!(message, Message::Pong | Message::Ping | Message::Feedback { .. });
-        if !matters && self.messages.len() > 16 {
-            return;
-        }
-        match self.messages.back_mut() {
-            Some(batch) if batch.len() + MESSAGE_LEN_MAX <= limits::CONTROL_LEN_MAX => message.write(batch),
-            _ => {
-                let mut batch = Vec::new();
-                message.write(&mut batch);
-                self.messages.push_back(batch);
-            }
-        }
-    }
-}
-
-/// Payloads of control frames that may wait for a peer that reads nothing while it asks for more.
-const MESSAGES_MAX: usize = 1024;
 /// Links of one session; the command line offers up to 64, and as many may be lost and not yet known to be.
 const LINKS_MAX: usize = 128;
-
-/// No message is longer: a Hello is 86 bytes and a text.
-const MESSAGE_LEN_MAX: usize = 1280;
-
-/// Whether a Hello can be answered at all; the acceptor asks before it makes a session.
-fn check_hello(theirs: &Hello) -> Result<(), SessionError> {
-    let (theirs_min, theirs_max) = theirs.versions;
-    if !(theirs_min..=theirs_max).contains(&PROTOCOL_VERSION) {
-        return Err(SessionError::Version { theirs_min, theirs_max, ours: PROTOCOL_VERSION });
-    }
-    if theirs.features != 0 {
-        return Err(SessionError::Protocol("the peer requires a feature that this version does not have"));
-    }
-    if theirs.limits.chunk_len_max < limits::CHUNK_LEN_MIN || theirs.limits.depth == 0 {
-        return Err(SessionError::Protocol("the peer's limits leave no room for a chunk"));
-    }
-    if !theirs.codecs.contains(&CodecId::RAW) {
-        return Err(SessionError::Protocol("the peer cannot read raw chunks"));
-    }
-    Ok(())
-}

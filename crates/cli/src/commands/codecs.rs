@@ -1,5 +1,7 @@
 //! `narrows codecs`
 
+use std::ops::RangeInclusive;
+
 use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
 use narrows::default_registry;
 use serde_json::json;
@@ -20,6 +22,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             .entries()
             .map(|entries| {
                 let info = entries[0].codec.info();
+                let all = registry.levels(info.id).unwrap_or(0..=0);
                 let backends: Vec<_> = entries.iter().map(|entry| entry.backend).collect();
                 let levels = entries.iter().map(|entry| {
                     let levels = &entry.codec.info().levels;
@@ -27,7 +30,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 });
                 json!({
                     "id": info.id.0, "name": info.name, "format": info.format, "history": info.history,
-                    "level_min": info.levels.start(), "level_max": info.levels.end(), "level_default": info.level_default,
+                    "level_min": all.start(), "level_max": all.end(), "level_default": info.level_default,
                     "chosen": backends[0], "available": backends, "levels": levels.collect::<Vec<_>>(),
                 })
             })
@@ -50,27 +53,19 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .set_header(["id", "codec", "levels", "default", "history", "backend", "format"]);
     for entries in registry.entries() {
         let info = entries[0].codec.info();
-        let others: Vec<_> = entries[1..]
-            .iter()
-            .map(|entry| match &entry.codec.info().levels {
-                same if *same == info.levels => entry.backend.to_string(),
-                levels => format!("{} {}..{}", entry.backend, levels.start(), levels.end()),
-            })
-            .collect();
-        let backend = if others.is_empty() {
-            entries[0].backend.to_string()
-        } else {
-            format!("{} (also {})", entries[0].backend, others.join(", "))
-        };
-        let levels = if info.levels.start() == info.levels.end() {
-            "-".into()
-        } else {
-            format!("{}..{}", info.levels.start(), info.levels.end())
+        let all = registry.levels(info.id).unwrap_or(0..=0);
+        let mut packers = entries.iter().map(|entry| match &entry.codec.info().levels {
+            levels if *levels == all => entry.backend.to_string(),
+            levels => format!("{} {}", entry.backend, range(levels)),
+        });
+        let backend = match (packers.next().unwrap_or_default(), packers.collect::<Vec<_>>()) {
+            (first, others) if others.is_empty() => first,
+            (first, others) => format!("{first} (also {})", others.join(", ")),
         };
         table.add_row([
             info.id.to_string(),
             info.name.into(),
-            levels,
+            range(&all),
             info.level_default.to_string(),
             if info.history { "yes" } else { "" }.into(),
             backend,
@@ -85,4 +80,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+fn range(levels: &RangeInclusive<i16>) -> String {
+    match (levels.start(), levels.end()) {
+        (0, 0) => "-".into(),
+        (least, most) => format!("{least}..{most}"),
+    }
 }

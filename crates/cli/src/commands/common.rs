@@ -63,7 +63,11 @@ pub fn packing_settings(engine: &Engine, packing: &Packing) -> anyhow::Result<Se
     let history_len = if settings.history { settings.chunk_len.unwrap_or(Settings::CHUNK_LEN) } else { 0 };
     let codec = packing.codec.as_deref().map(|name| candidate(&engine.registry, name, history_len)).transpose();
     let codec = codec.map_err(|fault| Usage(fault.to_string()))?;
+    let preset = ["NARROWS_POLICY", "NARROWS_CODEC"].iter().any(|name| std::env::var_os(name).is_some());
     settings.plan = match (packing.policy, codec) {
+        (PolicyName::None, Some(_)) if !preset => {
+            return Err(Usage("--policy none packs nothing; leave it out, or --codec".into()).into());
+        }
         (PolicyName::None, _) => Plan::None,
         (PolicyName::Naive, Some(codec)) => Plan::Naive(codec),
         (PolicyName::Fixed | PolicyName::Adaptive, Some(codec)) => Plan::Fixed(codec),

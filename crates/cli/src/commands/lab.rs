@@ -25,14 +25,14 @@ pub struct Out {
     pub json: bool,
 }
 
-/// The report is what a user waits minutes for: a place that cannot be written is to be known before.
-pub fn place<P: AsRef<Path>>(report: Option<P>) -> anyhow::Result<()> {
-    let Some(path) = report.as_ref().map(AsRef::as_ref) else { return Ok(()) };
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-    if path.is_dir() || dir.is_some_and(|dir| !dir.is_dir()) {
-        return Err(
-            Usage(format!("the report cannot be written to {}; name another with --report", path.display())).into()
-        );
+/// Results and the report are what a user waits minutes for: a place that cannot be written is to be known before.
+pub fn places(results: Option<&PathBuf>, report: Option<&PathBuf>) -> Result<(), Usage> {
+    for (what, path) in [("results", results), ("report", report)] {
+        let Some(path) = path else { continue };
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        if path.is_dir() || dir.is_some_and(|dir| !dir.is_dir()) {
+            return Err(Usage(format!("no {what} can be written to {}; name another file", path.display())));
+        }
     }
     Ok(())
 }

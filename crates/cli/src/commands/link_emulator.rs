@@ -4,13 +4,11 @@ use std::{thread, time::Duration};
 
 use narrows::{
     core::units::{Rate, Size},
-    io::{
-        emulator::{Direction, Emulator, Link},
-        secure::{self, Auth},
-    },
+    io::emulator::{Direction, Emulator, Link},
 };
 
 use super::{common, options::milliseconds};
+use crate::exit::Usage;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -37,7 +35,12 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<()> {
     let listen = common::address(&args.listen)?;
     // It relays what others encrypt, or not; opening a plain relay beyond this host is not its business.
-    secure::require_auth(&listen, &Auth::None, false)?;
+    if !listen.is_local() {
+        return Err(Usage(format!(
+            "{listen} is beyond this host, and an emulated link is plain; listen on 127.0.0.1 or unix:PATH"
+        ))
+        .into());
+    }
     let link = Link { rate: args.rate, delay: args.delay_ms, jitter: args.jitter_ms, ..Link::default() };
     let emulator = Emulator::start(&listen, &common::address(&args.to)?, link, link)?;
     if let Some(bytes) = args.reset_after {

@@ -19,7 +19,7 @@ use narrows::{
     io::{
         Address, Listener, Tuning,
         meter::CpuTime,
-        secure::{self, Auth, Side},
+        secure::{self, Auth},
     },
 };
 use narrows_migrate::{
@@ -38,8 +38,8 @@ pub use self::args::Command;
 use self::args::{Carrying, RunArgs, ServeArgs, StatusArgs, TunnelArgs};
 use super::{
     common,
+    door::Door,
     options::{Packing, PolicyName, Security},
-    recv::accept_loop,
 };
 use crate::{exit::Usage, output};
 
@@ -103,19 +103,12 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     let settings = settings(&engine, None, &args.carrying)?;
     let target = common::address(&args.to)?;
     let qmp = args.qmp.as_deref().map(common::address).transpose()?;
-    let listen = common::address(&args.listen)?;
-    let auth = common::auth(&args.security)?;
-    secure::require_auth(&listen, &auth, args.security.insecure)?;
-    auth.check(Side::Server).map_err(|fault| common::failed_auth(&fault))?;
-    let listener = Listener::bind(&listen, &Tuning::default())?;
+    let door = Door::open(&args.listen, &args.security)?;
     common::on_signal()?;
     let current = serve_status(&args.carrying, &args.security)?;
-    eprintln!("taking migrations at {} for {target}", listener.local());
-    let acceptor = Arc::new(Acceptor::new(engine, settings));
+    eprintln!("taking migrations at {} for {target}", door.local());
     let options = args.carrying.options();
-    let (found, sessions) = mpsc::channel();
-    thread::Builder::new().name("accept".into()).spawn(move || accept_loop(&listener, &auth, &acceptor, &found))?;
-    for endpoint in sessions {
+    for endpoint in door.sessions(Acceptor::new(engine, settings))? {
         let migration = Migration::new(Arc::new(endpoint), options, LinkProbe::default());
         *current.lock() = Arc::downgrade(&migration);
         let (target, qmp) = (target.clone(), qmp.clone());
@@ -156,7 +149,7 @@ impl Way {
         let engine = common::engine(packing);
         let settings = settings(&engine, Some(packing), carrying)?;
         let (peer, auth) = (common::address(peer)?, common::auth(security)?);
-        secure::require_auth(&peer, &auth, security.insecure)?;
+        secure::require_auth_to(&peer, &auth, security.insecure)?;
         Ok(Self { engine, settings, peer, auth, link: LinkProbe::default() })
     }
 

@@ -4,6 +4,7 @@ mod advise;
 mod bench;
 mod codecs;
 pub mod common;
+mod door;
 mod gen_;
 mod keys;
 mod lab;

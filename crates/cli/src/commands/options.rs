@@ -15,7 +15,7 @@ pub struct Packing {
     #[arg(long, value_name = "NAME[:LEVEL]", env = "NARROWS_CODEC")]
     pub codec: Option<String>,
     /// Threads that pack and unpack; 0 means one for each processor
-    #[arg(short = 'T', long, default_value_t = 0, env = "NARROWS_THREADS")]
+    #[arg(short = 'T', long, default_value_t = 0, env = "NARROWS_THREADS", value_parser = threads)]
     pub threads: usize,
     /// Length of chunks, 512 to 16M; the policy's choice if not given
     #[arg(long, value_name = "SIZE")]
@@ -92,6 +92,11 @@ pub struct Security {
     /// Allow a plain connection beyond this host: anybody on the way can read and change the data
     #[arg(long)]
     pub insecure: bool,
+}
+
+/// Reads a number of threads.
+pub fn threads(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|threads| *threads <= 1024).ok_or_else(|| "not a number from 0 to 1024".into())
 }
 
 /// Reads a span.

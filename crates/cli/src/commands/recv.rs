@@ -6,22 +6,15 @@ use std::{
     os::fd::AsFd,
     path::{Path, PathBuf},
     sync::Arc,
-    thread,
 };
 
-use narrows::{
-    Acceptor, End, Endpoint,
-    io::{
-        Listener, Transport, Tuning,
-        secure::{self, Auth, Side},
-        transport,
-    },
-};
+use narrows::{Acceptor, Endpoint, io::transport};
 use narrows_wire::recv::{self, Sink};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{
     common,
+    door::Door,
     options::{Packing, Security, Session},
 };
 use crate::{exit::Usage, output};
@@ -62,31 +55,26 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     if to_stdout && args.json {
         return Err(Usage("--json and the stream would both go to standard output".into()).into());
     }
+    if !to_stdout && !args.discard && !args.stdio && args.into.exists() && !args.into.is_dir() {
+        return Err(Usage(format!("{} is a file; name a directory to receive into", args.into.display())).into());
+    }
     let engine = common::engine(&args.packing);
     let mut settings = common::settings(&engine, &args.packing, &args.session)?;
     // What a sender may use is up to it; this side only says what it can hold.
     settings.limits.chunk_len_max =
         narrows::core::limits::CHUNK_LEN_MAX.min(settings.limits.chunk_len_max.max(16 << 20));
-    let acceptor = Arc::new(Acceptor::new(engine, settings));
+    let acceptor = Acceptor::new(engine, settings);
     if args.stdio {
         let endpoint =
             acceptor.take(transport::stdio()?)?.ok_or_else(|| anyhow::anyhow!("no session on standard input"))?;
         return receive(&Arc::new(endpoint), &args, quiet);
     }
-    let listen = common::address(&args.listen)?;
-    let auth = common::auth(&args.security)?;
-    secure::require_auth(&listen, &auth, args.security.insecure)?;
-    auth.check(Side::Server).map_err(|fault| common::failed_auth(&fault))?;
-    let listener = Listener::bind(&listen, &Tuning::default())?;
+    let door = Door::open(&args.listen, &args.security)?;
     common::on_signal()?;
     if !quiet {
-        eprintln!("listening on {}", listener.local());
+        eprintln!("listening on {}", door.local());
     }
-    let (found, sessions) = std::sync::mpsc::channel();
-    thread::Builder::new().name("accept".into()).spawn(move || {
-        accept_loop(&listener, &auth, &acceptor, &found);
-    })?;
-    for endpoint in sessions {
+    for endpoint in door.sessions(acceptor)? {
         let endpoint = Arc::new(endpoint);
         common::interruptible(&endpoint)?;
         match (receive(&endpoint, &args, quiet), args.keep) {
@@ -96,43 +84,6 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Authenticates each connection on a thread of its own, so that a slow or hostile one holds up nobody.
-pub fn accept_loop(
-    listener: &Listener,
-    auth: &Auth,
-    acceptor: &Arc<Acceptor>,
-    found: &std::sync::mpsc::Sender<Endpoint>,
-) {
-    loop {
-        let transport = match listener.accept() {
-            Ok(Some(transport)) => transport,
-            Ok(None) => return,
-            Err(fault) => {
-                tracing::warn!(%fault, "cannot accept a connection");
-                thread::sleep(std::time::Duration::from_millis(100));
-                continue;
-            }
-        };
-        let (auth, acceptor, found) = (auth.clone(), acceptor.clone(), found.clone());
-        let greet = move || {
-            let peer = transport.peer.clone();
-            match admit(transport, &auth, &acceptor) {
-                Ok(Some(endpoint)) => drop(found.send(endpoint)),
-                Ok(None) => {}
-                Err(end) => tracing::warn!(peer, "refused: {end}"),
-            }
-        };
-        if let Err(fault) = thread::Builder::new().name("greet".into()).spawn(greet) {
-            tracing::warn!(%fault, "too many connections; one is dropped");
-        }
-    }
-}
-
-fn admit(transport: Transport, auth: &Auth, acceptor: &Acceptor) -> Result<Option<Endpoint>, End> {
-    let transport = secure::accept(transport, auth).map_err(|fault| common::failed_auth(&fault))?;
-    acceptor.take(transport)
 }
 
 fn receive(endpoint: &Arc<Endpoint>, args: &Args, quiet: bool) -> anyhow::Result<()> {

@@ -17,10 +17,16 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    lab::place(Some(&args.output))?;
+    lab::places(None, Some(&args.output))?;
     let mut runs = Vec::new();
     for path in &args.results {
-        runs.extend(result::read(path)?);
+        let read = result::read(path)?;
+        anyhow::ensure!(
+            !read.is_empty(),
+            "{} holds no results; other commands write them with --results",
+            path.display()
+        );
+        runs.extend(read);
     }
     lab::write(&args.output, &album::report(&runs), false)
 }

@@ -96,7 +96,7 @@ fn dial(to: &str, args: &Args) -> anyhow::Result<Dial> {
     }
     let to = common::address(to)?;
     let auth = common::auth(&args.security)?;
-    narrows::io::secure::require_auth(&to, &auth, args.security.insecure)?;
+    narrows::io::secure::require_auth_to(&to, &auth, args.security.insecure)?;
     Ok(common::dial(to, auth))
 }
 

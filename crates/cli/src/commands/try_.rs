@@ -13,7 +13,7 @@ use narrows_lab::{
 
 use super::{
     common, lab,
-    options::{milliseconds, seconds},
+    options::{milliseconds, seconds, threads},
 };
 use crate::{
     exit::{Damaged, Usage},
@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, default_value = "256M")]
     pub size: Size,
     /// Threads of each end; 0 means one for each processor
-    #[arg(short = 'T', long, default_value_t = 0)]
+    #[arg(short = 'T', long, default_value_t = 0, value_parser = threads)]
     pub threads: usize,
     /// Add the results to this file, as lines of `narrows.result/1`
     #[arg(long, value_name = "FILE")]
@@ -70,7 +70,7 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
         }
     }
     let report = if args.no_report { None } else { Some(&args.report) };
-    lab::place(report)?;
+    lab::places(args.results.as_ref(), report)?;
     let data = if args.paths.is_empty() { Data::sample() } else { Data::paths(&args.paths)? };
     let racer = Racer {
         program: std::env::current_exe().context("cannot find this program itself")?,

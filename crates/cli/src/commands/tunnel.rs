@@ -6,15 +6,15 @@ use narrows::{
     Acceptor, Endpoint, Settings,
     io::{
         Listener, Tuning,
-        secure::{self, Auth, Side},
+        secure::{self, Auth},
     },
 };
 use narrows_wire::tunnel;
 
 use super::{
     common,
+    door::Door,
     options::{Packing, Security, Session},
-    recv::accept_loop,
 };
 
 /// A connection's share: many may be open, and each may have this much outstanding.
@@ -64,7 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 fn near(args: &Args, peer: &str, engine: narrows::Engine, settings: &Settings) -> anyhow::Result<()> {
     let peer = common::address(peer)?;
     let auth = common::auth(&args.security)?;
-    secure::require_auth(&peer, &auth, args.security.insecure)?;
+    secure::require_auth_to(&peer, &auth, args.security.insecure)?;
     // Whoever reaches this address uses the tunnel in our name, so it is as private as the tunnel itself.
     let listen = common::address(&args.listen)?;
     secure::require_auth(&listen, &Auth::None, args.security.insecure)?;
@@ -93,16 +93,9 @@ fn near(args: &Args, peer: &str, engine: narrows::Engine, settings: &Settings) -
 
 fn far(args: &Args, to: &str, engine: narrows::Engine, settings: Settings) -> anyhow::Result<()> {
     let target = common::address(to)?;
-    let listen = common::address(&args.listen)?;
-    let auth = common::auth(&args.security)?;
-    secure::require_auth(&listen, &auth, args.security.insecure)?;
-    auth.check(Side::Server).map_err(|fault| common::failed_auth(&fault))?;
-    let listener = Listener::bind(&listen, &Tuning::default())?;
-    eprintln!("carrying {} to {target}", listener.local());
-    let acceptor = Arc::new(Acceptor::new(engine, settings));
-    let (found, sessions) = std::sync::mpsc::channel();
-    thread::Builder::new().name("accept".into()).spawn(move || accept_loop(&listener, &auth, &acceptor, &found))?;
-    for endpoint in sessions {
+    let door = Door::open(&args.listen, &args.security)?;
+    eprintln!("carrying {} to {target}", door.local());
+    for endpoint in door.sessions(Acceptor::new(engine, settings))? {
         let endpoint = Arc::new(endpoint);
         common::metered(&args.session, &endpoint)?;
         let target = target.clone();

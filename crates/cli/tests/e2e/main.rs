@@ -11,6 +11,7 @@ mod help;
 mod hostile;
 mod memory;
 mod migrate;
+mod mistakes;
 mod offload;
 mod process;
 mod ramdisk;

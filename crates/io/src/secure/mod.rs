@@ -113,7 +113,9 @@ pub enum SecureError {
         found: &'static str,
     },
     /// We do not trust the peer: its certificate.
-    #[error("the peer's certificate was refused here: {0}")]
+    #[error(
+        "the peer's certificate was refused here: {0}; both sides need certificates of one authority (`narrows keys`), and the server's must name the host"
+    )]
     Untrusted(String),
     /// The peer does not trust us, or refused our offer.
     #[error("the peer refused us: {0}; its own log says more")]
@@ -182,20 +184,41 @@ pub fn start_tls(transport: Transport, dir: &Path) -> Result<Transport, SecureEr
     bounded(transport, HANDSHAKE_TIME, Security::Tls, |link| tls::accept(link, config, tls::Confirm::Nothing))
 }
 
-/// A listening address that is open to others but has no authentication.
+/// An address beyond this host, and no authentication.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "refusing to listen on {0} without authentication: anybody who reaches it could send data; give --tls-certificates \
-     DIR or --tls-psk FILE (`narrows keys` makes them), listen on 127.0.0.1 or unix:PATH, or insist with --insecure"
-)]
-pub struct Refused(pub Address);
+pub enum Refused {
+    /// To listen on.
+    #[error(
+        "refusing to listen on {0} without authentication: anybody who reaches it could send data; give --tls-certificates \
+         DIR or --tls-psk FILE (`narrows keys` makes them), listen on 127.0.0.1 or unix:PATH, or insist with --insecure"
+    )]
+    Listen(Address),
+    /// To connect to.
+    #[error(
+        "refusing to connect to {0} without authentication: anybody on the way could read and change the data; give \
+         --tls-certificates DIR or --tls-psk FILE, as at the other side (`narrows keys` makes them), or insist with --insecure"
+    )]
+    Connect(Address),
+}
 
 /// The rule for listening: loopback and Unix sockets may be plain, all else needs TLS or a key unless `insecure`.
 ///
 /// # Errors
 /// [`Refused`], whose text says which flags help.
 pub fn require_auth(listen: &Address, auth: &Auth, insecure: bool) -> Result<(), Refused> {
-    if insecure || listen.is_local() || !matches!(auth, Auth::None) { Ok(()) } else { Err(Refused(listen.clone())) }
+    if may_be_plain(listen, auth, insecure) { Ok(()) } else { Err(Refused::Listen(listen.clone())) }
+}
+
+/// The same rule for connecting.
+///
+/// # Errors
+/// [`Refused`], whose text says which flags help.
+pub fn require_auth_to(peer: &Address, auth: &Auth, insecure: bool) -> Result<(), Refused> {
+    if may_be_plain(peer, auth, insecure) { Ok(()) } else { Err(Refused::Connect(peer.clone())) }
+}
+
+fn may_be_plain(address: &Address, auth: &Auth, insecure: bool) -> bool {
+    insecure || address.is_local() || !matches!(auth, Auth::None)
 }
 
 /// Runs `handshake` under a deadline; on failure gives the peer a moment to read why, then closes.
@@ -334,6 +357,11 @@ mod tests {
         assert_eq!(require_auth(&open, &tls, false), Ok(()));
         assert_eq!(require_auth(&open, &Auth::None, true), Ok(()));
         let words = require_auth(&open, &Auth::None, false).unwrap_err().to_string();
-        assert!(words.contains("--tls-psk") && words.contains("--insecure"), "{words}");
+        assert!(
+            words.contains("listen on 0.0.0.0") && words.contains("--tls-psk") && words.contains("--insecure"),
+            "{words}"
+        );
+        let words = require_auth_to(&open, &Auth::None, false).unwrap_err().to_string();
+        assert!(words.contains("connect to 0.0.0.0") && words.contains("--tls-psk"), "{words}");
     }
 }

@@ -110,10 +110,10 @@ pub fn run(job: &Job, mut input: impl Read) -> Result<Measured, WorkerError> {
         return Err(WorkerError::Job("there must be data, a chunk length and 1 to 1024 threads"));
     }
     let candidate = narrows::candidate(&registry, &job.codec, job.history_bytes as usize)?;
-    let codec = registry.by_id(candidate.codec).expect("it was found by name");
+    let (packer, _) = narrows::packer(&registry, &job.codec)?;
     let chunk_len = usize::try_from(job.chunk_bytes).map_or(raw.len(), |len| len.min(raw.len()));
     let slots: Vec<Slot> = raw.chunks(chunk_len).map(|chunk| Mutex::new(vec![1; chunk.len()])).collect();
-    let case = Bench { codec: &**codec, candidate, raw: &raw, chunk_len, slots: &slots };
+    let case = Bench { codec: &*packer.codec, candidate, raw: &raw, chunk_len, slots: &slots };
     let mut workspaces: Vec<_> = (0..job.threads).map(|_| Scratch::new(chunk_len)).collect();
 
     reset_peak();

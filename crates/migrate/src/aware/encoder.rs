@@ -1,25 +1,20 @@
-//! The sending side: one [`Sender`] a migration, one [`Encoder`] a lane.
+//! The sending side of one lane: packets to chunks, without what the destination has.
+//!
+//! Upstream: [`Sender`], which knows what that is and how each page travels; downstream: the channel's packer. Work memory stays
+//! from packet to packet.
 
 use std::{
-    collections::BTreeSet,
     ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
-
 use super::{
-    Blocks, COPIES, HEADER_LEN, INIT_LEN, KEEP, PAGE_LEN, PAGES_AT, PAGES_MAX, Packet, Page, SYNCED,
+    COPIES, HEADER_LEN, KEEP, PAGE_LEN, PAGES_AT, PAGES_MAX, Packet, Page, SYNCED,
     copies::{self, Copied, Last},
-    known::{Hash, Hasher, Known, Seen},
     packet,
-    similar::{self, Sample, Similar},
+    sender::{Sender, State, Way},
+    similar::{self, Sample},
     sparse,
-    store::Lanes,
 };
 
 /// A difference longer than this is not worth unpacking: the codec packs the page itself as well.
@@ -29,139 +24,6 @@ const DIFFERENCE_MAX: usize = PAGE_LEN / 2;
 const OWN_MIN: usize = PAGE_LEN / 2;
 /// Bytes of a packet's chunk beside its pages, at most: what makes a page is shorter than the page.
 const TAIL_MAX: usize = 1 + PAGES_MAX / 8 + 5 + HEADER_LEN + 12;
-/// How long a lane waits for the others to come to the round it is in. What they lack is in their sockets already, so it is a
-/// matter of their threads' turns; without it the round's first packets would go in full.
-const PATIENCE: Duration = Duration::from_millis(200);
-
-/// On a link up to this rate, in bytes a second, pages are kept when they are sent for the first time. Most will not change: two
-/// copies of a page, one at either end, cost some microseconds, and what one page in twenty saves takes as long at 500 Mbit/s.
-/// Bytes that other pages have are looked for up to this rate too.
-const FIRST_KEPT_RATE_MAX: u64 = 60_000_000;
-
-/// What the lanes of a migration share at the sender.
-#[derive(Debug)]
-pub struct Sender {
-    hasher: Hasher,
-    zero: Hash,
-    patience: Duration,
-    state: Mutex<State>,
-    moved: Condvar,
-    keeps_first: AtomicBool,
-    pages: AtomicU64,
-    left_out: AtomicU64,
-    differences: AtomicU64,
-    copies: AtomicU64,
-}
-
-#[derive(Debug)]
-struct State {
-    blocks: Blocks,
-    known: Known,
-    lanes: Lanes,
-    numbers: Numbers,
-    similar: Similar,
-    /// Zero pages travel in packets: one was seen.
-    zeros_here: bool,
-    /// Something was not understood; from now on everything goes in full.
-    surprised: bool,
-    /// As many lanes take part, once one relied on it.
-    lanes_fixed: Option<u8>,
-}
-
-/// Pages so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// In packets.
-    pub pages: u64,
-    /// Left out, as the destination has them.
-    pub left_out: u64,
-    /// Sent as difference.
-    pub differences: u64,
-    /// Made of copies, in part.
-    pub copies: u64,
-}
-
-impl Sender {
-    /// One that has up to `keep_max` pages kept on both sides.
-    #[must_use]
-    pub fn new(keep_max: usize) -> Self {
-        Self::with_patience(keep_max, PATIENCE)
-    }
-
-    pub(super) fn with_patience(keep_max: usize, patience: Duration) -> Self {
-        let hasher = Hasher::default();
-        Self {
-            zero: hasher.hash(&[0; PAGE_LEN]),
-            hasher,
-            patience,
-            state: Mutex::new(State {
-                blocks: Blocks::default(),
-                known: Known::default(),
-                lanes: Lanes::new(keep_max),
-                numbers: Numbers::default(),
-                similar: Similar::new(keep_max),
-                zeros_here: false,
-                surprised: false,
-                lanes_fixed: None,
-            }),
-            moved: Condvar::new(),
-            keeps_first: AtomicBool::new(false),
-            pages: AtomicU64::new(0),
-            left_out: AtomicU64::new(0),
-            differences: AtomicU64::new(0),
-            copies: AtomicU64::new(0),
-        }
-    }
-
-    /// An encoder for the lane whose first packet this is; `None` where it must travel as plain bytes.
-    #[must_use]
-    pub fn lane(self: &Arc<Self>, init: &[u8]) -> Option<Encoder> {
-        let mut state = self.state.lock();
-        let lane = packet::channel_of(init).filter(|lane| state.lanes_fixed.is_none() && state.lanes.join(*lane));
-        if lane.is_none() {
-            // What it carries is not known from now on.
-            state.surprised = true;
-        }
-        Some(Encoder {
-            sender: self.clone(),
-            lane: lane?,
-            round: 0,
-            before: [0; HEADER_LEN],
-            tail: Vec::new(),
-            samples: Vec::new(),
-            packed: Vec::new(),
-            copied: Vec::new(),
-        })
-    }
-
-    /// Makes a lane's first chunk, after its kind: `init` and how many pages are kept.
-    ///
-    /// # Panics
-    /// When `out` is not [`FIRST_LEN`](super::FIRST_LEN) long, or `init` not [`INIT_LEN`].
-    pub fn first(&self, init: &[u8], out: &mut [u8]) {
-        let keep = self.state.lock().lanes.keep_max() as u32;
-        let (packet, pages) = out.split_at_mut(INIT_LEN);
-        packet.copy_from_slice(init);
-        pages.copy_from_slice(&keep.to_le_bytes());
-    }
-
-    /// What the link carries, bytes a second; 0 while that is unknown.
-    pub fn set_link(&self, rate: u64) {
-        self.keeps_first.store((1..=FIRST_KEPT_RATE_MAX).contains(&rate), Relaxed);
-    }
-
-    /// Pages so far.
-    #[must_use]
-    pub fn counts(&self) -> Counts {
-        Counts {
-            pages: self.pages.load(Relaxed),
-            left_out: self.left_out.load(Relaxed),
-            differences: self.differences.load(Relaxed),
-            copies: self.copies.load(Relaxed),
-        }
-    }
-}
-
 /// One lane's packets.
 #[derive(Debug)]
 pub struct Encoder {
@@ -178,52 +40,6 @@ pub struct Encoder {
     packed: Vec<u8>,
     /// What is copied into them.
     copied: Vec<Copied>,
-}
-
-/// Tells by the packets' numbers when all lanes have come. Each has a packet in the first round, its SYNC, and that has a lower number than any
-/// of the next round; so once a packet of the next round was seen and all numbers below it, there is no lane whose thread has yet to get its turn.
-#[derive(Debug, Default)]
-struct Numbers {
-    /// All below were seen.
-    next: u64,
-    /// Those seen above.
-    ahead: BTreeSet<u64>,
-    /// Behind the highest of the first round.
-    first_end: u64,
-    complete: bool,
-}
-
-impl Numbers {
-    /// Where so many are missing, a lane carries packets that are not understood.
-    const AHEAD_MAX: usize = 4096;
-
-    fn note(&mut self, number: u64, round: u32) {
-        if self.complete || number < self.next || self.ahead.len() >= Self::AHEAD_MAX {
-            return;
-        }
-        self.ahead.insert(number);
-        while self.ahead.remove(&self.next) {
-            self.next += 1;
-        }
-        if round == 0 {
-            self.first_end = self.first_end.max(number.saturating_add(1));
-        }
-        self.complete = self.first_end > 0 && self.next > self.first_end;
-        if self.complete {
-            self.ahead.clear();
-        }
-    }
-}
-
-/// How one page travels.
-enum Way {
-    Full,
-    LeftOut,
-    /// It is to be kept, and what is kept serves to make it.
-    Kept {
-        /// It was sent before.
-        again: bool,
-    },
 }
 
 /// A page that is to be kept.
@@ -245,6 +61,19 @@ enum Form {
 }
 
 impl Encoder {
+    pub(super) fn new(sender: Arc<Sender>, lane: u8) -> Self {
+        Self {
+            sender,
+            lane,
+            round: 0,
+            before: [0; HEADER_LEN],
+            tail: Vec::new(),
+            samples: Vec::new(),
+            packed: Vec::new(),
+            copied: Vec::new(),
+        }
+    }
+
     /// Length of the buffer that [`Encoder::pack`] needs.
     #[must_use]
     pub fn room(&self, packet: &Packet) -> usize {
@@ -262,7 +91,7 @@ impl Encoder {
     /// # Panics
     /// When `chunk` is shorter than [`Encoder::room`].
     pub fn pack(&mut self, header: &[u8; HEADER_LEN], packet: &Packet, chunk: &mut [u8]) -> usize {
-        let (ways, synced) = self.ways(header, packet, &chunk[PAGES_AT..]);
+        let (ways, synced) = self.sender.ways(header, packet, &chunk[PAGES_AT..], self.round);
         let search = self.sender.keeps_first.load(Relaxed);
         self.samples.clear();
         let (mut place, mut kept) = (0, Vec::new());
@@ -308,59 +137,6 @@ impl Encoder {
             self.sender.moved.notify_all();
         }
         end
-    }
-
-    /// Decides on each page that follows the header; with the number of lanes where the packet relies on them.
-    fn ways(&mut self, header: &[u8; HEADER_LEN], packet: &Packet, pages: &[u8]) -> (Vec<Way>, Option<u8>) {
-        let sender = self.sender.clone();
-        let hashes: Vec<Hash> =
-            pages.chunks_exact(PAGE_LEN).take(packet.normal).map(|page| sender.hasher.hash(page)).collect();
-        let mut ways = Vec::with_capacity(packet.normal);
-        let mut state = sender.state.lock();
-        state.zeros_here |= packet.zero > 0;
-        state.numbers.note(packet::number(header), self.round);
-        let synced = if packet.normal > 0 { self.synced(&mut state) } else { None };
-        let Some(block) = state.blocks.number(packet::block(header)) else {
-            state.surprised = true;
-            ways.resize_with(packet.normal, || Way::Full);
-            return (ways, None);
-        };
-        if synced.is_some() {
-            state.lanes.merge_to(self.round);
-        }
-        let keeps_first = sender.keeps_first.load(Relaxed);
-        for (index, offset) in packet.offsets(header).enumerate() {
-            let hash = hashes.get(index).copied().unwrap_or(sender.zero);
-            let seen = state.known.note((block, offset), hash, self.round);
-            if index < packet.normal {
-                ways.push(match seen {
-                    Seen::Same if synced.is_some() => Way::LeftOut,
-                    Seen::Other if synced.is_some() => Way::Kept { again: true },
-                    // Which pages will change is not known yet: as many as there is room for.
-                    Seen::Never if keeps_first && synced.is_some() && state.lanes.has_room() => {
-                        Way::Kept { again: false }
-                    }
-                    _ => Way::Full,
-                });
-            }
-        }
-        (ways, synced)
-    }
-
-    /// Whether what is known of pages is what the destination holds now; waits a moment for it to become so.
-    fn synced(&self, state: &mut MutexGuard<'_, State>) -> Option<u8> {
-        if self.round == 0 || state.surprised || !state.zeros_here || !state.numbers.complete {
-            return None;
-        }
-        if !state.lanes.all_at(self.round) {
-            let round = self.round;
-            self.sender.moved.wait_while_for(state, |state| !state.lanes.all_at(round), self.sender.patience);
-        }
-        if !state.lanes.all_at(self.round) || state.surprised {
-            return None;
-        }
-        let lanes = u8::try_from(state.lanes.len()).ok()?;
-        Some(*state.lanes_fixed.get_or_insert(lanes))
     }
 
     /// Finds what pages have in common with those that are kept, then wants them kept too; returns which were, by their places.

@@ -224,6 +224,9 @@ fn stores(args: &Args, chains: &Chains) -> anyhow::Result<Vec<(String, Arc<Store
     first
         .chain(args.exports.iter().cloned())
         .map(|(name, size)| {
+            if size.0 == 0 {
+                return Err(Usage(format!("the RAM disk `{name}` would hold nothing; choose a larger --size")).into());
+            }
             let (budget, backing, chains, crew) = (budget.clone(), backing.clone(), chains.clone(), crew.clone());
             let store = Store::new(StoreConfig { size: size.0, profile, chains, budget, backing, crew });
             let store = store.with_context(|| format!("cannot make a device of {size}; choose a smaller --size"))?;

@@ -18,7 +18,7 @@ use narrows_offload::{
 
 use super::{
     common,
-    options::{Security, seconds},
+    options::{Security, seconds, threads},
 };
 use crate::exit::Usage;
 
@@ -45,7 +45,7 @@ pub struct JobOptions {
     #[arg(long, conflicts_with = "to")]
     pub local: bool,
     /// Threads that check what comes back, and pack what the server does not; 0 means one for each processor
-    #[arg(short = 'T', long, default_value_t = 0, env = "NARROWS_THREADS")]
+    #[arg(short = 'T', long, default_value_t = 0, env = "NARROWS_THREADS", value_parser = threads)]
     pub threads: usize,
     /// Do not unpack and compare what comes back: a wrong block is found by whoever unpacks the file
     #[arg(long)]
@@ -84,7 +84,7 @@ impl Desk {
             None => None,
             Some(to) => {
                 let (to, auth) = (common::address(to)?, common::auth(security)?);
-                secure::require_auth(&to, &auth, security.insecure)?;
+                secure::require_auth_to(&to, &auth, security.insecure)?;
                 Some((to, auth))
             }
         };
@@ -115,11 +115,8 @@ impl Desk {
 }
 
 fn options(method: Method, level: Option<i16>, block: Option<Size>, job: &JobOptions) -> Result<Options, Usage> {
-    let levels = method.levels(&narrows::default_registry());
-    if let Some(level) = level.filter(|level| !levels.contains(level)) {
-        let (name, least, most) = (method.name(), levels.start(), levels.end());
-        return Err(Usage(format!("{name} has levels {least}..{most}, not {level}")));
-    }
+    let level = level.unwrap_or(method.level_default());
+    method.packer(&narrows::default_registry(), level).map_err(|fault| Usage(fault.to_string()))?;
     let block_len = match block {
         Some(Size(len)) => usize::try_from(len).unwrap_or(usize::MAX),
         None if method == Method::Lz4 => 1 << 20,
@@ -134,7 +131,7 @@ fn options(method: Method, level: Option<i16>, block: Option<Size>, job: &JobOpt
     let processors = || thread::available_parallelism().map_or(1, usize::from);
     Ok(Options {
         method,
-        level: level.unwrap_or(method.level_default()),
+        level,
         block_len,
         threads: if job.threads == 0 { processors() } else { job.threads },
         verify: !job.no_verify,

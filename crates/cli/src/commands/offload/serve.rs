@@ -1,22 +1,15 @@
 //! `narrows offload serve`
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{thread, time::Duration};
 
-use narrows::{
-    Acceptor, Engine,
-    core::units::Size,
-    io::{
-        Listener, Tuning,
-        secure::{self, Side},
-    },
-};
+use narrows::{Acceptor, Engine, core::units::Size};
 use narrows_offload::{BLOCK_LEN_MIN, Method, Server, ServerOptions, server};
 use serde_json::json;
 
 use super::super::{
     common,
+    door::Door,
     options::{Security, seconds},
-    recv::accept_loop,
 };
 use crate::{exit::Usage, output};
 
@@ -59,19 +52,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let (memory, least) = (args.memory, Size(least as u64));
         return Err(Usage(format!("{memory} of memory hold no job; the shortest blocks need {least}")).into());
     }
-    let listen = common::address(&args.listen)?;
-    let auth = common::auth(&args.security)?;
-    secure::require_auth(&listen, &auth, args.security.insecure)?;
-    auth.check(Side::Server).map_err(|fault| common::failed_auth(&fault))?;
-    let listener = Listener::bind(&listen, &Tuning::default())?;
+    let door = Door::open(&args.listen, &args.security)?;
     common::on_signal()?;
     let engine = Engine::new(1);
-    describe(args, &engine, &options, &listener.local().to_string())?;
+    describe(args, &engine, &options, &door.local().to_string())?;
     let server = Server::start(engine.clone(), options)?;
-    let acceptor = Arc::new(Acceptor::new(engine, server::settings()));
-    let (found, sessions) = std::sync::mpsc::channel();
-    thread::Builder::new().name("accept".into()).spawn(move || accept_loop(&listener, &auth, &acceptor, &found))?;
-    for endpoint in sessions {
+    for endpoint in door.sessions(Acceptor::new(engine, server::settings()))? {
         let server = server.clone();
         thread::Builder::new().name("offload-session".into()).spawn(move || {
             if let Err(end) = server.attend(&endpoint) {

@@ -1,0 +1,66 @@
+//! What a user gets wrong, at one command after the other: a sentence that says what to do, and the documented code.
+
+use std::fs;
+
+use tempfile::TempDir;
+
+use crate::process::{run, start};
+
+// Goal: nothing is begun that cannot end well. Method: each mistake of the table, without anybody at the other side.
+#[test]
+fn mistakes_are_told_before_anything_begins() {
+    let dir = TempDir::new().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (file, empty, folder, lost) = (path("file"), path("empty"), path("folder"), path("lost/file"));
+    fs::write(&file, "some text\n".repeat(1000)).unwrap();
+    fs::write(&empty, "").unwrap();
+    fs::create_dir(&folder).unwrap();
+    let cases: [(&[&str], i32, &str); 27] = [
+        (&["send", &lost, "127.0.0.1:9"], 1, "cannot read"),
+        (&["send", &file, "10.1.2.3"], 2, "refusing to connect to 10.1.2.3:4242"),
+        (&["send", &file, "127.0.0.1:9", "--codec", "deflate:13"], 2, "deflate has levels 0..12"),
+        (&["send", &file, "127.0.0.1:9", "--policy", "none", "--codec", "lz4"], 2, "leave it out"),
+        (&["send", &file, "127.0.0.1:9", "--threads", "100000"], 2, "0 to 1024"),
+        (&["send", &file, "127.0.0.1:9", "--explain", &lost], 1, "cannot write"),
+        (&["recv", &file], 2, "name a directory"),
+        (&["recv", &folder, "--listen", "0.0.0.0:0"], 2, "refusing to listen on 0.0.0.0:0"),
+        (&["tunnel", "--listen", "127.0.0.1:0", "--peer", "10.1.2.3"], 2, "refusing to connect to"),
+        (&["link-emulator", "--listen", "0.0.0.0:0", "--to", "127.0.0.1:9"], 2, "an emulated link is plain"),
+        (&["try", &empty, "--no-report"], 1, "holds no bytes"),
+        (&["try", &file, "--threads", "5000"], 2, "0 to 1024"),
+        (&["try", &file, "--results", &folder, "--no-report"], 2, "no results can be written to"),
+        (&["try", &file, "--report", &lost], 2, "no report can be written to"),
+        (&["try", &file, "--race", "lz4:5"], 2, "lz4 has levels -64..0"),
+        (&["bench", &file, "--codec", "snappy:2"], 2, "snappy has no levels"),
+        (&["bench", &file, "--codec", "zstd:9..1"], 2, "the lower comes first"),
+        (&["bench", &file, "--results", &folder], 2, "no results can be written to"),
+        (&["advise", &empty, "--link", "10mbit"], 1, "holds no bytes"),
+        (&["report", &empty], 1, "holds no results"),
+        (&["report", &lost], 1, "cannot use the results in"),
+        (&["memory", "serve", "--size", "0", "--listen", "127.0.0.1:0"], 2, "choose a larger --size"),
+        (&["migrate", "tunnel", "--listen", "127.0.0.1:0", "--peer", "10.1.2.3"], 2, "refusing to connect to"),
+        (&["offload", "pack", &file, "--to", "10.1.2.3"], 2, "refusing to connect to"),
+        (&["offload", "pack", &file, "--local", "--codec", "lz4", "--level", "2"], 2, "has levels 3..12"),
+        (&["offload", "pack", &file, "--local", "--threads", "5000"], 2, "0 to 1024"),
+        (&["keys", &file], 1, "cannot write"),
+    ];
+    for (args, code, words) in cases {
+        let ended = run(args.iter().copied()).expect(code).says(words);
+        // A cause that the message names is not said again.
+        assert!(ended.stderr.matches("(os error").count() <= 1, "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_plain_sender_is_told_that_the_receiver_wants_tls() {
+    let dir = TempDir::new().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (keys, into, file) = (path("keys"), path("into"), path("file"));
+    fs::write(&file, "some text").unwrap();
+    run(["keys", &keys]).expect(0);
+    let receiver = start(["recv", "-l", "127.0.0.1:0", "--tls-certificates", &keys, &into]);
+    let to = receiver.address();
+    run(["send", &file, &to]).expect(4).says("give both sides the same security flags");
+    run(["send", &file, &to, "--tls-certificates", &keys]).expect(0);
+    receiver.wait().expect(0);
+}

@@ -1,0 +1,172 @@
+//! The classes of data seen lately, a row each, and which chunks are looked at to tell theirs.
+//!
+//! Where looks show nothing but data on which raw wins clearly, more and more chunks pass without one, taken for what the last was.
+//! Invariant: there are at most [`ROWS`] rows; the one with the least mass makes room.
+
+use std::ops::{Deref, DerefMut};
+
+use crate::{
+    probe::{Class, Probe},
+    solve::Times,
+    table::Expected,
+};
+
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    rows: Vec<Row>,
+    probe: Probe,
+    /// Chunks still to pass without a look, and the row they are taken for.
+    unlooked: u32,
+    last: usize,
+    /// Looks in a row that showed data on which raw wins clearly.
+    dull: u32,
+}
+
+/// One class seen lately.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) class: Class,
+    /// Raw bytes seen, fading.
+    mass: f32,
+    pub(crate) costs: Vec<Expected>,
+    pub(crate) times: Vec<Times>,
+    pub(crate) chunks: u64,
+    /// Which candidates were asked for an audition since the last round of them began.
+    pub(crate) asked: Vec<bool>,
+    /// Chunks with auditions in this round.
+    pub(crate) round: u64,
+    /// A chunk packed otherwise than expected: what is known of the class may be old.
+    pub(crate) surprised: bool,
+}
+
+/// Where a chunk belongs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    /// Its row.
+    pub(crate) at: usize,
+    /// It was looked at.
+    pub(crate) looked: bool,
+    /// The row was not there before.
+    pub(crate) new: bool,
+}
+
+impl Row {
+    fn new(class: Class) -> Self {
+        Self {
+            class,
+            mass: 0.0,
+            costs: Vec::new(),
+            times: Vec::new(),
+            chunks: 0,
+            asked: Vec::new(),
+            round: 0,
+            surprised: false,
+        }
+    }
+
+    /// Whether enough of it was seen, of `total` in all, to have a part in the prices.
+    pub(crate) fn counts(&self, total: f32) -> bool {
+        self.mass > SHARE_MIN * total
+    }
+
+    /// Its share of `total`.
+    pub(crate) fn share(&self, total: f32) -> f32 {
+        self.mass / total
+    }
+}
+
+impl Rows {
+    /// The row of this chunk, to which its bytes are added: looks at it unless the last looks make one unnecessary.
+    pub(crate) fn find(&mut self, raw: &[u8]) -> Found {
+        let found = if self.unlooked > 0 && self.last < self.rows.len() {
+            self.unlooked -= 1;
+            Found { at: self.last, looked: false, new: false }
+        } else {
+            self.look(raw)
+        };
+        for row in &mut self.rows {
+            row.mass *= 1.0 - 1.0 / MEMORY;
+        }
+        self.rows[found.at].mass += raw.len() as f32;
+        self.last = found.at;
+        found
+    }
+
+    fn look(&mut self, raw: &[u8]) -> Found {
+        let class = self.probe.look(raw).map_or(Class::UNSEEN, |features| features.class());
+        if let Some(at) = self.rows.iter().position(|row| row.class == class) {
+            return Found { at, looked: true, new: false };
+        }
+        if self.rows.len() == ROWS {
+            let least = (0..ROWS).min_by(|&a, &b| self.rows[a].mass.total_cmp(&self.rows[b].mass)).expect("ROWS > 0");
+            self.rows.swap_remove(least);
+        }
+        self.rows.push(Row::new(class));
+        Found { at: self.rows.len() - 1, looked: true, new: true }
+    }
+
+    /// Raw bytes seen in all, fading.
+    pub(crate) fn mass(&self) -> f32 {
+        self.rows.iter().map(|row| row.mass).sum()
+    }
+
+    /// After a look: how many of the next chunks, which take the link `chunk_ns` each, need none. More, the longer looks showed
+    /// nothing but dull data.
+    pub(crate) fn rest(&mut self, dull: bool, chunk_ns: f32) {
+        self.dull = if dull { self.dull + 1 } else { 0 };
+        let most = (REST_NS / chunk_ns).min(REST_MAX as f32) as u32;
+        self.unlooked = self.dull.saturating_sub(DULL_MIN).min(most);
+    }
+}
+
+impl Deref for Rows {
+    type Target = [Row];
+
+    fn deref(&self) -> &[Row] {
+        &self.rows
+    }
+}
+
+impl DerefMut for Rows {
+    fn deref_mut(&mut self) -> &mut [Row] {
+        &mut self.rows
+    }
+}
+
+/// Classes kept.
+const ROWS: usize = 16;
+/// Least share of the bytes lately with which a class has a part in the prices.
+const SHARE_MIN: f32 = 0.005;
+/// Chunks after which a class's mass has faded to a third.
+const MEMORY: f32 = 24.0;
+/// Longest span without a look, in nanoseconds of link time.
+const REST_NS: f32 = 2e6;
+/// Most chunks without a look.
+const REST_MAX: u32 = 15;
+/// Dull looks before any chunk goes without: data of which one chunk in a dozen packs well is still seen.
+const DULL_MIN: u32 = 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dull_data_are_looked_at_less_and_less_and_others_at_once_again() {
+        let mut rows = Rows::default();
+        let chunk = [7; 4096];
+        let mut looks = 0;
+        for _ in 0..1000 {
+            if rows.find(&chunk).looked {
+                looks += 1;
+                rows.rest(true, 1e3);
+            }
+        }
+        assert!((1000 / 16..200).contains(&looks), "{looks} looks");
+        while !rows.find(&chunk).looked {}
+        rows.rest(false, 1e3);
+        assert!(rows.find(&chunk).looked);
+        // A chunk that takes the link long is always looked at.
+        (0..100).for_each(|_| rows.rest(true, 3e6));
+        assert!(rows.find(&chunk).looked);
+    }
+}

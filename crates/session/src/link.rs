@@ -1,0 +1,116 @@
+//! One connection's control frames: the session's own messages, gathered and numbered.
+//!
+//! Invariants: each waiting payload is of at most `CONTROL_LEN_MAX` bytes; numbers are those of the frames on this link, both ways,
+//! and the Hellos were number 0. What waits is bounded: a peer that asks and does not read the answers gets no more of them.
+
+use std::collections::VecDeque;
+
+use narrows_core::{Seq, limits};
+
+use crate::{Message, SessionError};
+
+/// One connection of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LinkId(pub u32);
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// Payloads of control frames to come.
+    messages: VecDeque<Vec<u8>>,
+    next_tx: u64,
+    next_rx: u64,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self { messages: VecDeque::new(), next_tx: 1, next_rx: 1 }
+    }
+}
+
+impl Link {
+    pub(crate) fn say(&mut self, message: &Message) {
+        let matters = !matches!(message, Message::Pong | Message::Ping | Message::Feedback { .. });
+        if !matters && self.messages.len() > UNREAD_MAX {
+            return;
+        }
+        match self.messages.back_mut() {
+            Some(batch) if batch.len() + MESSAGE_LEN_MAX <= limits::CONTROL_LEN_MAX => message.write(batch),
+            _ => {
+                let mut batch = Vec::new();
+                message.write(&mut batch);
+                self.messages.push_back(batch);
+            }
+        }
+    }
+
+    /// A control frame has come.
+    pub(crate) fn heard(&mut self) -> Result<(), SessionError> {
+        self.next_rx += 1;
+        if self.messages.len() > MESSAGES_MAX {
+            return Err(SessionError::Protocol("the peer asks and does not read the answers"));
+        }
+        Ok(())
+    }
+
+    /// Number of the control frame that comes next.
+    pub(crate) fn next_seq(&self) -> Seq {
+        Seq(self.next_rx)
+    }
+
+    pub(crate) fn has_messages(&self) -> bool {
+        !self.messages.is_empty()
+    }
+
+    /// The next control frame's number and payload.
+    pub(crate) fn pop(&mut self) -> Option<(Seq, Vec<u8>)> {
+        let payload = self.messages.pop_front()?;
+        let seq = Seq(self.next_tx);
+        self.next_tx += 1;
+        Some((seq, payload))
+    }
+}
+
+/// Payloads of control frames that may wait for a peer that reads nothing while it asks for more.
+const MESSAGES_MAX: usize = 1024;
+/// From so many on, what is true only for a moment is not said.
+const UNREAD_MAX: usize = 16;
+/// No message is longer: a Hello is 86 bytes and a text.
+const MESSAGE_LEN_MAX: usize = 1280;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_share_frames_and_those_of_the_moment_are_left_out_where_nobody_reads() {
+        let mut link = Link::default();
+        let text = "x".repeat(1000);
+        let bye = Message::Bye { code: crate::Code::FAILED, text };
+        while link.messages.len() <= UNREAD_MAX {
+            link.say(&bye);
+            link.say(&Message::Ping);
+        }
+        let said = |link: &Link| link.messages.iter().map(Vec::len).sum::<usize>();
+        let before = said(&link);
+        link.say(&Message::Ping);
+        assert_eq!(said(&link), before);
+        link.say(&bye);
+        assert!(said(&link) > before);
+        assert!(link.messages.iter().all(|frame| frame.len() <= limits::CONTROL_LEN_MAX));
+        assert_eq!(link.pop().unwrap().0, Seq(1));
+        assert_eq!(link.pop().unwrap().0, Seq(2));
+        assert_eq!(link.next_seq(), Seq(1));
+        link.heard().unwrap();
+        assert_eq!(link.next_seq(), Seq(2));
+    }
+
+    #[test]
+    fn a_peer_that_asks_and_reads_nothing_is_put_out() {
+        let mut link = Link::default();
+        let end = (0..).find(|_| {
+            link.say(&Message::Bye { code: crate::Code::FAILED, text: "x".repeat(1000) });
+            link.heard().is_err()
+        });
+        assert!(link.messages.len() > MESSAGES_MAX && end < Some(100_000), "after {end:?}");
+    }
+}
