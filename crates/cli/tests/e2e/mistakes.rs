@@ -65,3 +65,13 @@ fn a_plain_sender_is_told_that_the_receiver_wants_tls() {
     run(["send", &file, &to, "--tls-certificates", &keys]).expect(0);
     receiver.wait().expect(0);
 }
+
+#[test]
+fn a_server_without_a_migration_says_so_in_the_documented_form() {
+    let dir = TempDir::new().unwrap();
+    let unix = |name: &str| format!("unix:{}", dir.path().join(name).display());
+    let serve = start(["migrate", "serve", "-l", &unix("serve"), "--to", &unix("nobody"), "--status", &unix("status")]);
+    serve.heard("taking migrations");
+    let status = run(["migrate", "status", "--json", &unix("status")]).expect(0).json();
+    assert!(status["schema"] == "narrows.migrate-status/1" && status["lanes"] == 0, "{status}");
+}
