@@ -42,3 +42,39 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    // Goal: a command that the documents show is one that there is. Method: every line of their shell blocks that begins with it,
+    // read as the program would.
+    #[test]
+    fn commands_in_the_documents_are_understood() {
+        let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let docs = fs::read_dir(top.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+        let pages = docs.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
+        let mut found = 0;
+        for page in pages.chain([top.join("README.md")]) {
+            let text = fs::read_to_string(&page).unwrap();
+            for block in text.split("```sh\n").skip(1) {
+                let block = block.split("```").next().unwrap_or_default().replace("\\\n", " ");
+                for line in block.lines() {
+                    // Behind a prompt, up to a comment or the next program.
+                    let line = line.split_once("$ ").map_or(line, |(_, line)| line);
+                    let words = line.split_whitespace().take_while(|word| !["#", "|", ">", "&&", "&"].contains(word));
+                    let words: Vec<_> = words.collect();
+                    if words.first() == Some(&"narrows") {
+                        found += 1;
+                        if let Err(fault) = Args::try_parse_from(&words) {
+                            panic!("{}: {line}\n{fault}", page.display());
+                        }
+                    }
+                }
+            }
+        }
+        assert!(found > 25, "{found} commands");
+    }
+}

@@ -18,6 +18,8 @@ use crate::{MigrateError, aware::Counts, law::Bounds, thread::spawn};
 
 /// Longest document, in bytes.
 const LEN_MAX: u64 = 64 << 10;
+/// Name and version of the document.
+const SCHEMA: &str = "narrows.migrate-status/1";
 
 /// `narrows.migrate-status/1`. Lengths in bytes, rates in bytes a second.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -57,6 +59,12 @@ pub struct Status {
 }
 
 impl Status {
+    /// Before the first migration.
+    #[must_use]
+    pub fn idle() -> Self {
+        Self { schema: SCHEMA.into(), ..Self::default() }
+    }
+
     pub(crate) fn new(
         stats: &Stats,
         gauges: &Gauges,
@@ -66,7 +74,7 @@ impl Status {
         lanes_ever: u64,
     ) -> Self {
         Self {
-            schema: "narrows.migrate-status/1".into(),
+            schema: SCHEMA.into(),
             lanes,
             lanes_ever,
             seconds: stats.elapsed_ns as f64 / 1e9,

@@ -72,7 +72,7 @@ pub enum GoalName {
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
-    lab::places(args.out.results.as_ref(), args.out.report.as_ref())?;
+    lab::places_of(&args.out)?;
     let registry = narrows::default_registry();
     let mut codecs = Vec::new();
     for text in &args.codec {

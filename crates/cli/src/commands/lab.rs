@@ -25,13 +25,13 @@ pub struct Out {
     pub json: bool,
 }
 
-/// Results and the report are what a user waits minutes for: a place that cannot be written is to be known before.
-pub fn places(results: Option<&PathBuf>, report: Option<&PathBuf>) -> Result<(), Usage> {
-    for (what, path) in [("results", results), ("report", report)] {
+/// Results and reports are what a user waits minutes for: a place that cannot be written is to be known before. Each with its flag.
+pub fn places<const N: usize>(places: [(&str, Option<&PathBuf>); N]) -> Result<(), Usage> {
+    for (flag, path) in places {
         let Some(path) = path else { continue };
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         if path.is_dir() || dir.is_some_and(|dir| !dir.is_dir()) {
-            return Err(Usage(format!("no {what} can be written to {}; name another file", path.display())));
+            return Err(Usage(format!("cannot write to {}; name another file with --{flag}", path.display())));
         }
     }
     Ok(())
@@ -44,6 +44,11 @@ pub fn write(path: &Path, report: &Report, quiet: bool) -> anyhow::Result<()> {
         eprintln!("report: {}", fs::canonicalize(path).unwrap_or_else(|_| path.into()).display());
     }
     Ok(())
+}
+
+/// [`places`] of these flags.
+pub fn places_of(out: &Out) -> Result<(), Usage> {
+    places([("results", out.results.as_ref()), ("report", out.report.as_ref())])
 }
 
 /// Sends a run where the flags want it; whether that was standard output.

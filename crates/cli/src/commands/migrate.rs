@@ -66,7 +66,7 @@ fn serve_status(carrying: &Carrying, security: &Security) -> anyhow::Result<Curr
         let at = common::address(at)?;
         secure::require_auth(&at, &Auth::None, security.insecure)?;
         let shown = current.clone();
-        let source = move || shown.lock().upgrade().map_or_else(Status::default, |migration| migration.status());
+        let source = move || shown.lock().upgrade().map_or_else(Status::idle, |migration| migration.status());
         status::serve(&at, Arc::new(source))?;
     }
     Ok(current)

@@ -17,7 +17,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    lab::places(None, Some(&args.output))?;
+    lab::places([("output", Some(&args.output))])?;
     let mut runs = Vec::new();
     for path in &args.results {
         let read = result::read(path)?;

@@ -53,7 +53,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
-    lab::places(Some(&args.results), Some(&args.report))?;
+    lab::places([("results", Some(&args.results)), ("report", Some(&args.report))])?;
     let mut data: Vec<_> = [Kind::Lineal, Kind::Random, Kind::Sparse]
         .map(|kind| (kind.name().to_string(), Data::synthetic(kind, SYNTHETIC_LEN, args.seed)))
         .into();

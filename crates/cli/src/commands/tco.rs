@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.print_inputs {
         return output::print(Inputs::deck_text().trim_end());
     }
-    lab::places(None, args.report.as_ref())?;
+    lab::places([("report", args.report.as_ref())])?;
     let inputs = inputs(args)?;
     if let Some(path) = &args.report {
         lab::write(path, &pictures::report(&inputs).map_err(|fault| Usage(fault.to_string()))?, args.json)?;

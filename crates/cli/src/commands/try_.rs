@@ -70,7 +70,7 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
         }
     }
     let report = if args.no_report { None } else { Some(&args.report) };
-    lab::places(args.results.as_ref(), report)?;
+    lab::places([("results", args.results.as_ref()), ("report", report)])?;
     let data = if args.paths.is_empty() { Data::sample() } else { Data::paths(&args.paths)? };
     let racer = Racer {
         program: std::env::current_exe().context("cannot find this program itself")?,

@@ -15,7 +15,7 @@ fn mistakes_are_told_before_anything_begins() {
     fs::write(&file, "some text\n".repeat(1000)).unwrap();
     fs::write(&empty, "").unwrap();
     fs::create_dir(&folder).unwrap();
-    let cases: [(&[&str], i32, &str); 27] = [
+    let cases: [(&[&str], i32, &str); 28] = [
         (&["send", &lost, "127.0.0.1:9"], 1, "cannot read"),
         (&["send", &file, "10.1.2.3"], 2, "refusing to connect to 10.1.2.3:4242"),
         (&["send", &file, "127.0.0.1:9", "--codec", "deflate:13"], 2, "deflate has levels 0..12"),
@@ -28,13 +28,14 @@ fn mistakes_are_told_before_anything_begins() {
         (&["link-emulator", "--listen", "0.0.0.0:0", "--to", "127.0.0.1:9"], 2, "an emulated link is plain"),
         (&["try", &empty, "--no-report"], 1, "holds no bytes"),
         (&["try", &file, "--threads", "5000"], 2, "0 to 1024"),
-        (&["try", &file, "--results", &folder, "--no-report"], 2, "no results can be written to"),
-        (&["try", &file, "--report", &lost], 2, "no report can be written to"),
+        (&["try", &file, "--results", &folder, "--no-report"], 2, "--results"),
+        (&["try", &file, "--report", &lost], 2, "--report"),
         (&["try", &file, "--race", "lz4:5"], 2, "lz4 has levels -64..0"),
         (&["bench", &file, "--codec", "snappy:2"], 2, "snappy has no levels"),
         (&["bench", &file, "--codec", "zstd:9..1"], 2, "the lower comes first"),
-        (&["bench", &file, "--results", &folder], 2, "no results can be written to"),
+        (&["bench", &file, "--results", &folder], 2, "--results"),
         (&["advise", &empty, "--link", "10mbit"], 1, "holds no bytes"),
+        (&["report", &empty, "-o", &folder], 2, "--output"),
         (&["report", &empty], 1, "holds no results"),
         (&["report", &lost], 1, "cannot use the results in"),
         (&["memory", "serve", "--size", "0", "--listen", "127.0.0.1:0"], 2, "choose a larger --size"),
@@ -63,4 +64,14 @@ fn a_plain_sender_is_told_that_the_receiver_wants_tls() {
     run(["send", &file, &to]).expect(4).says("give both sides the same security flags");
     run(["send", &file, &to, "--tls-certificates", &keys]).expect(0);
     receiver.wait().expect(0);
+}
+
+#[test]
+fn a_server_without_a_migration_says_so_in_the_documented_form() {
+    let dir = TempDir::new().unwrap();
+    let unix = |name: &str| format!("unix:{}", dir.path().join(name).display());
+    let serve = start(["migrate", "serve", "-l", &unix("serve"), "--to", &unix("nobody"), "--status", &unix("status")]);
+    serve.heard("taking migrations");
+    let status = run(["migrate", "status", "--json", &unix("status")]).expect(0).json();
+    assert!(status["schema"] == "narrows.migrate-status/1" && status["lanes"] == 0, "{status}");
 }

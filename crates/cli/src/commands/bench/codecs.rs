@@ -56,7 +56,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
         let job = serde_json::from_str(job).map_err(|fault| Usage(format!("--worker: {fault}")))?;
         return output::print(&serde_json::to_string(&worker::run(&job, io::stdin().lock())?)?);
     }
-    lab::places(args.out.results.as_ref(), args.out.report.as_ref())?;
+    lab::places_of(&args.out)?;
     let plan = plan(args)?;
     let data = match (args.paths.is_empty(), args.each) {
         (true, _) => vec![Data::sample()],

@@ -61,7 +61,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
-    lab::places(args.out.results.as_ref(), args.out.report.as_ref())?;
+    lab::places_of(&args.out)?;
     if args.job.to.is_none() {
         return Err(Usage("what a server does is what is compared here; name one with --to".into()).into());
     }
