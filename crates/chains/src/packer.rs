@@ -153,14 +153,14 @@ impl Contest<'_> {
 }
 
 /// Chains that `Ratio` always tries, whatever a page looks like: no tree may cost it the best of these.
-static ALWAYS: LazyLock<[u8; 4]> = LazyLock::new(|| ["zstd", "deflate", "lzts", "num-deflate"].map(steps::builtin));
+static ALWAYS: LazyLock<[u8; 4]> = LazyLock::new(|| ["zstd", "deflate", "lzts", "numq-deflate"].map(steps::builtin));
 
 /// Of these `Balanced` tries one besides every [`CHALLENGE`] pages, where pages are packed by repeats: no look says which is the best.
 static MATCHES: LazyLock<[u8; 3]> = LazyLock::new(|| ["lzt", "zstdl", "zstd"].map(steps::builtin));
 
 /// Where the first is the best, so is the second, which is too slow to be tried always.
 static LONGER: LazyLock<[[u8; 2]; 2]> = LazyLock::new(|| {
-    [["deflate", "deflates"], ["num-deflate", "num-deflates"]].map(|chains| chains.map(steps::builtin))
+    [["deflate", "deflates"], ["numq-deflate", "numq-deflates"]].map(|chains| chains.map(steps::builtin))
 });
 
 /// Every so many pages a page is looked at though the last one's chain might do.
