@@ -313,8 +313,15 @@ impl Packer {
                 beaten.chains[word] |= chains[word] & bit;
             }
         }
+        let by_width = select::by_width(*profile, features);
         let mut left = *listed;
-        if best.is_some() && *profile != Profile::Ratio {
+        if let Some(best) = best
+            && *profile != Profile::Ratio
+        {
+            // One of which this look promises more than what is there is tried again.
+            if by_width.len < best.len {
+                beaten.chains[usize::from(by_width.chain / 64)] &= !(1 << (by_width.chain % 64));
+            }
             left.iter_mut().zip(beaten.chains).for_each(|(left, beaten)| *left &= !beaten);
         }
         let mut contest = Contest { page, out, trial, scratch, limit, best, left };
@@ -328,7 +335,6 @@ impl Packer {
                 break;
             }
         }
-        let by_width = select::by_width(*profile, features);
         if *profile == Profile::Ratio {
             contest.builtin(by_width.chain);
             ALWAYS.iter().for_each(|&number| contest.builtin(number));
