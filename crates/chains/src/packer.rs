@@ -73,6 +73,7 @@ pub struct Packer {
     version: u64,
     before: Before,
     beaten: Beaten,
+    patience: Patience,
     pages: u32,
     trial: Box<[u8; PAGE]>,
     scratch: Scratch,
@@ -101,6 +102,31 @@ struct Beaten {
     leaf: &'static [u8],
     /// One bit for each built-in chain.
     chains: [u64; 4],
+}
+
+/// Which pages need no look though they are longer than [`SIMILAR`] allows: those of zstd, up to twice the last page's length, that are no
+/// longer than ones which looks left to their chain, of which there were [`VAIN_LOOKS`] in a row. In text and logs one page of seven
+/// is too long only since the page before was short, and a look takes a quarter of the time that packing does. Among chains of
+/// numbers, and of LZ-T, looks find something too often.
+#[derive(Debug, Clone, Copy, Default)]
+struct Patience {
+    looks: u32,
+    longest: usize,
+}
+
+impl Patience {
+    fn passes(self, chain: &Chain, len: usize, before: usize) -> bool {
+        let is_zstd = chain.builtin().is_some_and(|number| MATCHES[1..].contains(&number));
+        self.looks >= VAIN_LOOKS && is_zstd && len <= self.longest.min(2 * before)
+    }
+
+    /// A page was looked at, and is of this length now.
+    fn note(&mut self, is_news: bool, len: usize) {
+        *self = match is_news {
+            true => Self::default(),
+            false => Self { looks: self.looks.saturating_add(1), longest: self.longest.max(len) },
+        };
+    }
 }
 
 /// The chain that packed a page shortest so far.
@@ -153,14 +179,14 @@ impl Contest<'_> {
 }
 
 /// Chains that `Ratio` always tries, whatever a page looks like: no tree may cost it the best of these.
-static ALWAYS: LazyLock<[u8; 4]> = LazyLock::new(|| ["zstd", "deflate", "lzts", "num-deflate"].map(steps::builtin));
+static ALWAYS: LazyLock<[u8; 4]> = LazyLock::new(|| ["zstd", "deflate", "lzts", "numq-deflate"].map(steps::builtin));
 
 /// Of these `Balanced` tries one besides every [`CHALLENGE`] pages, where pages are packed by repeats: no look says which is the best.
 static MATCHES: LazyLock<[u8; 3]> = LazyLock::new(|| ["lzt", "zstdl", "zstd"].map(steps::builtin));
 
 /// Where the first is the best, so is the second, which is too slow to be tried always.
 static LONGER: LazyLock<[[u8; 2]; 2]> = LazyLock::new(|| {
-    [["deflate", "deflates"], ["num-deflate", "num-deflates"]].map(|chains| chains.map(steps::builtin))
+    [["deflate", "deflates"], ["numq-deflate", "numq-deflates"]].map(|chains| chains.map(steps::builtin))
 });
 
 /// Every so many pages a page is looked at though the last one's chain might do.
@@ -196,6 +222,7 @@ impl Packer {
             version,
             before: Before::Nothing,
             beaten: Beaten::default(),
+            patience: Patience::default(),
             pages: 0,
             trial: Box::new([0; PAGE]),
             scratch: Scratch::default(),
@@ -245,7 +272,7 @@ impl Packer {
             if let Some(Packed { len, .. }) = best
                 && trusted
                 && !probe
-                && len <= before + before / SIMILAR
+                && (len <= before + before / SIMILAR || self.patience.passes(&chain, len, before))
             {
                 self.before = Before::Packed { chain, len, again: true };
                 return Some(len);
@@ -266,8 +293,9 @@ impl Packer {
         }
         let features = look(page);
         let best = self.best_of(&features, page, out, limit, best, probe);
-        if !matches!((best, self.before), (Some(Packed { chain, .. }), Before::Packed { chain: before, .. }) if chain == before)
-        {
+        let is_news = !matches!((best, self.before), (Some(Packed { chain, .. }), Before::Packed { chain: before, .. }) if chain == before);
+        self.patience.note(is_news, best.map_or(0, |best| best.len));
+        if is_news {
             self.beaten = Beaten::default();
         }
         self.before = match best {
@@ -313,8 +341,15 @@ impl Packer {
                 beaten.chains[word] |= chains[word] & bit;
             }
         }
+        let by_width = select::by_width(*profile, features);
         let mut left = *listed;
-        if best.is_some() && *profile != Profile::Ratio {
+        if let Some(best) = best
+            && *profile != Profile::Ratio
+        {
+            // One of which this look promises more than what is there is tried again.
+            if by_width.len < best.len {
+                beaten.chains[usize::from(by_width.chain / 64)] &= !(1 << (by_width.chain % 64));
+            }
             left.iter_mut().zip(beaten.chains).for_each(|(left, beaten)| *left &= !beaten);
         }
         let mut contest = Contest { page, out, trial, scratch, limit, best, left };
@@ -328,7 +363,6 @@ impl Packer {
                 break;
             }
         }
-        let by_width = select::by_width(*profile, features);
         if *profile == Profile::Ratio {
             contest.builtin(by_width.chain);
             ALWAYS.iter().for_each(|&number| contest.builtin(number));
@@ -358,6 +392,9 @@ impl Packer {
         chain::unpack(packed, page, &mut self.scratch)
     }
 }
+
+/// So many looks that changed nothing are believed.
+const VAIN_LOOKS: u32 = 8;
 
 /// A page is like the last one if it packs to no more than this part above it: 9/8.
 const SIMILAR: usize = 8;

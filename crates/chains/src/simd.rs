@@ -1,4 +1,4 @@
-//! The hot loops twice: for any processor, and for one with AVX2, BMI and LZCNT, chosen at run time.
+//! The hot loops twice: for any processor, and for one with AVX2, BMI, LZCNT and POPCNT, chosen at run time.
 //!
 //! Most come from one source that the compiler vectorises, so they cannot differ in what they compute. What it does not see how to
 //! vectorise is written twice, in modules named `wide`. Tests run all of them against each other.
@@ -16,6 +16,7 @@ pub(crate) fn is_available() -> bool {
             && std::arch::is_x86_feature_detected!("bmi1")
             && std::arch::is_x86_feature_detected!("bmi2")
             && std::arch::is_x86_feature_detected!("lzcnt")
+            && std::arch::is_x86_feature_detected!("popcnt")
     }
     #[cfg(not(target_arch = "x86_64"))]
     false
@@ -44,7 +45,7 @@ macro_rules! twin {
         $vis fn $name $(<$($generic: $bound),+>)? ($($arg: $type),*) $(-> $ret)? {
             #[cfg(target_arch = "x86_64")]
             {
-                #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+                #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
                 fn second $(<$($generic: $bound),+>)? ($($arg: $type),*) $(-> $ret)? {
                     $portable $(::<$($generic),+>)? ($($arg),*)
                 }

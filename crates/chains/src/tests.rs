@@ -264,7 +264,9 @@ fn golden_pages_unpack() {
     }
 }
 
-const GOLDEN: [(&str, Kind); 14] = [
+const GOLDEN: [(&str, Kind); 16] = [
+    ("numq-deflate", Kind::Table),
+    ("numq-lzts", Kind::Table),
     ("num-deflate", Kind::Table),
     ("num-lzts", Kind::Table),
     ("im1-deflate", Kind::Pixels),

@@ -11,7 +11,7 @@
 //! | [`planes`] | `t` `bt` | planes of bytes, planes of bits |
 //! | [`bitpack`] | `pk` | blocks of 16 words, each as wide as its widest |
 //! | [`classes`] | `ce` `ex` | Huffman-coded lengths or exponents, and raw bits |
-//! | [`number`] | `num` | numbers of a text, by columns |
+//! | [`number`] | `num` `numq` | numbers of a text, by columns |
 //! | [`block`] | `lz4` `zstd` `zstdl` `deflate` `deflates` `lzt` `lzts` | what looks for repeats |
 //!
 //! Most come for words of 1, 2, 4 and 8 bytes, and the width is the last letter of their name.
@@ -182,4 +182,7 @@ pub(crate) const BUILTINS: &[&str] = &[
     "im4-zz4-t4-deflate",
     "im8-zz8-ce8",
     "zstdl",
+    "numq-deflate",
+    "numq-deflates",
+    "numq-lzts",
 ];

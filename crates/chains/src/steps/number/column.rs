@@ -1,7 +1,7 @@
 //! The numbers of columns, each coded as what it is beside a forecast.
 
 use super::{
-    coder::{Bit, Coder},
+    even,
     token::{COLUMNS, Shape},
 };
 
@@ -67,16 +67,16 @@ impl Forecasts {
         self.by[column.min(COLUMNS - 1)]
     }
 
-    pub(super) fn put(&self, coder: &mut impl Coder) {
+    pub(super) fn put(&self, even: &mut even::Writer) {
         for by in &self.by[..self.len] {
-            coder.even(*by as u64, 2);
+            even.put(*by as u64, 2);
         }
     }
 
     /// Undoes [`Forecasts::put`] of `len`, at most [`COLUMNS`].
-    pub(super) fn take(len: usize, coder: &mut impl Coder) -> Self {
+    pub(super) fn take(len: usize, even: &mut even::Reader<'_>) -> Self {
         let mut by = [Forecast::default(); COLUMNS];
-        by[..len].iter_mut().for_each(|by| *by = Forecast::ALL[coder.even(0, 2) as usize % 4]);
+        by[..len].iter_mut().for_each(|by| *by = Forecast::ALL[even.take(2) as usize % 4]);
         Self { by, len }
     }
 }
@@ -132,14 +132,10 @@ impl Lines {
     #[inline(always)]
     /// What a number of this column with so many digits behind its point is expected to be.
     pub(super) fn forecast(&self, column: usize, fraction: u8, by: Forecast) -> i64 {
-        let above = || self.above[column.min(LINE - 1)].with(fraction);
-        let left = || self.left.with(fraction);
-        match by {
-            Forecast::Nothing => 0,
-            Forecast::Above => above(),
-            Forecast::Left => left(),
-            Forecast::Both => above().wrapping_add(left()).wrapping_sub(self.left_above.with(fraction)),
-        }
+        let above = self.above[column.min(LINE - 1)].with(fraction);
+        let left = self.left.with(fraction);
+        let both = above.wrapping_add(left).wrapping_sub(self.left_above.with(fraction));
+        [0, above, left, both][by as usize]
     }
 
     #[inline(always)]
@@ -152,86 +148,11 @@ impl Lines {
     }
 }
 
-/// What was learnt of the numbers beside their forecasts, by column, and by all where a column is new.
-#[derive(Debug)]
-pub(super) struct Model {
-    of: Box<[Sizes; COLUMNS]>,
-    all: Sizes,
-}
-
-/// How long such numbers are in bits, and the bits below the highest of the short ones.
-#[derive(Debug, Clone, Copy)]
-struct Sizes {
-    classes: [Bit; 64],
-    low: [[Bit; 1 << LOW_BITS]; LOW_CLASSES],
-}
-
-/// Numbers of up to so many bits have their first bits learnt, and so many of these.
-const LOW_CLASSES: usize = 13;
-const LOW_BITS: u32 = 3;
-
-impl Default for Model {
-    fn default() -> Self {
-        Self { of: Box::new([Sizes::NONE; COLUMNS]), all: Sizes::NONE }
-    }
-}
-
-impl Sizes {
-    const NONE: Self = Self { classes: [Bit::EVEN; 64], low: [[Bit::EVEN; 1 << LOW_BITS]; LOW_CLASSES] };
-}
-
-impl Model {
-    /// As if it had seen nothing.
-    pub(super) fn forget(&mut self) {
-        self.of.fill(Sizes::NONE);
-        self.all = Sizes::NONE;
-    }
-
-    /// Codes what a number of `column` is beside its forecast; returns it.
-    pub(super) fn code(&mut self, column: usize, beside: i64, coder: &mut impl Coder) -> i64 {
-        let folded = fold(beside);
-        let class = 64 - folded.leading_zeros();
-        let Self { of, all } = self;
-        let mine = &mut of[column.min(COLUMNS - 1)];
-        let mut bit = |mine: &mut Bit, all: &mut Bit, bit: bool| {
-            mine.or(*all);
-            let bit = coder.bit(bit, *mine);
-            mine.learn(bit);
-            all.learn(bit);
-            bit
-        };
-        // Node 0: whether there is anything; the others are a tree over the lengths from 1 on.
-        if !bit(&mut mine.classes[0], &mut all.classes[0], class > 0) {
-            return 0;
-        }
-        let mut node = 1usize;
-        for n in (0..6).rev() {
-            let class = class.wrapping_sub(1);
-            node = node << 1
-                | usize::from(bit(&mut mine.classes[node % 64], &mut all.classes[node % 64], class >> n & 1 == 1));
-        }
-        let class = (node & 63) as u32 + 1;
-        let mut number = 1u64;
-        let mut open = class - 1;
-        if let (Some(mine), Some(all)) = (mine.low.get_mut(class as usize), all.low.get_mut(class as usize)) {
-            while open > 0 && number < 1 << LOW_BITS {
-                let at = number as usize;
-                open -= 1;
-                number = number << 1 | u64::from(bit(&mut mine[at], &mut all[at], folded >> open & 1 == 1));
-            }
-        }
-        if open > 0 {
-            number = number << open | coder.even(folded & ((1 << open) - 1), open);
-        }
-        unfold(number)
-    }
-}
-
 /// Numbers near zero, of either sign, as small ones.
-fn fold(number: i64) -> u64 {
+pub(super) fn fold(number: i64) -> u64 {
     (number << 1 ^ number >> 63) as u64
 }
 
-fn unfold(folded: u64) -> i64 {
+pub(super) fn unfold(folded: u64) -> i64 {
     (folded >> 1) as i64 ^ -((folded & 1) as i64)
 }

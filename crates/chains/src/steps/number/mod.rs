@@ -1,39 +1,50 @@
-//! `num`: the numbers of a text, by columns, apart from the text around them.
+//! `numq` and `num`: the numbers of a text, by columns, apart from the text around them.
 //!
 //! Why: tables and logs are lines of numbers of one shape. As text a digit costs half a byte at best; beside the number above
 //! it, a number has few digits left. So each becomes one byte of the text, which says how it is written, and the next
 //! step finds those bytes to repeat as the text does. Its value goes to the side, as what it is beside a forecast.
 //!
 //! Side: how many shapes there are, the column of the first number, how many columns have a forecast, a byte each; the length
-//! of what follows, two bytes; shapes, forecasts and numbers (`column`), by the coder of `coder`.
+//! of what follows, two bytes; shapes, forecasts and numbers, by the coder of `symbol`. Pages of `num`, which has that of `chance`, are only read.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `token` | numbers and how they are written |
-//! | `column` | forecasts, and what is learnt of each column |
-//! | `coder` | bits with chances |
+//! | `column` | forecasts |
+//! | `class` | what is learnt of each column |
+//! | `symbol` | symbols with a probability each |
+//! | `even` | bits without |
+//! | `chance` | `num`'s own |
 
-mod coder;
+mod chance;
+mod class;
 mod column;
+mod even;
+mod symbol;
 mod token;
 
 use narrows_core::Workspace;
 
 use self::{
-    coder::{Decoder, Encoder},
-    column::{Forecasts, Lines, Model, Number},
+    column::{Forecasts, Lines, Number},
+    symbol::Encoder,
     token::{COLUMNS, Shape, Tokens},
 };
 use crate::{
     PAGE,
+    simd::twin,
     step::{Info, Side, SideReader, Step, StepId, UnpackError},
 };
 
-pub(super) const STEPS: &[&dyn Step] = &[&Numbers];
+pub(super) const STEPS: &[&dyn Step] = &[&ByBits, &BySymbols];
 
-/// See the module.
+/// `num`, which is read only.
 #[derive(Debug)]
-pub struct Numbers;
+pub struct ByBits;
+
+/// `numq`.
+#[derive(Debug)]
+pub struct BySymbols;
 
 /// Bytes that stand for numbers: those that text has no use for.
 const MARKS: [u8; 26] =
@@ -99,13 +110,34 @@ impl Counter {
 struct Room {
     tokens: Tokens,
     numbers: Vec<Number>,
-    model: Model,
-    even: Vec<u8>,
+    model: class::Model,
+    encoder: Encoder,
 }
 
-impl Step for Numbers {
+impl Step for ByBits {
     fn info(&self) -> &Info {
         &Info { id: StepId(51), name: "num", keeps_length: false, has_side: true }
+    }
+
+    fn pack(&self, _: &[u8], _: &mut [u8], _: &mut Side, _: &mut Workspace) -> Option<usize> {
+        None
+    }
+
+    fn unpack(
+        &self,
+        packed: &[u8],
+        side: &mut SideReader<'_>,
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Result<(), UnpackError> {
+        let Head { header, coded, even } = Head::take(side)?;
+        fill(packed, &header, out, &mut chance::Values::new(coded, even, ws.get()))
+    }
+}
+
+impl Step for BySymbols {
+    fn info(&self) -> &Info {
+        &Info { id: StepId(57), name: "numq", keeps_length: false, has_side: true }
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, ws: &mut Workspace) -> Option<usize> {
@@ -114,7 +146,7 @@ impl Step for Numbers {
         if digits * DIGITS_SHARE < raw.len() || raw.iter().any(is_mark) {
             return None;
         }
-        let Room { tokens, numbers, model, even } = ws.get();
+        let Room { tokens, numbers, model, encoder } = ws.get();
         let first = tokens.find(raw);
         let mut shapes = Shapes::default();
         let len = mark(raw, tokens, &mut shapes, numbers, out)?;
@@ -129,18 +161,18 @@ impl Step for Numbers {
         }
 
         let forecasts = Forecasts::best(numbers);
-        let mut coded = [0; PAGE];
-        let mut coder = Encoder::new(&mut coded, even);
-        shapes.list[..shapes.len].iter().for_each(|shape| shape.put(&mut coder));
-        forecasts.put(&mut coder);
+        encoder.clear();
+        shapes.list[..shapes.len].iter().for_each(|shape| shape.put(&mut encoder.even));
+        forecasts.put(&mut encoder.even);
         let mut lines = Lines::default();
         model.forget();
         for number in numbers.iter() {
             let forecast = lines.forecast(number.column, number.shape.fraction, forecasts.of(number.column));
-            model.code(number.column, number.value.wrapping_sub(forecast), &mut coder);
+            model.code(number.column, number.value.wrapping_sub(forecast), encoder);
             lines.note(number);
         }
-        let coded_len = coder.finish()?;
+        let mut coded = [0; PAGE];
+        let coded_len = encoder.finish(&mut coded)?;
         side.put(&[shapes.len as u8, first, forecasts.len() as u8])?;
         side.put(&(coded_len as u16).to_le_bytes())?;
         side.put(&coded[..coded_len])?;
@@ -154,42 +186,88 @@ impl Step for Numbers {
         out: &mut [u8],
         ws: &mut Workspace,
     ) -> Result<(), UnpackError> {
-        const LONGER: UnpackError = UnpackError::Corrupt("a text and its numbers are longer than the page");
+        let head = Head::take(side)?;
+        let Room { model, .. } = ws.get();
+        read_symbols(packed, head, out, model)
+    }
+}
+
+twin! {
+    fn read_symbols(packed: &[u8], head: Head<'_>, out: &mut [u8], model: &mut class::Model) -> Result<(), UnpackError> = read_symbols_portable;
+}
+
+#[inline(always)]
+fn read_symbols_portable(
+    packed: &[u8],
+    head: Head<'_>,
+    out: &mut [u8],
+    model: &mut class::Model,
+) -> Result<(), UnpackError> {
+    let Head { header, coded, even } = head;
+    fill(packed, &header, out, &mut class::Values::new(coded, even, model))
+}
+
+/// What each number is beside its forecast, one after the other.
+trait Values {
+    /// Of the next one, of this column.
+    fn next(&mut self, column: usize) -> i64;
+}
+
+/// What a side says before its numbers.
+struct Head<'a> {
+    header: Header,
+    /// All of the two streams.
+    coded: &'a [u8],
+    /// Their even bits from here on.
+    even: even::Reader<'a>,
+}
+
+struct Header {
+    shapes: Shapes,
+    first: usize,
+    forecasts: Forecasts,
+}
+
+impl<'a> Head<'a> {
+    fn take(side: &mut SideReader<'a>) -> Result<Self, UnpackError> {
         let [shapes_len, first, columns] = side.array()?.map(usize::from);
         let len = usize::from(u16::from_le_bytes(side.array()?));
-        let mut coder = Decoder::new(side.take(len)?);
+        let coded = side.take(len)?;
         if shapes_len > MARKS.len() || columns > COLUMNS {
             return Err(UnpackError::Corrupt("more shapes or columns than there may be"));
         }
+        let mut even = even::Reader::new(coded);
         let mut shapes = Shapes { len: shapes_len, ..Shapes::default() };
         for shape in &mut shapes.list[..shapes_len] {
-            *shape = Shape::take(&mut coder).ok_or(UnpackError::Corrupt("no such shape of a number"))?;
+            *shape = Shape::take(&mut even).ok_or(UnpackError::Corrupt("no such shape of a number"))?;
         }
-        let forecasts = Forecasts::take(columns, &mut coder);
-        let Room { model, .. } = ws.get();
-        model.forget();
-        let mut lines = Lines::default();
-        let mut counter = Counter { next: first };
-        let mut at = 0;
-        for &byte in packed {
-            let shape = shapes.marked(byte);
-            let column = counter.pass(byte, shape.is_some());
-            let Some(shape) = shape else {
-                *out.get_mut(at).ok_or(LONGER)? = byte;
-                at += 1;
-                continue;
-            };
-            let forecast = lines.forecast(column, shape.fraction, forecasts.of(column));
-            let value = forecast.wrapping_add(model.code(column, 0, &mut coder));
-            lines.note(&Number { value, column, shape });
-            at += shape.write(value, &mut out[at..]).ok_or(LONGER)?;
-        }
-        if at == out.len() {
-            Ok(())
-        } else {
-            Err(UnpackError::Corrupt("a text and its numbers are shorter than the page"))
-        }
+        let forecasts = Forecasts::take(columns, &mut even);
+        Ok(Self { header: Header { shapes, first, forecasts }, coded, even })
     }
+}
+
+/// Fills `out` with the text `packed`, each mark a number again.
+#[inline(always)]
+fn fill(packed: &[u8], header: &Header, out: &mut [u8], values: &mut impl Values) -> Result<(), UnpackError> {
+    const LONGER: UnpackError = UnpackError::Corrupt("a text and its numbers are longer than the page");
+    let Header { shapes, first, forecasts } = header;
+    let mut lines = Lines::default();
+    let mut counter = Counter { next: *first };
+    let mut at = 0;
+    for &byte in packed {
+        let shape = shapes.marked(byte);
+        let column = counter.pass(byte, shape.is_some());
+        let Some(shape) = shape else {
+            *out.get_mut(at).ok_or(LONGER)? = byte;
+            at += 1;
+            continue;
+        };
+        let forecast = lines.forecast(column, shape.fraction, forecasts.of(column));
+        let value = forecast.wrapping_add(values.next(column));
+        lines.note(&Number { value, column, shape });
+        at += shape.write(value, &mut out[at..]).ok_or(LONGER)?;
+    }
+    if at == out.len() { Ok(()) } else { Err(UnpackError::Corrupt("a text and its numbers are shorter than the page")) }
 }
 
 /// Copies `raw` to the front of `out` with a mark for each number that gets one, and returns its length. Leaves these

@@ -1,6 +1,6 @@
 //! Where the numbers of a page of text are, and how each is written.
 
-use super::coder::Coder;
+use super::even;
 use crate::step::BETWEEN_MAX;
 
 /// Most decimal digits of a number, both sides of the point together: it is below 2^63 then.
@@ -194,22 +194,22 @@ fn token(text: &[u8], first: usize, from: usize) -> Option<Token> {
 }
 
 impl Shape {
-    pub(super) fn put(self, coder: &mut impl Coder) {
-        coder.even(u64::from(self.fraction), 5);
-        coder.even(self.fill as u64, 2);
-        coder.even(u64::from(self.room), 5);
+    pub(super) fn put(self, even: &mut even::Writer) {
+        even.put(u64::from(self.fraction), 5);
+        even.put(self.fill as u64, 2);
+        even.put(u64::from(self.room), 5);
     }
 
     /// Undoes [`Shape::put`]. `None` if numbers are not written so.
-    pub(super) fn take(coder: &mut impl Coder) -> Option<Self> {
-        let fraction = coder.even(0, 5) as u8;
-        let fill = match coder.even(0, 2) {
+    pub(super) fn take(even: &mut even::Reader<'_>) -> Option<Self> {
+        let fraction = even.take(5) as u8;
+        let fill = match even.take(2) {
             0 => Fill::None,
             1 => Fill::Zeros,
             2 => Fill::Spaces,
             _ => return None,
         };
-        let room = coder.even(0, 5) as u8;
+        let room = even.take(5) as u8;
         let digits = if fill == Fill::Zeros { room } else { 0 };
         (usize::from(fraction.max(digits)) <= DIGITS_MAX).then_some(Self { fraction, fill, room })
     }
