@@ -1,11 +1,12 @@
-"""What carrying the bytes of a job costs by plain sockets: bytes there, some of them back, nothing else done.
+"""What carrying the bytes of a job costs by plain sockets: a file there, BACK bytes back into another, nothing else done.
 
-    echo.py serve ADDRESS PORT | echo.py ask ADDRESS PORT BYTES BACK
+    echo.py serve ADDRESS PORT | echo.py ask ADDRESS PORT FILE BACK OUT
 
 The server says its processor time to every client, after the bytes; a client prints that, its own and the seconds it took.
 """
 
 import json
+import os
 import queue
 import socket
 import struct
@@ -19,10 +20,16 @@ HEAD = struct.Struct("!QQ")
 
 def receive(conn, want):
     """All of `want` bytes, or what came before the end."""
-    piece, got = bytearray(PIECE), 0
+    piece, got = memoryview(bytearray(PIECE)), 0
     while got < want and (some := conn.recv_into(piece, min(PIECE, want - got))):
         got += some
-        yield some
+        yield piece[:some]
+
+
+def send_file(conn, file):
+    piece = memoryview(bytearray(PIECE))
+    while some := file.readinto(piece):
+        conn.sendall(piece[:some])
 
 
 def send(conn, lengths):
@@ -45,8 +52,8 @@ def serve(address, port):
                 sender = threading.Thread(target=lambda: send(conn, iter(due.get, None)))
                 sender.start()
                 got = sent = 0
-                for some in receive(conn, want):
-                    got += some
+                for piece in receive(conn, want):
+                    got += len(piece)
                     # By the piece, as answers are, and not by the packet.
                     if (more := got * back // want - sent) >= PIECE or got == want:
                         due.put(more)
@@ -56,14 +63,14 @@ def serve(address, port):
                 conn.sendall(struct.pack("!d", time.process_time() - began))
 
 
-def ask(address, port, want, back):
-    with socket.create_connection((address, port)) as conn:
+def ask(address, port, path, back, out):
+    with socket.create_connection((address, port)) as conn, open(path, "rb", buffering=0) as file, open(out, "wb", buffering=0) as made:
         began = time.monotonic(), time.process_time()
-        conn.sendall(HEAD.pack(want, back))
-        sender = threading.Thread(target=send, args=(conn, [want]))
+        conn.sendall(HEAD.pack(os.fstat(file.fileno()).st_size, back))
+        sender = threading.Thread(target=send_file, args=(conn, file))
         sender.start()
-        for _ in receive(conn, back):
-            pass
+        for piece in receive(conn, back):
+            made.write(piece)
         sender.join()
         seconds, cpu_s = time.monotonic() - began[0], time.process_time() - began[1]
         server_cpu_s, = struct.unpack("!d", conn.recv(8, socket.MSG_WAITALL))
@@ -71,5 +78,10 @@ def ask(address, port, want, back):
 
 
 if __name__ == "__main__":
-    verb, address, *numbers = sys.argv[1:]
-    {"serve": serve, "ask": ask}[verb](address, *map(int, numbers))
+    match sys.argv[1:]:
+        case ["serve", address, port]:
+            serve(address, int(port))
+        case ["ask", address, port, path, back, out]:
+            ask(address, int(port), path, int(back), out)
+        case _:
+            sys.exit(__doc__)

@@ -7,9 +7,9 @@ Needs root, iproute2, a release build; gzip, zstd and lz4 check what was made. C
 One round of a cell packs the file once (`turn_around_s`, from the job's begin until the file is written) and then has the
 same bytes carried there and back with nothing being packed (`copy_s`). What packing alone takes on the server is the
 processor time of its workers over their number (`pack_s`): what the network costs there beside it does not count.
-`echo_*` is the processor time of as many bytes there and back by plain sockets (echo.py). `bound_s` is what no program gets below
-without an accelerator: the copying alone, or packing and what plain sockets take of the server's processor beside it (with `--shared`,
-half of that and the client's). `busiest_s` is the copying, or all that either processor did.
+`echo_*` is the processor time of the same file there and as many bytes back into a file by plain sockets (echo.py). `bound_s` is what no
+program gets below without an accelerator: the copying alone, packing and what plain sockets take of the server's processor beside it,
+or what they and the files take of the client's (with `--shared`, half of all that). `busiest_s` is the copying, or all that either processor did.
 Settings are interleaved; the table shows medians, and the spread as (max - min) / median.
 
     bench/offload/run.py --corpus DIR [--links 1000,10000] [--data float,text] [--rounds 5] [--out FILE.jsonl]
@@ -87,7 +87,7 @@ def measure(setting, path, args):
     copy, pack = rows[0]["values"], rows[1]["values"]
     workers = rows[1]["case"]["threads"]
     pack_s = pack["server_work_cpu_s"] / workers
-    plain = subprocess.run(command(0, args, [sys.executable, ECHO, "ask", net.address[1], ECHO_PORT, path.stat().st_size, int(pack["packed_bytes"])]),
+    plain = subprocess.run(command(0, args, [sys.executable, ECHO, "ask", net.address[1], ECHO_PORT, path, int(pack["packed_bytes"]), f"{path}.echo"]),
                            capture_output=True, text=True, check=True)
     echo = json.loads(plain.stdout)
     needed = pack["server_work_cpu_s"] + echo["server_cpu_s"]
@@ -95,7 +95,7 @@ def measure(setting, path, args):
         bound = (needed + echo["client_cpu_s"]) / workers
         busiest = (pack["client_cpu_s"] + pack["server_cpu_s"]) / workers
     else:
-        bound, busiest = needed, max(pack["client_cpu_s"], pack["server_cpu_s"])
+        bound, busiest = max(needed, echo["client_cpu_s"]), max(pack["client_cpu_s"], pack["server_cpu_s"])
     return {
         "turn_around_s": pack["turn_around_s"], "copy_s": copy["turn_around_s"], "pack_s": pack_s,
         "over": pack["turn_around_s"] / max(copy["turn_around_s"], pack_s), "device_s": pack["device_s"],

@@ -10,7 +10,7 @@
 //! | [`offers`], [`prior`] | the candidates, and what they cost before anything was measured |
 //! | [`probe`] | a look at a chunk: what kind of data is it? |
 //! | [`table`], [`guess`] | what candidates cost, per class of data; how far one outcome moves that |
-//! | [`rows`], [`pending`] | the classes seen lately; decisions whose outcomes are to come |
+//! | `rows`, `pending` | the classes seen lately; decisions whose outcomes are to come |
 //! | [`rate`], [`effort`], [`peer`] | what the link, our processors and the receiver can take |
 //! | [`solve`], [`account`] | prices of pipeline time, and keeping the stages level |
 //! | [`guard`] | raw where the link is as fast as memory and packing is not seen to pay |
