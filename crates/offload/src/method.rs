@@ -63,11 +63,12 @@ impl Method {
         }
     }
 
-    /// Name of the codec that packs at `level`.
-    fn codec(self, level: i16) -> &'static str {
-        match self {
-            Self::Lz4 if level > 0 => "lz4-hc",
-            other => other.name(),
+    /// The codec that packs at `level`, and its own level for that. As in LZ4's program, 1 and 2 are the fast one.
+    fn codec(self, level: i16) -> (&'static str, i16) {
+        match (self, level) {
+            (Self::Lz4, 3..) => ("lz4-hc", level),
+            (Self::Lz4, 1..) => ("lz4", 0),
+            _ => (self.name(), level),
         }
     }
 
@@ -84,7 +85,8 @@ impl Method {
     /// # Errors
     /// [`UnknownCodec`] where none has.
     pub fn packer(self, registry: &Registry, level: i16) -> Result<Worker, UnknownCodec> {
-        let (packer, level) = narrows::packer(registry, &format!("{}:{level}", self.codec(level)))?;
+        let (codec, level) = self.codec(level);
+        let (packer, level) = narrows::packer(registry, &format!("{codec}:{level}"))?;
         Ok(Worker::new(packer, level))
     }
 
@@ -139,4 +141,19 @@ impl Worker {
 #[must_use]
 pub fn packed_len_max(raw_len: usize) -> usize {
     raw_len + raw_len / 64 + 64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_of_lz4_are_those_of_its_program_and_others_are_refused() {
+        let registry = narrows::default_registry();
+        let packer = |level| Method::Lz4.packer(&registry, level).map(|worker| worker.level.0).ok();
+        assert_eq!(
+            [-1, 0, 1, 2, 3, 12, 13].map(packer),
+            [Some(-1), Some(0), Some(0), Some(0), Some(3), Some(12), None]
+        );
+    }
 }
