@@ -41,7 +41,7 @@ fn mistakes_are_told_before_anything_begins() {
         (&["memory", "serve", "--size", "0", "--listen", "127.0.0.1:0"], 2, "choose a larger --size"),
         (&["migrate", "tunnel", "--listen", "127.0.0.1:0", "--peer", "10.1.2.3"], 2, "refusing to connect to"),
         (&["offload", "pack", &file, "--to", "10.1.2.3"], 2, "refusing to connect to"),
-        (&["offload", "pack", &file, "--local", "--codec", "lz4", "--level", "2"], 2, "has levels 3..12"),
+        (&["offload", "pack", &file, "--local", "--codec", "lz4", "--level", "13"], 2, "has levels 3..12"),
         (&["offload", "pack", &file, "--local", "--threads", "5000"], 2, "0 to 1024"),
         (&["keys", &file], 1, "cannot write"),
     ];
