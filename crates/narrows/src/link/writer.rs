@@ -172,3 +172,19 @@ const UNSENT_LEN_MIN: u32 = 32 << 10;
 const UNSENT_LEN_MAX: u32 = 8 << 20;
 /// Shortest span in which it is looked at how fast bytes leave, in nanoseconds.
 const PACE_NS: u64 = 8_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pace_is_what_left_in_the_last_span_and_nothing_before_it() {
+        let mut pace = Pace { since_ns: 5, ..Pace::default() };
+        pace.bytes = 1 << 20;
+        assert_eq!(pace.per_ms(5 + PACE_NS - 1), 0);
+        assert_eq!(pace.per_ms(5 + PACE_NS), (1 << 20) / (PACE_NS / 1_000_000));
+        // Nothing left since, for a while: not what it was before.
+        assert_eq!(pace.per_ms(6 + PACE_NS), (1 << 20) / (PACE_NS / 1_000_000));
+        assert_eq!(pace.per_ms(5 + 2 * PACE_NS), 0);
+    }
+}
