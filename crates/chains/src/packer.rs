@@ -237,9 +237,17 @@ static ALWAYS: LazyLock<[u8; 4]> = LazyLock::new(|| ["zstd", "deflate", "lzts", 
 /// Chains of pages that hold text and the like. No look says which of them is the best.
 static MATCHES: LazyLock<[u8; 3]> = LazyLock::new(|| ["lzt", "zstdl", "zstd"].map(steps::builtin));
 
-/// Where the first is the best, so is the second, which is too slow to be tried always.
-static LONGER: LazyLock<[[u8; 2]; 2]> = LazyLock::new(|| {
-    [["deflate", "deflates"], ["numq-deflate", "numq-deflates"]].map(|chains| chains.map(steps::builtin))
+/// Where the first is the best, the second may be, too, and is too slow to be tried always.
+static LONGER: LazyLock<[[u8; 2]; 6]> = LazyLock::new(|| {
+    [
+        ["deflate", "deflates"],
+        ["numq-deflate", "numq-deflates"],
+        ["dk8-zz8-ce8", "po8-zz8-ce8"],
+        ["fm8-dk8-zz8-ce8", "po8-zz8-ce8"],
+        ["lag8-dk8-zz8-ce8", "po8-zz8-ce8"],
+        ["mk8-dk8-zz8-ce8", "po8-zz8-ce8"],
+    ]
+    .map(|chains| chains.map(steps::builtin))
 });
 
 /// Every so many pages a page is looked at though the last one's chain might do.
