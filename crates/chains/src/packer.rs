@@ -1,7 +1,7 @@
 //! Packs pages, choosing a chain for each.
 //!
 //! Pages lie in memory in runs of one kind, so the chain that packed the last page is tried first and taken while it packs
-//! about as well (`SIMILAR`), unless it had just replaced another. A page that it does not suit, and every `PROBE`-th, is looked at (`select`), and the
+//! about as well (`SIMILAR`), unless it had just replaced another. A page that it does not suit, and one now and then (`Patience`), is looked at (`select`), and the
 //! chains that are promising by that look are tried. Noise is refused untried, and so is a page that shows no more signs of
 //! structure than the last ones that were tried in vain. `Ratio` trusts the last page's chain only where it packs numbers; among those that look for repeats
 //! the best changes from page to page.
@@ -153,7 +153,7 @@ impl Patience {
     /// later ones now and then.
     fn challenger(self) -> Option<u8> {
         let count = MATCHES.len() as u32;
-        (self.probes < count || self.probes % 4 == 0).then(|| MATCHES[(self.probes % count) as usize])
+        (self.probes < count || self.probes.is_multiple_of(4)).then(|| MATCHES[(self.probes % count) as usize])
     }
 
     /// A page was looked at, and is packed by this chain now.
