@@ -10,14 +10,11 @@
 
 use narrows_core::Workspace;
 
-use super::{
-    difference::{ORDER_MAX, put_seeds, take_seeds},
-    map::same_len,
-};
+use super::difference::{ORDER_MAX, pack_seeded, unpack_seeded};
 use crate::{
     simd::twin,
     step::{Info, Side, SideReader, Step, StepId, UnpackError},
-    word::{Word, pack_whole, read, unpack_whole, write},
+    word::Word,
 };
 
 /// See the module.
@@ -32,13 +29,10 @@ impl Step for Polynomial {
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, _: &mut Workspace) -> Option<usize> {
-        pack_whole::<u64>(raw, out, |words, out| {
-            let out = out.get_mut(..words.len() * 8)?;
+        pack_seeded(raw, out, side, |words| {
             let order = best_order(words);
             differ(words, order);
-            put_seeds(words, order, side)?;
-            write(words, out);
-            Some(out.len())
+            order
         })
     }
 
@@ -49,13 +43,7 @@ impl Step for Polynomial {
         out: &mut [u8],
         _: &mut Workspace,
     ) -> Result<(), UnpackError> {
-        same_len(packed, out)?;
-        unpack_whole::<u64>(packed, out, |packed, words| {
-            read(packed, words);
-            let order = take_seeds(words, side)?;
-            restore(words, order);
-            Ok(())
-        })
+        unpack_seeded(packed, out, side, restore)
     }
 }
 
