@@ -184,9 +184,14 @@ impl Features {
     /// Bytes between two of one plane: 2, 4 or 8 where that shows order which single bytes do not, else 1.
     #[must_use]
     pub fn stride(&self) -> u8 {
-        if let Some(decimals) = self.decimals {
-            return decimals.width;
+        match self.decimals {
+            Some(decimals) => decimals.width,
+            None => self.order().0,
         }
+    }
+
+    /// The stride at which bytes show most order, 1 where that is none, and how much more it is than among all bytes.
+    fn order(&self) -> (u8, f32) {
         let order = |at: usize| {
             let [all, some] = self.equal[at];
             (all / self.equal[0][0]).max(some / self.equal[0][1].max(1e-3))
@@ -198,14 +203,15 @@ impl Features {
                 best = (stride, order(at));
             }
         }
-        best.0
+        best
     }
 
     /// The kind whose priors fit best.
     #[must_use]
     pub fn kind(&self) -> Kind {
         let stride = self.stride();
-        let typed = stride > 1 && self.repeats < 0.2;
+        // Memory and programs show some order too, and repeat more than numbers of as much.
+        let typed = stride > 1 && self.repeats < (REPEATS_BY_ORDER * self.order().1).min(REPEATS_MAX);
         match () {
             () if self.decimals.is_some() => Kind::Decimal,
             () if self.zeros > 0.7 => Kind::Sparse,
@@ -304,6 +310,9 @@ const WORDS: usize = 1024;
 const DECIMALS_PER_SPOT: usize = 4;
 /// How much likelier equal bytes must be in a plane than in a wider one; below, it is chance.
 const STRIDE_GAIN_MIN: f32 = 1.25;
+/// Share of words that may repeat among numbers: by how much order they show, and at most.
+const REPEATS_BY_ORDER: f32 = 0.05;
+const REPEATS_MAX: f32 = 0.2;
 
 #[cfg(test)]
 mod tests {
