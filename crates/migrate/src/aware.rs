@@ -24,12 +24,13 @@ pub mod copies;
 mod decoder;
 mod encoder;
 pub mod known;
+mod lanes;
 mod numbers;
 mod packet;
+pub mod ring;
 mod sender;
 pub mod similar;
 pub mod sparse;
-pub mod store;
 #[cfg(test)]
 mod tests;
 
@@ -62,8 +63,8 @@ pub const FIRST_LEN: usize = INIT_LEN + 4;
 /// for a difference its length and bytes ([`sparse`], against the version kept), for `COPIES` its steps. Lengths are LEB128.
 pub const PAGES_AT: usize = 8;
 
-/// The packet relies on all lanes having passed this lane's last SYNC.
-const SYNCED: u8 = 1;
+/// The packet refers to pages that are kept, or some of it are.
+const TURN: u8 = 1;
 /// Pages of the packet are kept.
 const KEEP: u8 = 2;
 /// In the byte that tells a page's place: it is made of copies.

@@ -13,8 +13,8 @@
 
 use super::{
     PAGE_LEN, Page,
-    copies::{COPY_MIN, Copied, NUMBER_MAX, Source},
-    store::Lanes,
+    copies::{COPY_MIN, Copied},
+    ring::Ring,
 };
 
 /// One place in `1 << RATE_BITS` is a sample.
@@ -63,7 +63,7 @@ pub fn samples(page: &Page, out: &mut Vec<Sample>) {
 /// Where the samples of kept pages are.
 #[derive(Debug)]
 pub struct Similar {
-    /// [`Lanes::want`]'s number of the page and one, more of the hash, and the end of the window: 32, 20 and 12 bits; 0 where nothing is
+    /// The page's position and one, more of the hash, and the end of the window: 32, 20 and 12 bits; 0 where nothing is
     /// noted. Empty until it is needed.
     places: Vec<u64>,
     len_bits: u32,
@@ -83,23 +83,23 @@ impl Similar {
         ((hash >> (64 - self.len_bits)) as usize, hash << self.len_bits >> (64 - TAG_BITS))
     }
 
-    /// Notes the samples of a page that is kept from now on, as `number`.
-    pub fn learn(&mut self, number: u32, samples: &[Sample]) {
+    /// Notes the samples of a page that is kept at a position.
+    pub fn learn(&mut self, position: u32, samples: &[Sample]) {
         if samples.is_empty() {
             return;
         }
         if self.places.is_empty() {
             self.places = vec![0; 1 << self.len_bits];
         }
-        let name = (u64::from(number) + 1) << 32;
+        let name = (u64::from(position) + 1) << 32;
         for &sample in samples {
             let (place, tag) = self.place(sample);
             self.places[place] = name | tag << END_BITS | u64::from(sample.end - 1);
         }
     }
 
-    /// Appends what of a page others of its block hold as well; [`Lanes::newest`] says what there is.
-    pub fn find(&self, block: u16, page: &Page, samples: &[Sample], lanes: &Lanes, copies: &mut Vec<Copied>) {
+    /// Appends what of a page others from `oldest` on hold as well.
+    pub fn find(&self, page: &Page, samples: &[Sample], ring: &Ring, oldest: u32, copies: &mut Vec<Copied>) {
         if self.places.is_empty() {
             return;
         }
@@ -110,24 +110,20 @@ impl Similar {
         for (&sample, name) in samples.iter().zip(names) {
             let end = usize::from(sample.end);
             let (number, tag) = ((name >> 32) as u32, name << 32 >> (64 - TAG_BITS));
-            if end <= done || number == 0 || tag != self.place(sample).1 {
+            if end <= done || number <= oldest || tag != self.place(sample).1 {
                 continue;
             }
             if last.is_none_or(|(before, _)| before != number) {
-                let source = lanes.newest(number - 1);
-                let source =
-                    source.filter(|((of, offset), ..)| *of == block && offset / (PAGE_LEN as u64) < NUMBER_MAX);
-                last = Some((number, source));
+                last = Some((number, ring.page(number - 1)));
             }
-            let Some((_, Some(((_, offset), fresh, other)))) = last else { continue };
+            let Some((_, Some(other))) = last else { continue };
             let from = (name as usize & (PAGE_LEN - 1)) + 1;
             let before = alike_before(&page[done..end], &other[..from]);
             let len = before + alike(&page[end..], &other[from..]);
             if len < COPY_MIN {
                 continue;
             }
-            let source = Source { page: offset / PAGE_LEN as u64, fresh };
-            copies.push(Copied { at: end - before, len, source, from: from - before });
+            copies.push(Copied { at: end - before, len, source: number - 1, from: from - before });
             done = end - before + len;
         }
     }
@@ -185,34 +181,20 @@ mod tests {
         let old = noise(1);
         let mut new = noise(2);
         new[1000..3000].copy_from_slice(&old[1500..3500]);
-        let (mut similar, mut lanes) = (Similar::new(4), Lanes::new(4));
-        lanes.join(0);
-        let find = |similar: &Similar, lanes: &Lanes, block| {
+        let (mut similar, mut ring) = (Similar::new(2048), Ring::new(2048));
+        let find = |similar: &Similar, ring: &Ring, oldest| {
             let mut copies = Vec::new();
-            similar.find(block, &new, &of(&new), lanes, &mut copies);
+            similar.find(&new, &of(&new), ring, oldest, &mut copies);
             copies
         };
-        assert!(find(&similar, &lanes, 3).is_empty(), "nothing is noted");
-        let number = lanes.want(0, (3, 7 << 12), &old).unwrap();
-        similar.learn(number, &of(&old));
-        let all = |fresh| Copied { at: 1000, len: 2000, source: Source { page: 7, fresh }, from: 1500 };
-        assert_eq!(find(&similar, &lanes, 3), [all(true)]);
-        assert!(find(&similar, &lanes, 4).is_empty(), "another block");
-        lanes.passed(0);
-        lanes.merge_to(1);
-        assert_eq!(find(&similar, &lanes, 3), [all(false)]);
-        lanes.want(0, (3, 7 << 12), &noise(5)).unwrap();
-        assert!(find(&similar, &lanes, 3).is_empty(), "another version by now");
-        lanes.passed(0);
-        lanes.merge_to(2);
-        for page in 0..4 {
-            lanes.want(0, (9, page << 12), &noise(6)).unwrap();
-            lanes.passed(0);
-            lanes.merge_to(3 + page as u32);
-        }
-        assert!(find(&similar, &lanes, 3).is_empty(), "not kept any more");
-        assert_eq!(lanes.want(0, (3, 9 << 12), &noise(8)), Some(number));
-        assert!(find(&similar, &lanes, 3).is_empty(), "another page by now");
+        assert!(find(&similar, &ring, 0).is_empty(), "nothing is noted");
+        ring.put(7, &old);
+        similar.learn(7, &of(&old));
+        assert_eq!(find(&similar, &ring, 0), [Copied { at: 1000, len: 2000, source: 7, from: 1500 }]);
+        assert_eq!(find(&similar, &ring, 7).len(), 1);
+        assert!(find(&similar, &ring, 8).is_empty(), "too old");
+        ring.put(7 + 2048, &noise(6));
+        assert!(find(&similar, &ring, 0).is_empty(), "not kept any more");
     }
 
     #[test]
