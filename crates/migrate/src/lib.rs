@@ -107,6 +107,10 @@ pub const LEVEL_MAX: Level = Level(3);
 /// a fifth more processor time at the destination, on processors that were all busy.
 pub const CODECS: &[&str] = &["zstd"];
 
+/// And this level, which others do not choose among: packets are long enough for its tables. Of programs and documents in packets of
+/// 512 KiB it makes 6 % fewer bytes than level 1 in the same time, and 4 % more than level 3 in two thirds of the time.
+pub const ALSO: &[(&str, i16)] = &[("zstd", 2)];
+
 /// What a session that carries a migration may hold, on `base`.
 ///
 /// Windows of eight packets a lane: a lane whose packets do not shrink must not wait for a round trip after each. History
