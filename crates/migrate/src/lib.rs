@@ -100,7 +100,7 @@ pub const CPU_PRICE: f64 = 0.1;
 
 /// The highest level where nobody says. At 100 Mbit/s, levels 6 and 9 took programs and documents twice the packing time for a
 /// hundredth of the bytes, and a price that keeps them away keeps level 3 away where it pays.
-pub const LEVEL_MAX: Level = Level(3);
+pub const LEVEL_MAX: Level = Level(2);
 
 /// What the adaptive policy chooses among. Memory holds bytes of all kinds side by side, so what takes them for numbers of a width gains
 /// nothing; and DEFLATE, which packs about as fast as zstd 1 and less, was what half of a guest travelled as at 1 Gbit/s: 8 % more bytes, and

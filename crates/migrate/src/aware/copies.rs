@@ -8,7 +8,7 @@ use super::{PAGE_LEN, Page, sparse};
 
 /// Shorter copies are not worth their step, which takes at most 11 bytes. So a page with copies in it is always shorter than
 /// the page.
-pub const COPY_MIN: usize = 32;
+pub const COPY_MIN: usize = 48;
 
 /// Bytes of a page that another has too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

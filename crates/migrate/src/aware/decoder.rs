@@ -150,9 +150,15 @@ impl<'a> Parts<'a> {
 
 /// How a page is made, and its place in the packet.
 enum Made<'a> {
-    Difference { place: usize, position: u32, packed: &'a [u8] },
+    Difference {
+        place: usize,
+        position: u32,
+        packed: &'a [u8],
+    },
     /// Its steps come next.
-    Copies { place: usize },
+    Copies {
+        place: usize,
+    },
 }
 
 /// Takes the next page that is made off the front of `rest`.

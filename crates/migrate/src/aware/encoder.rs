@@ -58,7 +58,10 @@ struct Kept {
 enum Form {
     Full,
     /// Against the version before: these bytes.
-    Difference { position: u32, packed: Range<usize> },
+    Difference {
+        position: u32,
+        packed: Range<usize>,
+    },
     /// What is not in these copies.
     Copies(Range<usize>),
 }

@@ -16,9 +16,9 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::{
     Blocks, Encoder, HEADER_LEN, INIT_LEN, PAGE_LEN, PAGES_MAX, Packet,
     known::{Hash, Hasher, Known, Seen},
+    lanes::Lanes,
     numbers::Numbers,
     packet,
-    lanes::Lanes,
     ring::{Ring, oldest},
     similar::Similar,
 };

@@ -24,7 +24,7 @@ const GAP_MIN: usize = 16;
 /// So a page has not more.
 const SAMPLES_MAX: usize = PAGE_LEN / GAP_MIN;
 /// Bytes that a hash depends on.
-const WINDOW: usize = 64;
+const WINDOW: usize = 32;
 /// Bits of the end of a window in its page, and of the hash beside those that say where it is noted.
 const END_BITS: u32 = PAGE_LEN.trailing_zeros();
 const TAG_BITS: u32 = 32 - END_BITS;
@@ -39,25 +39,35 @@ pub struct Sample {
 
 /// Appends a page's samples. Four bytes at a time: the hash is then one shift and one sum behind the one before, not four.
 pub fn samples(page: &Page, out: &mut Vec<Sample>) {
-    const LIMIT: u64 = 1 << (64 - RATE_BITS);
-    let (mut hash, mut next) = (0_u64, WINDOW / 2);
+    const LIMIT: u32 = 1 << (32 - RATE_BITS);
+    let (mut hash, mut next) = (0_u32, WINDOW - 1);
     for (index, four) in page.as_chunks::<4>().0.iter().enumerate() {
         let gear = four.map(|byte| GEAR[usize::from(byte)]);
         let mut sums = [gear[0]; 4];
         for at in 1..4 {
             sums[at] = (sums[at - 1] << 1).wrapping_add(gear[at]);
         }
-        let hashes: [u64; 4] = std::array::from_fn(|at| (hash << (at + 1)).wrapping_add(sums[at]));
+        let hashes: [u32; 4] = std::array::from_fn(|at| (hash << (at + 1)).wrapping_add(sums[at]));
         hash = hashes[3];
         if hashes.iter().any(|&hash| hash < LIMIT) {
             for (at, &hash) in (4 * index..).zip(&hashes) {
                 if hash < LIMIT && at >= next {
-                    out.push(Sample { hash, end: at as u16 + 1 });
+                    let end = at + 1;
+                    out.push(Sample { hash: name(page[end - WINDOW..end].as_chunks().0), end: end as u16 });
                     next = at + GAP_MIN;
                 }
             }
         }
     }
+}
+
+/// What a window is noted as.
+fn name(window: &[[u8; 8]]) -> u64 {
+    let factors = GEAR.as_chunks::<2>().0.iter().map(|two| u64::from(two[0]) << 32 | u64::from(two[1] | 1));
+    window
+        .iter()
+        .zip(factors)
+        .fold(0, |sum: u64, (eight, factor)| sum.wrapping_add(u64::from_le_bytes(*eight).wrapping_mul(factor)))
 }
 
 /// Where the samples of kept pages are.
@@ -79,7 +89,7 @@ impl Similar {
 
     /// Where a sample is noted, and what must stand there for it: without that every place of a full table would be looked up in vain.
     fn place(&self, sample: Sample) -> (usize, u64) {
-        let hash = sample.hash << RATE_BITS;
+        let hash = sample.hash;
         ((hash >> (64 - self.len_bits)) as usize, hash << self.len_bits >> (64 - TAG_BITS))
     }
 
@@ -106,7 +116,9 @@ impl Similar {
         // All at once, for each is a miss of the cache.
         let mut names = [0; SAMPLES_MAX];
         names.iter_mut().zip(samples).for_each(|(name, sample)| *name = self.places[self.place(*sample).0]);
-        let (mut done, mut last) = (0, None);
+        // Behind the last copy, and behind the one before it.
+        let (mut done, mut done_before, mut last) = (0, 0, None);
+        let first = copies.len();
         for (&sample, name) in samples.iter().zip(names) {
             let end = usize::from(sample.end);
             let (number, tag) = ((name >> 32) as u32, name << 32 >> (64 - TAG_BITS));
@@ -118,10 +130,18 @@ impl Similar {
             }
             let Some((_, Some(other))) = last else { continue };
             let from = (name as usize & (PAGE_LEN - 1)) + 1;
-            let before = alike_before(&page[done..end], &other[..from]);
+            // What stands in many places was noted at the last of them; the next sample may know one where more is alike, before it too.
+            let before = alike_before(&page[done_before..end], &other[..from]);
+            let covers = copies[first..].last().is_some_and(|last| end - before <= last.at);
+            let before = if covers { before } else { before.min(end - done) };
             let len = before + alike(&page[end..], &other[from..]);
             if len < COPY_MIN {
                 continue;
+            }
+            if covers {
+                copies.pop();
+            } else {
+                done_before = done;
             }
             copies.push(Copied { at: end - before, len, source: number - 1, from: from - before });
             done = end - before + len;
@@ -145,14 +165,14 @@ fn alike_before(one: &[u8], other: &[u8]) -> usize {
 }
 
 /// A random number for each byte (splitmix64 from 0). No secret: who knows them can make pages that are not found, or are in vain.
-const GEAR: [u64; 256] = {
+const GEAR: [u32; 256] = {
     let mut gear = [0; 256];
     let (mut state, mut at) = (0_u64, 0);
     while at < gear.len() {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        gear[at] = word ^ (word >> 31);
+        gear[at] = (word ^ (word >> 31)) as u32;
         at += 1;
     }
     gear
@@ -207,15 +227,14 @@ mod tests {
     #[test]
     fn samples_are_those_of_a_hash_over_one_byte_after_the_other() {
         for seed in 0..20 {
-            let (page, mut hash, mut naive) = (noise(seed), 0_u64, vec![]);
+            let (page, mut hash, mut naive) = (noise(seed), 0_u32, vec![]);
             for (at, &byte) in page.iter().enumerate() {
                 hash = (hash << 1).wrapping_add(GEAR[usize::from(byte)]);
-                if hash >> (64 - RATE_BITS) == 0 && at >= naive.last().map_or(WINDOW / 2, |(_, end)| end - 1 + GAP_MIN)
-                {
-                    naive.push((hash, at + 1));
+                if hash >> (32 - RATE_BITS) == 0 && at >= naive.last().map_or(WINDOW - 1, |end| end - 1 + GAP_MIN) {
+                    naive.push(at + 1);
                 }
             }
-            let found: Vec<_> = of(&page).iter().map(|sample| (sample.hash, usize::from(sample.end))).collect();
+            let found: Vec<_> = of(&page).iter().map(|sample| usize::from(sample.end)).collect();
             assert_eq!(found, naive);
         }
     }

@@ -437,7 +437,9 @@ fn pages_that_cannot_be_left_out_are_empty_differences() {
     let (mut encoder, mut decoder) = (sender.lane(&init(0)).unwrap(), receiver.lane(&first(0)).unwrap());
     for number in 0..4 {
         let page = vec![5; PAGE_LEN];
-        for (head, pages) in [(header(true, number, BLOCK, &[], &[]), &[][..]), (header(false, number, BLOCK, &[4096], &[]), &page[..])] {
+        for (head, pages) in
+            [(header(true, number, BLOCK, &[], &[]), &[][..]), (header(false, number, BLOCK, &[4096], &[]), &page[..])]
+        {
             let chunk = encode(&mut encoder, &head, pages);
             assert!(number == 0 || chunk.len() < 100);
             let got = decoder.unpack(&chunk).unwrap();
