@@ -6,8 +6,8 @@
 
 use super::{PAGE_LEN, Page, sparse};
 
-/// Shorter copies are not worth their step, which takes at most 11 bytes. So a page with copies in it is always shorter than
-/// the page.
+/// Shorter copies are not worth their step, which takes at most 11 bytes, nor what the codec would find in them. So a page with copies in it is always
+/// shorter than the page.
 pub const COPY_MIN: usize = 48;
 
 /// Bytes of a page that another has too.

@@ -1,7 +1,7 @@
 //! Finds bytes of a page in the pages that are kept, wherever they are there.
 //!
-//! A rolling hash runs over each page (the gear hash of FastCDC, Xia et al., USENIX ATC 2016, over 64 bytes). Where its upper bits are zero, at one
-//! place in 64, the next bits say where in a table that place is noted; so bytes that were moved are noted under the same
+//! A rolling hash runs over each page (the gear hash of FastCDC, Xia et al., USENIX ATC 2016, over 32 bytes). Where its upper bits are zero, at one
+//! place in 64, another hash of those bytes says where in a table that place is noted; so bytes that were moved are noted under the same
 //! number. What the table says is looked up and compared, so it may be as old or as wrong as it likes, and only the
 //! sender has one.
 //!
@@ -9,7 +9,7 @@
 //! with as much processor time. Half a megabyte of the most similar pages as history saved 13 % of its first 200 MiB, where a megabyte of
 //! the last ones saved 3.
 //!
-//! Memory: 16 places of 8 bytes for each page that may be kept, 32 MiB for a GiB.
+//! Memory: 16 places of 8 bytes for each page that may be kept, 16 MiB for 384.
 
 use super::{
     PAGE_LEN, Page,
