@@ -158,6 +158,13 @@ impl Chain {
         let (mut from, mut to) = (&mut **from, &mut **to);
         sides.clear();
         let stages = self.stages();
+        if let ([stage], false) = (stages, self.has_sides()) {
+            // Nothing comes before what it packs but the head, so it is written where it stays.
+            let mut writer = Writer { out, at: 0 };
+            self.put_head(&mut writer)?;
+            let at = writer.at;
+            return stage.pack(page, &mut out[at..], sides, ws).map(|len| at + len);
+        }
         let mut resized = [0u16; STEPS_MAX];
         let mut resized_len = 0;
         let mut len = PAGE;
@@ -176,15 +183,7 @@ impl Chain {
         }
 
         let mut writer = Writer { out, at: 0 };
-        match self.builtin {
-            Some(number) => writer.put(&[number])?,
-            None => {
-                writer.put(&[INLINE + self.len])?;
-                for id in self.steps() {
-                    writer.put(&[id.0])?;
-                }
-            }
-        }
+        self.put_head(&mut writer)?;
         if self.has_sides() {
             let sides_len = 2 * resized_len + sides.bytes().len();
             match sides_len {
@@ -202,6 +201,17 @@ impl Chain {
         }
         writer.put(&from[..len])?;
         Some(writer.at)
+    }
+
+    /// Writes its number, or its steps.
+    fn put_head(&self, writer: &mut Writer<'_>) -> Option<()> {
+        match self.builtin {
+            Some(number) => writer.put(&[number]),
+            None => {
+                writer.put(&[INLINE + self.len])?;
+                self.steps().iter().try_for_each(|id| writer.put(&[id.0]))
+            }
+        }
     }
 
     fn has_sides(&self) -> bool {

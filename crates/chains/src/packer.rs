@@ -1,7 +1,7 @@
 //! Packs pages, choosing a chain for each.
 //!
 //! Pages lie in memory in runs of one kind, so the chain that packed the last page is tried first and taken while it packs
-//! about as well (`SIMILAR`), unless it had just replaced another. A page that it does not suit, and every `PROBE`-th, is looked at (`select`), and the
+//! about as well (`SIMILAR`), unless it had just replaced another. A page that it does not suit, and one now and then (`Patience`), is looked at (`select`), and the
 //! chains that are promising by that look are tried. Noise is refused untried, and so is a page that shows no more signs of
 //! structure than the last ones that were tried in vain. `Ratio` trusts the last page's chain only where it packs numbers; among those that look for repeats
 //! the best changes from page to page.
@@ -95,7 +95,7 @@ enum Before {
 }
 
 /// Chains that packed pages longer than the last page's chain did, since that began to be it: they are not tried again for a
-/// while ([`FORGET`]), and not until pages look otherwise. Only where one of [`MATCHES`] beat another does the look not matter.
+/// while ([`Patience::forgets`]), and not until pages look otherwise. Only where one of [`MATCHES`] beat another does the look not matter.
 #[derive(Debug, Clone, Copy, Default)]
 struct Beaten {
     /// What the tree named for the last page that was looked at.
@@ -104,29 +104,82 @@ struct Beaten {
     chains: [u64; 4],
 }
 
-/// Which pages need no look though they are longer than [`SIMILAR`] allows: those of zstd, up to twice the last page's length, that are no
-/// longer than ones which looks left to their chain, of which there were [`VAIN_LOOKS`] in a row. In text and logs one page of seven
-/// is too long only since the page before was short, and a look takes a quarter of the time that packing does. Among chains of
-/// numbers, and of LZ-T, looks find something too often.
-#[derive(Debug, Clone, Copy, Default)]
+/// How often pages are looked at, by what looks came to. All of this is for [`MATCHES`]: among chains of numbers looks
+/// find something too often.
+#[derive(Debug, Clone, Copy)]
 struct Patience {
+    /// Looks in a row that left a page to the last one's chain, and the longest such page.
     looks: u32,
     longest: usize,
+    /// Probes in a row that did.
+    probes: u32,
+    /// Pages until the next probe.
+    left: u32,
+    /// Pages until probes may come sooner again.
+    rest: u32,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { looks: 0, longest: 0, probes: 0, left: PROBE, rest: 0 }
+    }
 }
 
 impl Patience {
-    fn passes(self, chain: &Chain, len: usize, before: usize) -> bool {
-        let is_zstd = chain.builtin().is_some_and(|number| MATCHES[1..].contains(&number));
-        self.looks >= VAIN_LOOKS && is_zstd && len <= self.longest.min(2 * before)
+    /// Counts a page; whether it is looked at though the last one's chain might do.
+    fn is_probe(&mut self) -> bool {
+        self.left -= 1;
+        self.rest = self.rest.saturating_sub(1);
+        let is_probe = self.left == 0;
+        if is_probe {
+            self.left = PROBE;
+        }
+        is_probe
     }
 
-    /// A page was looked at, and is of this length now.
-    fn note(&mut self, is_news: bool, len: usize) {
-        *self = match is_news {
-            true => Self::default(),
-            false => Self { looks: self.looks.saturating_add(1), longest: self.longest.max(len) },
-        };
+    /// Whether a page needs no look though it is longer than [`SIMILAR`] allows: one of zstd, up to twice the last page's length, that is
+    /// no longer than ones which looks left to it, of which there were [`VAIN_LOOKS`] in a row. In text and logs one page of seven
+    /// is too long only since the page before was short, and a look takes a quarter of the time that packing does.
+    fn passes(self, chain: &Chain, len: usize, before: usize) -> bool {
+        self.looks >= VAIN_LOOKS && is_one_of(chain, &MATCHES[1..]) && len <= self.longest.min(2 * before)
     }
+
+    /// Whether chains that were beaten may be tried by this probe.
+    fn forgets(self) -> bool {
+        self.probes % 2 == 1
+    }
+
+    /// Which of [`MATCHES`] this probe tries besides: each of the first ones another, since no look says which is the best, and
+    /// later ones now and then.
+    fn challenger(self) -> Option<u8> {
+        let count = MATCHES.len() as u32;
+        (self.probes < count || self.probes.is_multiple_of(4)).then(|| MATCHES[(self.probes % count) as usize])
+    }
+
+    /// A page was looked at, and is packed by this chain now.
+    fn note(&mut self, is_news: bool, probe: bool, best: Option<&Packed>) {
+        let is_by = |numbers: &[u8]| best.is_some_and(|best| is_one_of(&best.chain, numbers));
+        if is_news {
+            let is_soon = self.rest == 0 && is_by(&*MATCHES);
+            let (most, rest) = if is_soon { (PROBE_SOON, SOON_AGAIN) } else { (PROBE, self.rest) };
+            *self = Self { left: self.left.min(most), rest, ..Self::default() };
+            return;
+        }
+        self.looks = self.looks.saturating_add(1);
+        self.longest = self.longest.max(best.map_or(0, |best| best.len));
+        if probe {
+            self.probes = self.probes.saturating_add(1);
+            self.left = match self.probes.checked_sub(MATCHES.len() as u32) {
+                None if self.rest > 0 && is_by(&*MATCHES) => PROBE_SOON,
+                Some(more) if is_by(&MATCHES[1..]) => PROBE << (more + 1).min(PROBE_MORE),
+                _ => PROBE,
+            };
+        }
+    }
+}
+
+fn is_one_of(chain: &Chain, numbers: &[u8]) -> bool {
+    chain.builtin().is_some_and(|number| numbers.contains(&number))
 }
 
 /// The chain that packed a page shortest so far.
@@ -181,20 +234,31 @@ impl Contest<'_> {
 /// Chains that `Ratio` always tries, whatever a page looks like: no tree may cost it the best of these.
 static ALWAYS: LazyLock<[u8; 4]> = LazyLock::new(|| ["zstd", "deflate", "lzts", "numq-deflate"].map(steps::builtin));
 
-/// Of these `Balanced` tries one besides every [`CHALLENGE`] pages, where pages are packed by repeats: no look says which is the best.
+/// Chains of pages that hold text and the like. No look says which of them is the best.
 static MATCHES: LazyLock<[u8; 3]> = LazyLock::new(|| ["lzt", "zstdl", "zstd"].map(steps::builtin));
 
-/// Where the first is the best, so is the second, which is too slow to be tried always.
-static LONGER: LazyLock<[[u8; 2]; 2]> = LazyLock::new(|| {
-    [["deflate", "deflates"], ["numq-deflate", "numq-deflates"]].map(|chains| chains.map(steps::builtin))
+/// Where the first is the best, the second may be, too, and is too slow to be tried always.
+static LONGER: LazyLock<[[u8; 2]; 6]> = LazyLock::new(|| {
+    [
+        ["deflate", "deflates"],
+        ["numq-deflate", "numq-deflates"],
+        ["dk8-zz8-ce8", "po8-zz8-ce8"],
+        ["fm8-dk8-zz8-ce8", "po8-zz8-ce8"],
+        ["lag8-dk8-zz8-ce8", "po8-zz8-ce8"],
+        ["mk8-dk8-zz8-ce8", "po8-zz8-ce8"],
+    ]
+    .map(|chains| chains.map(steps::builtin))
 });
 
 /// Every so many pages a page is looked at though the last one's chain might do.
 const PROBE: u32 = 64;
-/// After so many pages, in which a probe falls, chains that were beaten may be tried again.
-const FORGET: u32 = 2 * PROBE;
-/// Every so many pages, in which a probe falls, one of [`MATCHES`] is tried.
-const CHALLENGE: u32 = 4 * PROBE;
+/// As [`PROBE`], while not all of [`MATCHES`] have been tried since one of them became the best.
+const PROBE_SOON: u32 = 16;
+/// Where the best changes more often than every so many pages, probes come at [`PROBE`] all the same.
+const SOON_AGAIN: u32 = 256;
+/// So often at most [`PROBE`] is doubled while probes of zstd change nothing: each takes as long as packing two pages, and zstd at
+/// level 1 itself is what these pages are to be packed as fast as.
+const PROBE_MORE: u32 = 4;
 /// As [`PROBE`], where pages look like noise, which is seldom wrong and cheap to say.
 const PROBE_NOISE: u32 = 1024;
 /// So many pages are tried in vain, with none between that packs, before others are refused for being like them.
@@ -261,7 +325,7 @@ impl Packer {
             self.take_chains();
         }
         self.pages = self.pages.wrapping_add(1);
-        let probe = self.pages.is_multiple_of(PROBE);
+        let probe = self.patience.is_probe();
         let mut best = None;
         if let Before::Packed { chain, len: before, again } = self.before
             && (again || self.profile == Profile::Ratio)
@@ -294,7 +358,7 @@ impl Packer {
         let features = look(page);
         let best = self.best_of(&features, page, out, limit, best, probe);
         let is_news = !matches!((best, self.before), (Some(Packed { chain, .. }), Before::Packed { chain: before, .. }) if chain == before);
-        self.patience.note(is_news, best.map_or(0, |best| best.len));
+        self.patience.note(is_news, probe, best.as_ref());
         if is_news {
             self.beaten = Beaten::default();
         }
@@ -328,9 +392,9 @@ impl Packer {
         best: Option<Packed>,
         probe: bool,
     ) -> Option<Packed> {
-        let Self { now, listed, own, trial, scratch, profile, beaten, .. } = self;
+        let Self { now, listed, own, trial, scratch, profile, beaten, patience, .. } = self;
         let leaf = select::leaf(*profile, features);
-        if self.pages.is_multiple_of(FORGET) {
+        if probe && patience.forgets() {
             *beaten = Beaten { leaf, ..Beaten::default() };
         } else if leaf != beaten.leaf {
             let holds = best.and_then(|best| best.chain.builtin()).is_some_and(|number| MATCHES.contains(&number));
@@ -378,8 +442,12 @@ impl Packer {
             *beaten |= before & !left;
         }
         let has_matches = contest.best.is_some_and(|best| best.chain.ends_in_matches());
-        if *profile == Profile::Balanced && has_matches && self.pages.is_multiple_of(CHALLENGE) {
-            contest.builtin(MATCHES[(self.pages / CHALLENGE) as usize % MATCHES.len()]);
+        if *profile == Profile::Balanced
+            && probe
+            && has_matches
+            && let Some(challenger) = patience.challenger()
+        {
+            contest.builtin(challenger);
         }
         contest.best
     }

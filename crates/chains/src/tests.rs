@@ -264,7 +264,8 @@ fn golden_pages_unpack() {
     }
 }
 
-const GOLDEN: [(&str, Kind); 16] = [
+const GOLDEN: [(&str, Kind); 17] = [
+    ("po8-zz8-ce8", Kind::Doubles),
     ("numq-deflate", Kind::Table),
     ("numq-lzts", Kind::Table),
     ("num-deflate", Kind::Table),

@@ -25,7 +25,11 @@ pub fn log(verbose: u8, quiet: bool) {
         (false, 1) => LevelFilter::INFO,
         (false, _) => LevelFilter::DEBUG,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).without_time().with_target(false).init();
+    let plain =
+        tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).without_time().with_target(false);
+    // In a file or a journal colours are noise.
+    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    plain.with_ansi(colours).init();
 }
 
 /// Prints a line of result.

@@ -27,7 +27,7 @@ pub struct Plan {
     pub contestants: Vec<Contestant>,
     /// Timed rounds; a slow contestant, one that takes [`SLOW_NS`] a page or more, has but one.
     pub rounds: u32,
-    /// Threads that share each set's pages, 1 or more.
+    /// Threads that share each set's pages, 1 or more; if more, one alone is measured besides.
     pub threads: usize,
     /// Longest packed page worth storing, in bytes.
     pub limit: usize,
@@ -146,6 +146,9 @@ pub struct Measured {
     pub unpack_mb_s: f64,
     /// See [`effective`]; for each device of the document.
     pub effective_mb_s: Vec<f64>,
+    /// By one thread alone, in the same rounds, where there were more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub one_thread: Option<OneThread>,
     /// What was published for such data, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published: Option<paper::Published>,
@@ -153,6 +156,15 @@ pub struct Measured {
     raw_bytes: f64,
     #[serde(skip)]
     stored_bytes: f64,
+}
+
+/// Speeds of one thread.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct OneThread {
+    /// As [`Measured::pack_mb_s`].
+    pub pack_mb_s: f64,
+    /// As [`Measured::unpack_mb_s`].
+    pub unpack_mb_s: f64,
 }
 
 /// A contestant whose page takes this long or longer is timed once.
@@ -236,7 +248,17 @@ impl Measured {
         let ratio = raw_bytes / stored_bytes;
         let name = name.to_owned();
         let effective_mb_s = vec![];
-        Self { name, ratio, pack_mb_s, unpack_mb_s, effective_mb_s, published: None, raw_bytes, stored_bytes }
+        Self {
+            name,
+            ratio,
+            pack_mb_s,
+            unpack_mb_s,
+            effective_mb_s,
+            one_thread: None,
+            published: None,
+            raw_bytes,
+            stored_bytes,
+        }
     }
 }
 
@@ -245,9 +267,15 @@ fn sum(sets: &[SetResult]) -> SetResult {
     let of = |n: usize| {
         let all = || sets.iter().map(|set| &set.results[n]);
         let raw: f64 = all().map(|measured| measured.raw_bytes).sum();
-        let time = |speed: fn(&Measured) -> f64| raw / all().map(|m| m.raw_bytes / speed(m)).sum::<f64>();
+        let time = |speed: &dyn Fn(&Measured) -> f64| raw / all().map(|m| m.raw_bytes / speed(m)).sum::<f64>();
         let stored = all().map(|measured| measured.stored_bytes).sum();
-        Measured::new(&sets[0].results[n].name, raw, stored, time(|m| m.pack_mb_s), time(|m| m.unpack_mb_s))
+        let one = |m: &Measured| m.one_thread.unwrap_or(OneThread { pack_mb_s: 1.0, unpack_mb_s: 1.0 });
+        let first = &sets[0].results[n];
+        let one_thread = first
+            .one_thread
+            .map(|_| OneThread { pack_mb_s: time(&|m| one(m).pack_mb_s), unpack_mb_s: time(&|m| one(m).unpack_mb_s) });
+        let measured = Measured::new(&first.name, raw, stored, time(&|m| m.pack_mb_s), time(&|m| m.unpack_mb_s));
+        Measured { one_thread, ..measured }
     };
     SetResult {
         name: "all".into(),

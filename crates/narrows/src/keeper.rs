@@ -33,7 +33,6 @@ struct Keeper {
 
 /// Starts the keeper of `inner`; with `dial` it also makes the links.
 pub(crate) fn start(inner: &Arc<Inner>, dial: Option<Dial>) {
-    inner.tallies.heard_ns.store(inner.engine.clock.now_ns(), Relaxed);
     let keeper = Keeper {
         inner: Arc::downgrade(inner),
         dial: dial.map(Arc::from),
@@ -86,19 +85,28 @@ impl Keeper {
         true
     }
 
+    /// Gives up links on which nothing came for long, though asked. Each for itself: what was sent on a dead one holds up its
+    /// channel until it is sent again on another.
     fn signs_of_life(&mut self, inner: &Inner) {
         let now_ns = inner.engine.clock.now_ns();
-        let silent_ns = now_ns.saturating_sub(inner.tallies.heard_ns.load(Relaxed));
         let silence = inner.settings.silence;
         let give_up_after_ns = silence.as_nanos() as u64;
         let ask_after_ns = give_up_after_ns / 4;
-        if silent_ns > give_up_after_ns {
-            tracing::info!("the peer has been silent for {silence:?}; its links are given up");
-            inner.state.lock().links.values().for_each(|link| link.cut());
-            inner.tallies.heard_ns.store(now_ns, Relaxed);
-        } else if silent_ns > ask_after_ns && now_ns.saturating_sub(self.asked_ns) > ask_after_ns {
+        let mut state = inner.state.lock();
+        let mut longest_ns = 0;
+        for link in state.links.values() {
+            let silent_ns = link.silent_ns(now_ns);
+            if silent_ns > give_up_after_ns {
+                tracing::info!("nothing came on a link for {silence:?}; it is given up");
+                link.cut();
+            } else {
+                longest_ns = longest_ns.max(silent_ns);
+            }
+        }
+        if longest_ns > ask_after_ns && now_ns.saturating_sub(self.asked_ns) > ask_after_ns {
             self.asked_ns = now_ns;
-            inner.state.lock().machine.ping();
+            state.machine.ping();
+            drop(state);
             inner.to_send.notify_all();
         }
     }
@@ -128,7 +136,6 @@ impl Keeper {
         }
         match self.connect(hello, left).and_then(|(transport, theirs)| inner.attach(transport, theirs)) {
             Ok(()) => {
-                inner.tallies.heard_ns.store(inner.engine.clock.now_ns(), Relaxed);
                 if since_ns.is_some() {
                     inner.tallies.resumed.fetch_add(1, Relaxed);
                     tracing::info!("connected again; the session goes on where it was");

@@ -33,6 +33,8 @@ pub(crate) struct Link {
     probe: Probe,
     /// Bytes acknowledged when last asked; `None` where the transport does not tell.
     acked: Option<AtomicU64>,
+    /// When a frame came last.
+    heard_ns: AtomicU64,
 }
 
 impl Link {
@@ -40,15 +42,16 @@ impl Link {
     pub(crate) fn start(inner: &Arc<Inner>, id: LinkId, transport: Transport) -> Arc<Self> {
         let Transport { reader, writer, shutdown, peer, probe, security } = transport;
         let acked = probe.tcp_info().map(|info| AtomicU64::new(info.acked));
-        let writer = Writer::new(writer, probe.clone(), inner.engine.clock.now_ns());
-        let link = Arc::new(Self { id, writer: Mutex::new(writer), shutdown, probe, acked });
+        let now_ns = inner.engine.clock.now_ns();
+        let writer = Mutex::new(Writer::new(writer, probe.clone(), now_ns));
+        let link = Arc::new(Self { id, writer, shutdown, probe, acked, heard_ns: AtomicU64::new(now_ns) });
         let (read_inner, read_link) = (inner.clone(), link.clone());
         let (write_inner, write_link) = (inner.clone(), link.clone());
         spawn("link-reader", move || {
             let mut ahead = ReadAhead::new(reader);
             // Else what comes is not what there is to be read.
             ahead.watched = (security == Security::Plain).then(|| (read_link.probe.clone(), Watch::default()));
-            let fault = Reader::new(&read_inner, read_link.id, ahead, read_link.probe.clone()).run();
+            let fault = Reader::new(&read_inner, &read_link, ahead).run();
             read_link.over(&read_inner, &peer, fault);
         });
         spawn("link-writer", move || write_link.write_loop(&write_inner));
@@ -87,6 +90,11 @@ impl Link {
     /// Bytes that came and wait in the kernel; 0 where the transport does not tell.
     pub(crate) fn unread(&self) -> u64 {
         self.probe.unread().unwrap_or(0)
+    }
+
+    /// How long nothing has come.
+    pub(crate) fn silent_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.heard_ns.load(Relaxed))
     }
 
     pub(crate) fn cut(&self) {

@@ -49,7 +49,7 @@ pub struct Settings {
     pub connections: usize,
     /// How long a session without a link waits for a new one.
     pub resume_within: Duration,
-    /// Silence of the peer after which its links are given up; it is asked for a sign of life after a quarter of that.
+    /// Silence after which a link is given up; the peer is asked for a sign of life after a quarter of that.
     pub silence: Duration,
     /// Told of each decision and what became of it.
     pub explain: Option<Explain>,

@@ -23,7 +23,6 @@ pub(crate) struct Tallies {
     carried: Mutex<Carried>,
     pub(crate) starved_ns: AtomicU64,
     pub(crate) received_wire: AtomicU64,
-    pub(crate) heard_ns: AtomicU64,
     pub(crate) resumed: AtomicU64,
 }
 

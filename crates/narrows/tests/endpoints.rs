@@ -4,7 +4,7 @@ use std::{
     io::{Read, Write},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread,
     time::Duration,
@@ -220,4 +220,70 @@ fn a_peer_that_accepts_and_is_silent_has_not_come_back() {
     let end = here.accept().unwrap_err();
     assert!(end.text.contains("did not come back"), "{end}");
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+}
+
+/// Passes bytes on both ways until `dead`, then takes no more of them, and keeps its connections.
+fn relay(to: Address, dead: Arc<AtomicBool>) -> Address {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Address::parse(&listener.local_addr().unwrap().to_string(), 0).unwrap();
+    thread::spawn(move || {
+        let (near, _) = listener.accept().unwrap();
+        let far = std::net::TcpStream::connect(to.to_string()).unwrap();
+        for (mut from, mut to) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)] {
+            let dead = dead.clone();
+            thread::spawn(move || {
+                let mut buf = [0; 16 << 10];
+                while !dead.load(Relaxed) {
+                    let Ok(len @ 1..) = from.read(&mut buf) else { return };
+                    if dead.load(Relaxed) || to.write_all(&buf[..len]).is_err() {
+                        break;
+                    }
+                }
+                thread::sleep(Duration::from_secs(60));
+            });
+        }
+    });
+    address
+}
+
+// Goal: one of two links dies without a word, what was under way on it with it; the transfer goes on over the other one.
+#[test]
+fn a_dead_link_among_several_is_given_up() {
+    let engine = Engine::new(2);
+    let mut settings = Settings { plan: Plan::None, connections: 2, ..Settings::default() };
+    settings.silence = Duration::from_millis(600);
+    settings.limits.window_len = 1 << 20;
+    let (listener, address) = listener();
+    let sessions = accept(listener, &engine, settings.clone());
+    let dead = Arc::new(AtomicBool::new(false));
+    let relayed = relay(address.clone(), dead.clone());
+    let dials = AtomicU64::new(0);
+    // Only the second connection goes by way of the relay.
+    let dial: Dial = Box::new(move || {
+        let to = if dials.fetch_add(1, Relaxed) == 1 { &relayed } else { &address };
+        transport::connect(to, &Tuning::default()).map_err(std::io::Error::other)
+    });
+    let here = Endpoint::connect(&engine, settings, dial).unwrap();
+    let there = sessions.recv_timeout(Duration::from_secs(10)).unwrap();
+    let (mut writer, _reader) = here.open("x").unwrap();
+    let bytes = data(20_000_000);
+    let sent = bytes.clone();
+    let sender = thread::spawn(move || {
+        writer.write_all(&sent[..10_000_000]).unwrap();
+        dead.store(true, Relaxed);
+        writer.write_all(&sent[10_000_000..]).unwrap();
+        writer.finish().unwrap();
+        writer.wait_consumed().unwrap();
+    });
+    let (done, wait) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let mut incoming = there.accept().unwrap().unwrap();
+        let mut got = Vec::new();
+        incoming.reader.read_to_end(&mut got).unwrap();
+        let _ = done.send(got);
+        let _ = there.accept();
+    });
+    let got = wait.recv_timeout(Duration::from_secs(20)).expect("the transfer goes on");
+    assert!(got == bytes);
+    sender.join().unwrap();
 }

@@ -310,9 +310,9 @@ impl Policy for Adaptive {
         }
         let row = &self.rows[at];
         let (class, cost, times) = (row.class, row.costs[index].cost, row.times[index]);
-        let most_ns = row.costs[index].pack_most * raw_len;
+        let Expected { pack_most, unpack_prior, .. } = row.costs[index];
         self.account.charge(times, raw_len);
-        self.peer.note(index, raw.len(), self.table.prior_unpack(class, index) * raw_len);
+        self.peer.note(index, raw.len(), unpack_prior * raw_len);
         self.note_size(cost.size, raw_len);
         let ticket = self.decided as u32;
         self.decided += 1;
@@ -324,7 +324,7 @@ impl Policy for Adaptive {
             cost,
             reference,
             without_history,
-            most_ns,
+            most_ns: pack_most * raw_len,
             size: 1.0,
             slice: None,
         });

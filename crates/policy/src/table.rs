@@ -93,6 +93,8 @@ pub struct Expected {
     pub basis: Basis,
     /// Packing time that few chunks exceed, in CPU nanoseconds per raw byte.
     pub pack_most: f32,
+    /// What unpacking would take on the priors' machine, in CPU nanoseconds per raw byte.
+    pub unpack_prior: f32,
 }
 
 impl Table {
@@ -188,12 +190,6 @@ impl Table {
         self.unpack_speed_all = (self.unpack_speed_all * ratio.powf(0.5)).clamp(0.05, 50.0);
     }
 
-    /// Prior unpacking time of `index` on `class`, in CPU nanoseconds per raw byte.
-    #[must_use]
-    pub fn prior_unpack(&self, class: Class, index: usize) -> f32 {
-        self.kinds.get(&class.kind_class()).map_or(0.0, |known| known.priors[index].unpack)
-    }
-
     /// What every candidate is expected to cost on `class` with chunks of `raw_len` bytes, in the order of the offers.
     pub fn estimate(&mut self, class: Class, raw_len: usize, out: &mut Vec<Expected>) {
         out.clear();
@@ -202,7 +198,6 @@ impl Table {
         let level = self.levels.get(&class).copied().unwrap_or(Level::UNKNOWN);
         for index in 0..self.offers.len() {
             let (mut cost, basis) = self.relative(known, index);
-            cost.unpack *= self.unpack_speed[index] * self.unpack_speed_all;
             let alone = self.alone[index];
             let (own, own_basis) = self.relative(known, alone);
             cost.pack = own.pack;
@@ -222,7 +217,9 @@ impl Table {
             let likely = if index > 0 { cost.pack.max(known.priors[alone].pack) } else { cost.pack };
             let pack_most = likely * doubt.sqrt().exp() + 2.0 * indexing;
             cost.pack += indexing;
-            out.push(Expected { cost, basis, pack_most });
+            let unpack_prior = unpacking(known.priors[index], cost.size);
+            cost.unpack = unpack_prior * self.unpack_speed[index] * self.unpack_speed_all;
+            out.push(Expected { cost, basis, pack_most, unpack_prior });
         }
     }
 
@@ -299,6 +296,13 @@ impl Known {
     }
 }
 
+/// What unpacking takes where data packs to `size` and not to what the prior has: the fewer codes, the more of it is copying.
+fn unpacking(prior: Cost, size: f32) -> f32 {
+    (prior.unpack * (size / prior.size).min(1.0).powf(UNPACK_BY_SIZE)).max(Cost::RAW.unpack.min(prior.unpack))
+}
+
+/// How unpacking time follows packed size, in powers: zstd's on logs and on mostly zeros, of the priors.
+const UNPACK_BY_SIZE: f32 = 0.8;
 /// Smaller sizes are nothing, and their quotients noise.
 const SIZE_MIN: f32 = 0.002;
 
@@ -372,6 +376,24 @@ mod tests {
         table.estimate(class, raw_len, &mut row);
         let added = row[with].cost.pack - row[without].cost.pack;
         assert!((added / indexing - 2.0).abs() < 0.1, "{added} {indexing}");
+    }
+
+    #[test]
+    fn what_packs_to_a_tenth_is_unpacked_sooner_and_no_sooner_than_copied() {
+        let (mut table, class) = table();
+        let one = find(&table, "zstd", 1);
+        let prior = table.offers[one].prior(class.kind(), class.stride());
+        let mut row = Vec::new();
+        let mut unpack = |size: f32| {
+            for _ in 0..60 {
+                table.learn(class, one, 1, size, 3.0, Basis::Chunks);
+            }
+            table.estimate(class, 1, &mut row);
+            row[one].cost.unpack / prior.unpack
+        };
+        assert_eq!(unpack(2.0 * prior.size), 1.0);
+        assert!((0.1..0.3).contains(&unpack(0.1 * prior.size)));
+        assert!(unpack(0.002) * prior.unpack >= Cost::RAW.unpack);
     }
 
     #[test]

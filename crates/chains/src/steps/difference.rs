@@ -88,13 +88,10 @@ impl<W: Word> Step for Best<W> {
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, _: &mut Workspace) -> Option<usize> {
-        pack_whole::<W>(raw, out, |words, out| {
-            let out = out.get_mut(..words.len() * W::LEN)?;
+        pack_seeded::<W>(raw, out, side, |words| {
             let order = best_order(words).order;
             differences(words, order);
-            put_seeds(words, order, side)?;
-            write(words, out);
-            Some(out.len())
+            order
         })
     }
 
@@ -105,14 +102,40 @@ impl<W: Word> Step for Best<W> {
         out: &mut [u8],
         _: &mut Workspace,
     ) -> Result<(), UnpackError> {
-        same_len(packed, out)?;
-        unpack_whole::<W>(packed, out, |packed, words| {
-            read(packed, words);
-            let order = take_seeds(words, side)?;
-            sums(words, order);
-            Ok(())
-        })
+        unpack_seeded::<W>(packed, out, side, sums)
     }
+}
+
+/// Packs words that `differ` has made differences of, of the order that it returns.
+pub(super) fn pack_seeded<W: Word>(
+    raw: &[u8],
+    out: &mut [u8],
+    side: &mut Side,
+    differ: impl FnOnce(&mut [W]) -> usize,
+) -> Option<usize> {
+    pack_whole::<W>(raw, out, |words, out| {
+        let out = out.get_mut(..words.len() * W::LEN)?;
+        let order = differ(words);
+        put_seeds(words, order, side)?;
+        write(words, out);
+        Some(out.len())
+    })
+}
+
+/// Undoes [`pack_seeded`]: `restore` gets the differences, with the first words in their places, and the order.
+pub(super) fn unpack_seeded<W: Word>(
+    packed: &[u8],
+    out: &mut [u8],
+    side: &mut SideReader<'_>,
+    restore: impl FnOnce(&mut [W], usize),
+) -> Result<(), UnpackError> {
+    same_len(packed, out)?;
+    unpack_whole::<W>(packed, out, |packed, words| {
+        read(packed, words);
+        let order = take_seeds(words, side)?;
+        restore(words, order);
+        Ok(())
+    })
 }
 
 twin! { fn first<W: Word>(raw: &[u8], out: &mut [u8]) = first_portable; }

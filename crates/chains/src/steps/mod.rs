@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`difference`] | `d` `dk` | differences of neighbours, once or up to six times |
 //! | [`lag`] | `lag` | differences to the word some places before |
+//! | [`polynomial`] | `po` | what doubles are beside a polynomial through those before |
 //! | [`image`] | `im` | what is left of forecasts from the left and above |
 //! | [`map`] | `zz` `sw` `fm` | signs folded, bytes swapped, floats as integers in order |
 //! | [`mask`] | `mk` | one frequent word taken out |
@@ -27,6 +28,7 @@ pub mod map;
 pub mod mask;
 pub mod number;
 pub mod planes;
+pub mod polynomial;
 
 mod fused;
 
@@ -64,6 +66,7 @@ const GROUPS: &[&[&dyn Step]] = &[
     classes::EXPONENT_STEPS,
     block::STEPS,
     number::STEPS,
+    polynomial::STEPS,
 ];
 
 /// One stage in place of the first of `ids`, and in place of how many.
@@ -185,4 +188,5 @@ pub(crate) const BUILTINS: &[&str] = &[
     "numq-deflate",
     "numq-deflates",
     "numq-lzts",
+    "po8-zz8-ce8",
 ];

@@ -39,7 +39,7 @@ pub fn settings(engine: &Engine, packing: &Packing, session: &Session) -> anyhow
     let mut settings = packing_settings(engine, packing)?;
     settings.connections = session.connections.into();
     settings.resume_within = session.resume_within;
-    settings.limits.window_len = usize::try_from(session.window.0).unwrap_or(usize::MAX).clamp(64 << 10, 1 << 30);
+    settings.limits.window_len = session.window.0 as usize;
     settings.limits.chunk_len_max = settings.limits.chunk_len_max.max(settings.chunk_len.unwrap_or(0));
     settings.limits.depth = packing.depth.into();
     if let Plan::Naive(_) = settings.plan {

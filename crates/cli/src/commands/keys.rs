@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use narrows::io::secure::keys::{Request, generate};
+use narrows::io::secure::keys::{Request, generate, is_server_name};
 
 use crate::output;
 
@@ -11,8 +11,12 @@ pub struct Args {
     /// Directory for the files; made if absent, nothing in it is overwritten
     pub dir: PathBuf,
     /// Names and addresses under which the receiver is reached
-    #[arg(long = "host", value_name = "NAME")]
+    #[arg(long = "host", value_name = "NAME", value_parser = host)]
     pub hosts: Vec<String>,
+}
+
+fn host(text: &str) -> Result<String, String> {
+    is_server_name(text).then(|| text.into()).ok_or_else(|| "not a host name or an address".into())
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {

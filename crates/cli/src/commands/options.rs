@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use narrows::core::units::Size;
+use narrows::core::units::{ParseUnitError, Size};
 
 /// How to pack.
 #[derive(Debug, Clone, clap::Args)]
@@ -62,8 +62,8 @@ pub struct Session {
     /// TCP connections to stripe over
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub connections: u16,
-    /// Packed bytes the sender may have outstanding, per channel
-    #[arg(long, default_value = "16M", value_name = "SIZE")]
+    /// Packed bytes the sender may have outstanding, per channel; 64K to 1G
+    #[arg(long, default_value = "16M", value_name = "SIZE", value_parser = window)]
     pub window: Size,
     /// Seconds a cut session waits for its peer
     #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = seconds)]
@@ -97,6 +97,11 @@ pub struct Security {
 /// Reads a number of threads.
 pub fn threads(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|threads| *threads <= 1024).ok_or_else(|| "not a number from 0 to 1024".into())
+}
+
+fn window(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse().map_err(|fault: ParseUnitError| fault.to_string())?;
+    (64 << 10..=1 << 30).contains(&size.0).then_some(size).ok_or_else(|| "not from 64K to 1G".into())
 }
 
 /// Reads a span.

@@ -15,7 +15,7 @@ fn mistakes_are_told_before_anything_begins() {
     fs::write(&file, "some text\n".repeat(1000)).unwrap();
     fs::write(&empty, "").unwrap();
     fs::create_dir(&folder).unwrap();
-    let cases: [(&[&str], i32, &str); 28] = [
+    let cases: [(&[&str], i32, &str); 30] = [
         (&["send", &lost, "127.0.0.1:9"], 1, "cannot read"),
         (&["send", &file, "10.1.2.3"], 2, "refusing to connect to 10.1.2.3:4242"),
         (&["send", &file, "127.0.0.1:9", "--codec", "deflate:13"], 2, "deflate has levels 0..12"),
@@ -44,6 +44,8 @@ fn mistakes_are_told_before_anything_begins() {
         (&["offload", "pack", &file, "--local", "--codec", "lz4", "--level", "13"], 2, "has levels 3..12"),
         (&["offload", "pack", &file, "--local", "--threads", "5000"], 2, "0 to 1024"),
         (&["keys", &file], 1, "cannot write"),
+        (&["keys", &folder, "--host", "a host"], 2, "not a host name"),
+        (&["send", &file, "127.0.0.1:9", "--window", "1"], 2, "64K to 1G"),
     ];
     for (args, code, words) in cases {
         let ended = run(args.iter().copied()).expect(code).says(words);

@@ -62,6 +62,12 @@ pub enum KeysError {
     },
 }
 
+/// Whether clients could compare `name` with what they connect to: a host name, one with `*.` before it, or an address.
+#[must_use]
+pub fn is_server_name(name: &str) -> bool {
+    rustls::pki_types::ServerName::try_from(name.strip_prefix("*.").unwrap_or(name)).is_ok()
+}
+
 /// Makes all files in `dir`, which is created (mode 0700) if absent; private ones get mode 0600. Returns their paths.
 ///
 /// # Errors

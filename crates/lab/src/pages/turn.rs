@@ -1,133 +1,178 @@
-//! One contestant on one set: its pages in equal parts among threads, each of which packs as if it were alone.
+//! One contestant on one set. Threads take a few pages at a time from one counter, as requests reach a store, so that none
+//! waits while there is work.
 
 use std::{
     hint::black_box,
-    sync::Barrier,
+    ops::Range,
+    sync::{
+        Barrier,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
 
 use narrows_chains::PAGE;
 
-use super::{Contestant, Measured, Page, PagesError, SLOW_NS, Set};
+use super::{Contestant, Measured, OneThread, Page, PagesError, SLOW_NS, Set};
 
 /// One contestant on one set.
 pub(super) struct Turn {
     name: String,
     limit: usize,
-    workers: Vec<Worker>,
-    pack: Vec<Duration>,
-    unpack: Vec<Duration>,
+    /// One a thread.
+    workers: Vec<Contestant>,
+    /// Each page packed, or `None` where it is stored as it is.
+    packed: Vec<Option<Vec<u8>>>,
+    /// How often each page is packed in a round.
+    passes: usize,
+    together: Times,
+    /// The first thread alone, where there are more.
+    alone: Times,
 }
 
-/// One thread's part.
-struct Worker {
-    who: Contestant,
-    /// Each of its pages packed, or `None` where it is stored as it is.
-    packed: Vec<Option<Vec<u8>>>,
-}
+/// Pages that a thread takes at once.
+const BATCH: usize = 16;
+/// A round packs all pages again until it takes about as long, beside which it is nothing that a thread wakes late.
+const ROUND: Duration = Duration::from_millis(20);
+/// But no more often.
+const PASSES_MAX: usize = 64;
 
 impl Turn {
     pub(super) fn new(who: &Contestant, limit: usize, threads: usize) -> Self {
-        let workers = (0..threads).map(|_| Worker { who: who.anew(limit), packed: vec![] }).collect();
-        Self { name: who.name().into(), limit, workers, pack: vec![], unpack: vec![] }
+        let workers = (0..threads).map(|_| who.anew(limit)).collect();
+        let (together, alone) = Default::default();
+        Self { name: who.name().into(), limit, workers, packed: vec![], passes: 1, together, alone }
     }
 
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Packs every page once, and compares what comes back.
+    /// Packs every page once, batches by each worker in turn, and compares what comes back.
     pub(super) fn pack_all(&mut self, set: &Set) -> Result<(), PagesError> {
         let (mut out, mut back) = ([0; PAGE], [0; PAGE]);
-        let mut n = 0;
-        let parts = parts(set, self.workers.len());
-        for (worker, pages) in self.workers.iter_mut().zip(parts) {
-            for page in pages {
-                let packed = worker.who.pack(page, &mut out, self.limit).map(|len| out[..len].to_vec());
-                if let Some(packed) = &packed
-                    && !(worker.who.unpack(packed, &mut back) && back == *page)
-                {
-                    return Err(PagesError::Damaged { who: self.name.clone(), set: set.name.clone(), page: n });
-                }
-                worker.packed.push(packed);
-                n += 1;
+        let count = self.workers.len();
+        let start = Instant::now();
+        for (n, page) in set.pages.iter().enumerate() {
+            let worker = &mut self.workers[n / BATCH % count];
+            let packed = worker.pack(page, &mut out, self.limit).map(|len| out[..len].to_vec());
+            if let Some(packed) = &packed
+                && !(worker.unpack(packed, &mut back) && back == *page)
+            {
+                return Err(PagesError::Damaged { who: self.name.clone(), set: set.name.clone(), page: n });
             }
+            self.packed.push(packed);
         }
+        let passes = ROUND.as_nanos() / start.elapsed().as_nanos().max(1);
+        self.passes = usize::try_from(passes).unwrap_or(PASSES_MAX).clamp(1, PASSES_MAX);
         Ok(())
     }
 
     pub(super) fn time(&mut self, set: &Set) {
-        let slow = Duration::from_nanos(SLOW_NS) * set.pages.len() as u32 / self.workers.len() as u32;
-        if self.pack.first().is_some_and(|taken| *taken > slow) {
+        let pages = set.pages.len() * self.passes;
+        let slow = Duration::from_nanos(SLOW_NS) * pages as u32 / self.workers.len() as u32;
+        if self.together.pack.first().is_some_and(|taken| *taken > slow) {
             return;
         }
-        let limit = self.limit;
-        let pack = time_all(set, &mut self.workers, |worker, pages| {
+        let work = &Work { pages: &set.pages, packed: &self.packed, limit: self.limit, passes: self.passes };
+        self.together.add(work, &mut self.workers);
+        if self.workers.len() > 1 {
+            self.alone.add(work, &mut self.workers[..1]);
+        }
+    }
+
+    pub(super) fn measured(self, set: &Set) -> Measured {
+        let raw_bytes = (set.pages.len() * PAGE) as f64;
+        let timed_bytes = raw_bytes * self.passes as f64;
+        let stored: usize = self.packed.iter().map(|packed| packed.as_ref().map_or(PAGE, Vec::len)).sum();
+        let one_thread = (self.workers.len() > 1)
+            .then(|| self.alone.mb_s(timed_bytes))
+            .map(|(pack_mb_s, unpack_mb_s)| OneThread { pack_mb_s, unpack_mb_s });
+        let (pack, unpack) = self.together.mb_s(timed_bytes);
+        Measured { one_thread, ..Measured::new(&self.name, raw_bytes, stored as f64, pack, unpack) }
+    }
+}
+
+/// What a round does.
+struct Work<'a> {
+    pages: &'a [Page],
+    packed: &'a [Option<Vec<u8>>],
+    limit: usize,
+    passes: usize,
+}
+
+/// Of each round, how long it took.
+#[derive(Default)]
+struct Times {
+    pack: Vec<Duration>,
+    unpack: Vec<Duration>,
+}
+
+impl Times {
+    /// Packs and unpacks every page once more.
+    fn add(&mut self, work: &Work<'_>, workers: &mut [Contestant]) {
+        let Work { pages, packed, limit, .. } = *work;
+        self.pack.push(time_all(work, workers, |worker, batch| {
             let mut out = [0; PAGE];
-            for page in pages {
-                black_box(worker.who.pack(page, &mut out, limit));
+            for page in &pages[batch] {
+                black_box(worker.pack(page, &mut out, limit));
             }
-        });
-        self.pack.push(pack);
-        let unpack = time_all(set, &mut self.workers, |worker, pages| {
+        }));
+        self.unpack.push(time_all(work, workers, |worker, batch| {
             let mut out = [0; PAGE];
-            for (page, packed) in pages.iter().zip(&worker.packed) {
+            for (page, packed) in pages[batch.clone()].iter().zip(&packed[batch]) {
                 match packed {
-                    Some(packed) => assert!(worker.who.unpack(packed, &mut out), "it did before"),
+                    Some(packed) => assert!(worker.unpack(packed, &mut out), "it did before"),
                     None => out.copy_from_slice(page),
                 }
                 black_box(&out);
             }
-        });
-        self.unpack.push(unpack);
+        }));
     }
 
-    pub(super) fn measured(mut self, set: &Set) -> Measured {
-        let raw_bytes = (set.pages.len() * PAGE) as f64;
-        let packed = self.workers.iter().flat_map(|worker| &worker.packed);
-        let stored: usize = packed.map(|packed| packed.as_ref().map_or(PAGE, Vec::len)).sum();
-        let median = |times: &mut Vec<Duration>| {
+    /// The medians' megabytes a second, to pack and to unpack.
+    fn mb_s(self, raw_bytes: f64) -> (f64, f64) {
+        let median = |mut times: Vec<Duration>| {
             times.sort_unstable();
             raw_bytes / 1e6 / times[times.len() / 2].as_secs_f64().max(1e-9)
         };
-        let (pack, unpack) = (median(&mut self.pack), median(&mut self.unpack));
-        Measured::new(&self.name, raw_bytes, stored as f64, pack, unpack)
+        (median(self.pack), median(self.unpack))
     }
 }
 
-/// From when the first thread begins to when the last has done its part.
-fn time_all(set: &Set, workers: &mut [Worker], run: impl Fn(&mut Worker, &[Page]) + Sync) -> Duration {
-    let timed = |worker: &mut Worker, pages: &[Page]| {
+/// From when the first thread begins to when the last has done its last batch, which is what `run` does.
+fn time_all(
+    work: &Work<'_>,
+    workers: &mut [Contestant],
+    run: impl Fn(&mut Contestant, Range<usize>) + Sync,
+) -> Duration {
+    let count = work.pages.len();
+    let batches = count.div_ceil(BATCH);
+    let next = AtomicUsize::new(0);
+    let together = Barrier::new(workers.len());
+    let timed = |worker: &mut Contestant| {
+        together.wait();
         let start = Instant::now();
-        run(worker, pages);
-        (start, Instant::now())
+        loop {
+            let batch = next.fetch_add(1, Ordering::Relaxed);
+            if batch >= batches * work.passes {
+                return (start, Instant::now());
+            }
+            let at = batch % batches * BATCH;
+            run(worker, at..count.min(at + BATCH));
+        }
     };
     let spans: Vec<(Instant, Instant)> = match workers {
-        [worker] => vec![timed(worker, &set.pages)],
-        workers => {
-            let together = Barrier::new(workers.len());
-            let parts = parts(set, workers.len());
-            thread::scope(|scope| {
-                let part = |(worker, pages)| {
-                    let (together, timed) = (&together, &timed);
-                    scope.spawn(move || {
-                        together.wait();
-                        timed(worker, pages)
-                    })
-                };
-                let running: Vec<_> = workers.iter_mut().zip(parts).map(part).collect();
-                running.into_iter().map(|thread| thread.join().expect("it does not panic")).collect()
-            })
-        }
+        // On this thread, lest its start be measured.
+        [worker] => vec![timed(worker)],
+        workers => thread::scope(|scope| {
+            let timed = &timed;
+            let running: Vec<_> = workers.iter_mut().map(|worker| scope.spawn(move || timed(worker))).collect();
+            running.into_iter().map(|thread| thread.join().expect("it does not panic")).collect()
+        }),
     };
     let first = spans.iter().map(|span| span.0).min().expect("a worker");
     let last = spans.iter().map(|span| span.1).max().expect("a worker");
     last - first
-}
-
-/// The set's pages in `count` parts, as equal as can be.
-fn parts(set: &Set, count: usize) -> impl Iterator<Item = &[Page]> {
-    let len = set.pages.len();
-    (0..count).map(move |n| &set.pages[n * len / count..(n + 1) * len / count])
 }

@@ -10,18 +10,16 @@ use std::{
 
 use narrows_core::{ChannelId, CodecId, DecodeError, Workspace};
 use narrows_format::{Frame, HEADER_LEN_MAX, Header, chunk_check};
-use narrows_io::transport::Probe;
 use narrows_pipeline::{Accepted, Bytes, Unpacker};
-use narrows_session::{Accept, LinkId};
+use narrows_session::Accept;
 
-use super::{LinkFault, ReadAhead};
+use super::{Link, LinkFault, ReadAhead};
 use crate::inner::Inner;
 
 pub(super) struct Reader<'a> {
     inner: &'a Arc<Inner>,
-    id: LinkId,
+    link: &'a Link,
     ahead: ReadAhead,
-    probe: Probe,
     untold: Untold,
     ws: Workspace,
 }
@@ -58,14 +56,14 @@ impl Drop for Untold {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(inner: &'a Arc<Inner>, id: LinkId, ahead: ReadAhead, probe: Probe) -> Self {
-        Self { inner, id, ahead, probe, untold: Untold::default(), ws: Workspace::default() }
+    pub(super) fn new(inner: &'a Arc<Inner>, link: &'a Link, ahead: ReadAhead) -> Self {
+        Self { inner, link, ahead, untold: Untold::default(), ws: Workspace::default() }
     }
 
     /// Called before `len` bytes are read: nobody waits for a chunk that is here because the next is not.
     fn tell_before(&mut self, len: usize) {
         if self.untold.consumer.is_some() {
-            let come = self.ahead.len() + self.probe.unread().unwrap_or(0) as usize;
+            let come = self.ahead.len() + self.link.probe.unread().unwrap_or(0) as usize;
             if come < len || self.untold.len >= UNTOLD_LEN_MAX {
                 self.untold.tell();
             }
@@ -77,11 +75,11 @@ impl<'a> Reader<'a> {
         let inner = self.inner;
         loop {
             self.tell_before(HEADER_LEN_MAX);
-            let id = self.id;
+            let id = self.link.id;
             let next_seq = |channel| inner.state.lock().machine.next_seq(id, channel);
             let Some(header) = self.ahead.read_header(&inner.limits, next_seq)? else { return Ok(()) };
             inner.tallies.received_wire.fetch_add(header.wire_len() as u64, Relaxed);
-            inner.tallies.heard_ns.store(inner.engine.clock.now_ns(), Relaxed);
+            self.link.heard_ns.store(inner.engine.clock.now_ns(), Relaxed);
             if header.channel == ChannelId::CONTROL {
                 let payload = self.read_payload(&header)?;
                 check_control(&header, &payload)?;

@@ -39,7 +39,7 @@ pub struct Args {
     /// Pages of each file, in 16 contiguous runs if it has more
     #[arg(long, default_value_t = 1024, value_name = "N", value_parser = clap::value_parser!(u32).range(16..))]
     pub pages: u32,
-    /// Threads that share the pages; /dev/zram0 has one all the same
+    /// Threads that share the pages, beside one alone; /dev/zram0 has one all the same
     #[arg(short = 'T', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub threads: u32,
     /// Longest packed page worth storing; longer ones count as 4096 bytes
@@ -125,7 +125,7 @@ fn print(document: &Document) -> anyhow::Result<()> {
          memory as large as the best ratio needs and, for what does not fit, a device of so many MB/s: {}.",
         match document.threads {
             1 => "One thread".into(),
-            threads => format!("{threads} threads, each with a part of the pages,"),
+            threads => format!("{threads} threads together, and one alone,"),
         },
         document.machine.cpu,
         document.limit_bytes,
@@ -137,6 +137,8 @@ fn table(document: &Document, set: &SetResult) -> Table {
     let is_published = set.results.iter().any(|measured| measured.published.is_some());
     let mut heads: Vec<String> = ["", "ratio", "pack MB/s", "unpack MB/s"].map(Into::into).to_vec();
     heads.extend(document.backings.iter().map(|backing| format!("effective MB/s, {}", backing.name)));
+    let has_more = document.threads > 1;
+    heads.extend(["pack, × one thread", "unpack, ×"].map(Into::into).into_iter().filter(|_| has_more));
     heads
         .extend(["published ratio", "pack MiB/s", "unpack MiB/s"].map(Into::into).into_iter().filter(|_| is_published));
     let mut table = Table::new();
@@ -152,6 +154,12 @@ fn table(document: &Document, set: &SetResult) -> Table {
             format!("{:.0}", measured.unpack_mb_s),
         ];
         row.extend(measured.effective_mb_s.iter().map(|mb_s| format!("{mb_s:.0}")));
+        if has_more {
+            // The kernel's device has one thread.
+            let times = |all: f64, one: Option<f64>| one.map_or(String::new(), |one| format!("{:.2}", all / one));
+            row.push(times(measured.pack_mb_s, measured.one_thread.map(|one| one.pack_mb_s)));
+            row.push(times(measured.unpack_mb_s, measured.one_thread.map(|one| one.unpack_mb_s)));
+        }
         if let Some(published) = measured.published {
             let known = |value: f64, digits| if value > 0.0 { format!("{value:.digits$}") } else { String::new() };
             let speeds = [published.pack_mib_s, published.unpack_mib_s].map(|mib_s| known(mib_s, 1));
