@@ -9,7 +9,7 @@ use super::{
     COPIES, HEADER_LEN, INIT_LEN, KEEP, PAGE_LEN, PAGES_AT, PAGES_MAX, Packet, Page, TURN,
     copies::{self, Last},
     corrupt, packet,
-    ring::{Ring, Turns},
+    ring::{Ring, Turns, within_reach},
     sparse,
 };
 
@@ -181,9 +181,11 @@ impl Decoder {
     #[must_use]
     pub fn is_ready(&self, chunk: &[u8], wait: Duration) -> bool {
         let Ok(parts) = Parts::of(chunk) else { return true };
-        let Some((number, _)) = parts.turn else { return true };
+        let Some((number, head)) = parts.turn else { return true };
         let mut sources = parts.sources();
         let mut state = self.receiver.state.lock();
+        let reach = within_reach(state.ring.len_max(), head);
+        sources.retain(|position| reach.contains(position));
         let mut lags = |state: &mut State| {
             sources.retain(|position| state.ring.lacks(*position));
             !sources.is_empty() || !state.turns.may(number, state.ring.len_max())
@@ -234,6 +236,8 @@ impl Decoder {
         }
         let (mut rest, mut front, mut last) = (parts.rest, parts.front, Last(head));
         let mut pages = parts.front;
+        let (reach, ring) = (within_reach(state.ring.len_max(), head), &state.ring);
+        let kept = |position| ring.page(position).filter(|_| reach.contains(&position));
         if parts.made > 0 {
             let fault = || corrupt(at, "a page that cannot be made");
             self.pages.clear();
@@ -248,14 +252,12 @@ impl Decoder {
                 front = after;
                 self.pages.extend_from_slice(full);
                 if let Made::Difference { position, packed, .. } = made {
-                    let kept = state.ring.page(position);
-                    let kept = kept.ok_or_else(|| corrupt(at, "a difference against a page that is not kept"))?;
+                    let kept = kept(position).ok_or_else(|| corrupt(at, "a page that is not kept"))?;
                     let from = self.pages.len();
                     self.pages.resize(from + PAGE_LEN, 0);
                     sparse::read(packed, &mut self.pages[from..]).ok_or_else(fault)?;
                     self.pages[from..].iter_mut().zip(kept.iter()).for_each(|(byte, kept)| *byte ^= kept);
                 } else {
-                    let kept = |position| state.ring.page(position);
                     copies::unpack(&mut rest, &mut front, &mut last, kept, &mut self.pages).ok_or_else(fault)?;
                 }
             }

@@ -3,9 +3,9 @@
 //! A page's position is how many were kept before it. It says where the page lies, so the receiver needs to know nothing else of it,
 //! and a reference is right wherever the packets of several lanes meet, if two things hold. Packets that refer or keep are
 //! numbered in the order of positions, and the receiver takes none that is more than [`ahead_max`] beyond the first that it lacks
-//! ([`Turns`]); and the sender refers to nothing that those could have written over ([`oldest`]).
+//! ([`Turns`]); and none refers to what those could have written over ([`within_reach`]).
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Range};
 
 use narrows::io::region::Region;
 
@@ -20,11 +20,11 @@ pub fn ahead_max(len_max: usize) -> u32 {
     (len_max / (4 * PAGES_MAX)) as u32
 }
 
-/// The oldest page that a packet may refer to before which `head` were kept.
+/// The pages that a packet may refer to before which `head` were kept.
 #[must_use]
-pub fn oldest(len_max: usize, head: u32) -> u32 {
+pub fn within_reach(len_max: usize, head: u32) -> Range<u32> {
     let ahead = (ahead_max(len_max) + 1) as usize * PAGES_MAX;
-    head.saturating_sub(len_max.saturating_sub(ahead) as u32)
+    head.saturating_sub(len_max.saturating_sub(ahead) as u32)..head
 }
 
 /// Pages by their positions.
@@ -138,8 +138,9 @@ mod tests {
         for len_max in [LEN_MIN, 5000, 16384, 1 << 18] {
             let head = 10 * len_max as u32;
             let last = head + (ahead_max(len_max) + 1) * PAGES_MAX as u32;
-            assert!(oldest(len_max, head) + len_max as u32 >= last);
-            assert!(head - oldest(len_max, head) > len_max as u32 / 2, "and most of it may be");
+            let reach = within_reach(len_max, head);
+            assert!(reach.start + len_max as u32 >= last);
+            assert!(reach.len() > len_max / 2, "and most of it may be");
         }
     }
 

@@ -19,7 +19,7 @@ use super::{
     lanes::Lanes,
     numbers::Numbers,
     packet,
-    ring::{Ring, oldest},
+    ring::{Ring, within_reach},
     similar::Similar,
 };
 
@@ -53,7 +53,7 @@ pub(super) struct State {
     zeros_here: bool,
     /// Something was not understood; from now on everything goes in full.
     pub(super) surprised: bool,
-    /// One relied on there being no more lanes.
+    /// A packet relied on there being no more lanes.
     lanes_fixed: bool,
 }
 
@@ -142,8 +142,8 @@ impl Sender {
         state.zeros_here |= packet.zero > 0;
         state.numbers.note(packet::number(header), round);
         let level = packet.normal > 0 && self.is_level(&mut state, round);
-        let synced = level && state.zeros_here && state.numbers.is_complete();
-        state.lanes_fixed |= synced;
+        state.lanes_fixed |= level;
+        let synced = level && state.zeros_here;
         let Some(block) = state.blocks.number(packet::block(header)) else {
             state.surprised = true;
             ways.resize_with(packet.normal, || Way::Full);
@@ -168,8 +168,8 @@ impl Sender {
         ways
     }
 
-    /// Whether all lanes are in `round`; waits a moment for it. Before that nothing may be referred to either: the destination's channels wait
-    /// for each other at a SYNC, and must not at the same time have to wait for each other's packets.
+    /// Whether all lanes there will be are in `round`; waits a moment for it. Before that nothing is kept or referred to either: see
+    /// [`aware`](super) for why.
     fn is_level(&self, state: &mut MutexGuard<'_, State>, round: u32) -> bool {
         if round == 0 || state.surprised {
             return false;
@@ -177,7 +177,7 @@ impl Sender {
         if !state.lanes.all_at(round) {
             self.moved.wait_while_for(state, |state| !state.lanes.all_at(round), self.patience);
         }
-        state.lanes.all_at(round) && !state.surprised
+        state.lanes.all_at(round) && state.numbers.is_complete() && !state.surprised
     }
 
     /// Pages so far.
@@ -201,7 +201,7 @@ impl State {
 
     /// The oldest page that may be referred to.
     pub(super) fn oldest(&self) -> u32 {
-        oldest(self.ring.len_max(), self.head)
+        within_reach(self.ring.len_max(), self.head).start
     }
 }
 
