@@ -13,8 +13,12 @@
 //! QEMU 9.0 and later do and earlier ones do not: the first packet that names a zero page proves it; (3) no lane carries
 //! packets that were not understood, or has yet to come: packets are numbered over all lanes, so none is missing. Where one of these does not hold, no page is left out, which is always right.
 //!
-//! Differences and copies name the positions of pages in the ring, and need none of that: only that the receiver takes packets nearly in the
-//! order in which they were made.
+//! Why nobody waits for ever. Packets that keep pages or refer to some are numbered, and the receiver has one wait for lower numbers only. But a
+//! lane stops for another reason too: its QEMU reads nothing past a SYNC until all lanes have come there. So a packet is numbered only when
+//! all lanes there will be are in its round; else it goes in full. Numbers of a round are then lower than those of the next. Take the lowest
+//! that was not taken: nothing before it on its lane waits for a number. If its QEMU stands at a SYNC, then what other lanes lack up to
+//! there is of earlier rounds, and waits for none either. Beneath, lanes share nothing that fills up: each has its own credit and may always
+//! have a chunk waiting for the link, and who reads the link waits for nobody. At the sender a lane waits for others a moment and no longer.
 //!
 //! Pure but for waiting: no I/O, no clock read; [`Encoder::pack`] and [`Decoder::is_ready`] wait for other lanes' threads, up to
 //! a bound. All bytes a [`Decoder`] sees are untrusted.
