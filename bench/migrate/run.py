@@ -173,7 +173,7 @@ def measure(guest, method, channels, args, mbit):
             time.sleep(0.2 if relays else 0)
         else:
             serve = keep(Process(net.command(1, [NARROWS, "migrate", "serve", "-l", f"{net.address[1]}:4243", "--insecure", "--to", f"unix:{folder}/d.sock",
-                                  "--qmp", f"unix:{dest.sockets[0]}", "-v"]), folder / "serve.log"))
+                                  "--qmp", f"unix:{dest.sockets[0]}", "-v", *(flags if "--keep" in flags else [])]), folder / "serve.log"))
             time.sleep(0.4)
         wire, load = net.sent_bytes(), busy_s()
         before = {"s": source.cpu_s(), "d": dest.cpu_s()}

@@ -9,7 +9,7 @@
 //! with as much processor time. Half a megabyte of the most similar pages as history saved 13 % of its first 200 MiB, where a megabyte of
 //! the last ones saved 3.
 //!
-//! Memory: 16 places of 8 bytes for each page that may be kept, 16 MiB for 384.
+//! Memory: 16 places of 8 bytes for each page that may be kept, 16 MiB for 448.
 
 use super::{
     PAGE_LEN, Page,

@@ -119,7 +119,7 @@ pub struct Carrying {
     #[arg(long)]
     pub opaque: bool,
     /// Memory for pages to send differences against and copy from, on either side: the source's at most as much as the destination's
-    #[arg(long, default_value = "384M", value_name = "SIZE")]
+    #[arg(long, default_value = "448M", value_name = "SIZE")]
     pub keep: Size,
     /// Seconds a cut session waits for its peer before the migration is given up
     #[arg(long, default_value = "3", value_name = "SECONDS", value_parser = seconds)]
