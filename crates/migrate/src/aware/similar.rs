@@ -1,7 +1,7 @@
 //! Finds bytes of a page in the pages that are kept, wherever they are there.
 //!
 //! A rolling hash runs over each page (the gear hash of FastCDC, Xia et al., USENIX ATC 2016, over 32 bytes). Where its upper bits are zero, at one
-//! place in 64, another hash of those bytes says where in a table that place is noted; so bytes that were moved are noted under the same
+//! place in 64, another hash, of the last 64 bytes, says where in a table that place is noted; so bytes that were moved are noted under the same
 //! number. What the table says is looked up and compared, so it may be as old or as wrong as it likes, and only the
 //! sender has one.
 //!
@@ -23,8 +23,8 @@ const RATE_BITS: u32 = 6;
 const GAP_MIN: usize = 16;
 /// So a page has not more.
 const SAMPLES_MAX: usize = PAGE_LEN / GAP_MIN;
-/// Bytes that a hash depends on.
-const WINDOW: usize = 32;
+/// Bytes that a name depends on. Of fewer, more pages have the same that have nothing else in common.
+const WINDOW: usize = 64;
 /// Bits of the end of a window in its page, and of the hash beside those that say where it is noted.
 const END_BITS: u32 = PAGE_LEN.trailing_zeros();
 const TAG_BITS: u32 = 32 - END_BITS;
@@ -116,35 +116,50 @@ impl Similar {
         // All at once, for each is a miss of the cache.
         let mut names = [0; SAMPLES_MAX];
         names.iter_mut().zip(samples).for_each(|(name, sample)| *name = self.places[self.place(*sample).0]);
-        // Behind the last copy, and behind the one before it.
-        let (mut done, mut done_before, mut last) = (0, 0, None);
-        let first = copies.len();
+        // Behind the last copy, behind the one before it, and the last with its page.
+        let (mut done, mut done_before, mut last) = (0, 0, None::<(Copied, &Page)>);
         for (&sample, name) in samples.iter().zip(names) {
             let end = usize::from(sample.end);
-            let (number, tag) = ((name >> 32) as u32, name << 32 >> (64 - TAG_BITS));
-            if end <= done || number <= oldest || tag != self.place(sample).1 {
+            if end <= done {
                 continue;
             }
-            if last.is_none_or(|(before, _)| before != number) {
-                last = Some((number, ring.page(number - 1)));
-            }
-            let Some((_, Some(other))) = last else { continue };
-            let from = (name as usize & (PAGE_LEN - 1)) + 1;
-            // What stands in many places was noted at the last of them; the next sample may know one where more is alike, before it too.
-            let before = alike_before(&page[done_before..end], &other[..from]);
-            let covers = copies[first..].last().is_some_and(|last| end - before <= last.at);
-            let before = if covers { before } else { before.min(end - done) };
-            let len = before + alike(&page[end..], &other[from..]);
-            if len < COPY_MIN {
-                continue;
-            }
-            if covers {
-                copies.pop();
-            } else {
+            let around = |done: usize, other: &Page, from: usize| {
+                (alike_before(&page[done..end], &other[..from]), alike(&page[end..], &other[from..]))
+            };
+            // Pages that have something in common mostly have more, just as far apart. That needs no looking up.
+            let further = last.and_then(|(copy, other)| {
+                let from = copy.from + end - copy.at;
+                let (before, after) = if from <= PAGE_LEN { around(done, other, from) } else { (0, 0) };
+                (before + after >= COPY_MIN).then_some((copy.source, other, from, before, after))
+            });
+            let (source, other, from, before, after) = if let Some(further) = further {
                 done_before = done;
-            }
-            copies.push(Copied { at: end - before, len, source: number - 1, from: from - before });
-            done = end - before + len;
+                further
+            } else {
+                let (number, tag) = ((name >> 32) as u32, name << 32 >> (64 - TAG_BITS));
+                if number <= oldest || tag != self.place(sample).1 {
+                    continue;
+                }
+                let Some(other) = ring.page(number - 1) else { continue };
+                let from = (name as usize & (PAGE_LEN - 1)) + 1;
+                // What stands in many places was noted at the last of them; the next sample may know one where more is alike, before it too.
+                let (before, after) = around(done_before, other, from);
+                let covers = last.is_some_and(|(copy, _)| end - before <= copy.at);
+                let before = if covers { before } else { before.min(end - done) };
+                if before + after < COPY_MIN {
+                    continue;
+                }
+                if covers {
+                    copies.pop();
+                } else {
+                    done_before = done;
+                }
+                (number - 1, other, from, before, after)
+            };
+            let copy = Copied { at: end - before, len: before + after, source, from: from - before };
+            copies.push(copy);
+            last = Some((copy, other));
+            done = end + after;
         }
     }
 }
@@ -215,6 +230,23 @@ mod tests {
         assert!(find(&similar, &ring, 8).is_empty(), "too old");
         ring.put(7 + 2048, &noise(6));
         assert!(find(&similar, &ring, 0).is_empty(), "not kept any more");
+    }
+
+    // Goal: of two pages that have the same, the one that had what came before it too.
+    #[test]
+    fn copies_go_on_in_the_page_that_they_began_in() {
+        let (old, other, mut new) = (noise(1), noise(2), noise(3));
+        new[100..1500].copy_from_slice(&old[300..1700]);
+        new[1530..3000].copy_from_slice(&old[1730..3200]);
+        let (mut similar, mut ring) = (Similar::new(2048), Ring::new(2048));
+        for (position, page) in [(0, old), (1, std::array::from_fn(|at| if at < 2000 { other[at] } else { old[at] }))] {
+            ring.put(position, &page);
+            similar.learn(position, &of(&page));
+        }
+        let mut copies = Vec::new();
+        similar.find(&new, &of(&new), &ring, 0, &mut copies);
+        let copied = |at, len| Copied { at, len, source: 0, from: at + 200 };
+        assert_eq!(copies, [copied(100, 1400), copied(1530, 1470)]);
     }
 
     #[test]
