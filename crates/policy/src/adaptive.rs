@@ -285,7 +285,7 @@ impl Policy for Adaptive {
         let row = &self.rows[at];
         let (mut index, mut why) = self.choose(row, raw_len, weights, gauges);
         let mut audition = None;
-        let mut reference = self.table.alone(index);
+        let mut reference = self.table.reference(index);
         let without_history = row.costs[reference].cost.size / row.costs[index].cost.size;
         // A message is answered before anything could be learnt from it.
         if looked && raw.len() > MESSAGE_LEN {

@@ -117,11 +117,10 @@ impl Level {
     /// As the guesses have it.
     pub const UNKNOWN: Self = Self { size: 1.0, pack: 1.0, noise: None };
 
-    /// A chunk took this much of what the level scales; a packing time of which nothing is known is as expected. How unlike chunks
-    /// are is told by candidates `tried` before, since the first outcome of any shows as well what its prior was off by.
+    /// A chunk took this much of what the level scales. How unlike chunks are is told by candidates `tried` before, since the first outcome of any shows as well what its prior was off by.
     /// Returns by how much sizes and times differ from chunk to chunk.
-    pub fn learn(&mut self, size: f32, pack: Option<f32>, tried: bool) -> [f32; 2] {
-        let surprise = [size / self.size, pack.map_or(1.0, |pack| pack / self.pack)];
+    pub fn learn(&mut self, size: f32, pack: f32, tried: bool) -> [f32; 2] {
+        let surprise = [size / self.size, pack / self.pack];
         let (steps, share) =
             if self.noise.is_some() { ([STEP_MAX; 2], SURPRISE_SHARE) } else { ([FIRST_SIZE_MAX, LEVEL_MAX], 1.0) };
         for ((level, surprise), step) in [&mut self.size, &mut self.pack].into_iter().zip(surprise).zip(steps) {
@@ -194,9 +193,8 @@ mod tests {
     #[test]
     fn a_level_tells_how_unlike_chunks_are() {
         let (mut alike, mut unlike) = (Level::UNKNOWN, Level::UNKNOWN);
-        let noise = |level: &mut Level, sizes: [f32; 2]| {
-            (0..40).fold(0.0, |_, at| level.learn(sizes[at % 2], Some(1.0), true)[0])
-        };
+        let noise =
+            |level: &mut Level, sizes: [f32; 2]| (0..40).fold(0.0, |_, at| level.learn(sizes[at % 2], 1.0, true)[0]);
         assert!(noise(&mut alike, [0.3, 0.31]) < 0.05);
         assert!(noise(&mut unlike, [0.1, 0.6]) > 0.5);
         assert!((0.1..0.6).contains(&unlike.size), "{unlike:?}");

@@ -1,13 +1,17 @@
 //! Candidates of the automatic choice, each with its priors.
 //!
 //! Why these: raw; LZ4; zstd at negative levels, which the codec packs *with literals forced through Huffman* and which
-//! then beat LZ4 on text and find the entropy of float weights; igzip's DEFLATE where built; zstd 1 to 19, the slow
-//! ones also with history; planes of 2, 4 and 8 bytes before LZ4 or a fast zstd. What else exists is either dominated
+//! then beat LZ4 on text and find the entropy of float weights; igzip's DEFLATE where built; zstd 1 to 19, from 3 on with as much
+//! history as pays at the level (the example `history` of `narrows-codecs`): at 9 and 12 any of it makes a chunk of 256 KiB smaller *and* faster,
+//! since the library has slower parameters for less input; planes of 2, 4 and 8 bytes before LZ4 or a fast zstd. What else exists is either dominated
 //! or there for other programs' sake. Upstream: the caller's registry; downstream: [`crate::adaptive`].
 
 use narrows_core::{Candidate, CodecId, Level};
 
-use crate::prior::{Cost, Fit, Kind, indexing, prior, row_of};
+use crate::{
+    prior::{Cost, Fit, Kind, indexing, prior, row_of},
+    simple::CHUNK_LEN_DEFAULT,
+};
 
 /// One candidate, and the name its priors go by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,23 +41,26 @@ impl Offer {
         row_of(&self.name, 1).0 != Fit::Plain
     }
 
-    /// What indexing history adds to packing a chunk of `chunk_len` bytes, in CPU nanoseconds per byte of it.
+    /// What indexing history takes more before a chunk of `chunk_len` bytes than before one of the usual length, which
+    /// the priors have, in CPU nanoseconds per byte of the chunk.
     #[must_use]
-    pub fn indexing(&self, chunk_len: usize) -> f32 {
-        indexing(self.candidate.level.0, self.candidate.history_len, chunk_len)
+    pub fn indexing_beyond(&self, chunk_len: usize) -> f32 {
+        let Candidate { level, history_len, .. } = self.candidate;
+        indexing(level.0, history_len, chunk_len) - indexing(level.0, history_len, CHUNK_LEN_DEFAULT)
     }
 }
 
 /// The candidates of the automatic choice for which `lookup` knows a codec. Raw comes first, always.
 ///
-/// `history_len_max` is the most history the peers agreed on, in bytes; 0 leaves those variants out.
+/// `history_len_max` is the most history the peers agreed on, in bytes.
 #[must_use]
 pub fn default_offers(lookup: impl Fn(&str) -> Option<CodecId>, history_len_max: u32) -> Vec<Offer> {
     let mut offers = vec![Offer::new(Candidate::RAW, "raw")];
     for &(name, level, history_len) in DEFAULT {
         let Some(codec) = lookup(name) else { continue };
-        if history_len <= history_len_max {
-            offers.push(Offer::new(Candidate { codec, level: Level(level), history_len }, name));
+        let candidate = Candidate { codec, level: Level(level), history_len: history_len.min(history_len_max) };
+        if offers.iter().all(|offer| offer.candidate != candidate) {
+            offers.push(Offer::new(candidate, name));
         }
     }
     offers
@@ -67,14 +74,13 @@ const DEFAULT: &[(&str, i16, u32)] = &[
     ("zstd", -5, 0),
     ("zstd", 1, 0),
     ("zstd", 3, 0),
-    ("zstd", 3, 1 << 20),
-    ("zstd", 6, 0),
-    ("zstd", 6, 1 << 20),
-    ("zstd", 9, 0),
-    ("zstd", 9, 1 << 20),
-    ("zstd", 12, 0),
+    ("zstd", 3, 64 << 10),
+    ("zstd", 6, 256 << 10),
+    ("zstd", 9, 256 << 10),
+    ("zstd", 12, 256 << 10),
+    ("zstd", 12, 512 << 10),
     ("zstd", 12, 1 << 20),
-    ("zstd", 15, 0),
+    ("zstd", 14, 0),
     ("zstd", 19, 0),
     ("zstd", 19, 256 << 10),
     ("deflate", 0, 0),

@@ -19,7 +19,7 @@ pub(crate) struct Decided {
     pub(crate) chosen: usize,
     pub(crate) times: Times,
     pub(crate) cost: Cost,
-    /// The candidate that the other auditions are compared with: the chosen one, the same without history, which would be as
+    /// The candidate that the other auditions are compared with: the chosen one, the nearest without history, which would be as
     /// much larger as `without_history`, or where the chunk travels raw the first of them.
     pub(crate) reference: usize,
     pub(crate) without_history: f32,

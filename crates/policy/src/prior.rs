@@ -7,6 +7,8 @@
 //! Neighbours: [`crate::probe`] names the kind, [`crate::offers`] lists the candidates, [`crate::table`] corrects.
 //! Units: a [`Cost`] is per raw byte, times in nanoseconds of one core.
 
+use crate::simple::CHUNK_LEN_DEFAULT;
+
 mod measured;
 
 /// What a candidate costs per raw byte.
@@ -106,9 +108,23 @@ pub fn prior(codec: &str, level: i16, history_len: u32, kind: Kind, stride: u8) 
     }
     let (fit, row) = row_of(codec, stride);
     let mut cost = prior_of(fit, &row, level, kind);
-    if history_len > 0 && matches!(kind, Kind::Text | Kind::Binary | Kind::Log) {
-        // What history costs is `indexing`'s to say.
-        cost.size *= if history_len >= 1 << 20 { 0.95 } else { 0.975 };
+    if history_len > 0 {
+        if matches!(kind, Kind::Text | Kind::Binary | Kind::Log) {
+            cost.size *= match history_len {
+                0x10_0000.. => 0.945,
+                0x8_0000.. => 0.955,
+                0x4_0000.. => 0.965,
+                _ => 0.98,
+            };
+        }
+        // With more than 256 KiB to look at the library takes other parameters: from level 12 on lists for trees.
+        let strategy = match level {
+            ..9 => 1.0,
+            9..12 => 0.8,
+            12..15 => 0.3,
+            15.. => 1.0,
+        };
+        cost.pack = strategy * cost.pack + indexing(level, history_len, CHUNK_LEN_DEFAULT);
     }
     cost
 }
@@ -143,14 +159,14 @@ pub fn prior_of(fit: Fit, row: &str, level: i16, kind: Kind) -> Cost {
 }
 
 /// What indexing the history before a chunk adds to packing it with zstd, in CPU nanoseconds per raw byte of the chunk: with every
-/// chunk all of it anew, however easy the chunk itself. Measured with 1 MiB before 256 KiB of five kinds of data, which differ
-/// by half at most; at level 12 by more.
+/// chunk all of it anew, however easy the chunk itself. Measured with 64 KiB to 1 MiB before 256 KiB of eight kinds of data.
 #[must_use]
 pub fn indexing(level: i16, history_len: u32, chunk_len: usize) -> f32 {
     let per_byte = match level {
         ..6 => 1.0,
-        6..9 => 5.0,
-        9.. => 9.0,
+        6..9 => 2.5,
+        9..12 => 4.0,
+        12.. => 7.0,
     };
     per_byte * history_len as f32 / chunk_len.max(1) as f32
 }
@@ -171,9 +187,10 @@ mod tests {
     }
 
     #[test]
-    fn history_packs_smaller_and_slower() {
-        let (without, with) = (prior("zstd", 9, 0, Kind::Text, 1), prior("zstd", 9, 1 << 20, Kind::Text, 1));
-        assert!(with.size < without.size && indexing(9, 1 << 20, 256 << 10) > with.pack && indexing(9, 0, 1) == 0.0);
+    fn history_packs_smaller_and_more_of_it_slower() {
+        let of = |history_len| prior("zstd", 12, history_len, Kind::Text, 1);
+        assert!(of(256 << 10).size < of(0).size && of(1 << 20).size < of(256 << 10).size);
+        assert!(of(256 << 10).pack < of(0).pack && of(1 << 20).pack > of(256 << 10).pack);
     }
 
     #[test]

@@ -16,8 +16,6 @@
 
 use std::collections::BTreeMap;
 
-use narrows_core::Candidate;
-
 use crate::{
     guess::{Guess, Level, Spread},
     offers::Offer,
@@ -32,10 +30,8 @@ pub struct Table {
     offers: Vec<Offer>,
     /// Candidates of one number differ by level or history only. Raw's is 0.
     families: Vec<u16>,
-    /// The same candidate without history, or itself where there is none.
-    alone: Vec<usize>,
-    /// What indexing history really takes, over its prior.
-    indexing: Vec<Guess>,
+    /// What a slice can tell of each candidate's chunks: itself, or the one nearest to it that names no history.
+    references: Vec<usize>,
     spreads: Vec<Spread>,
     kinds: BTreeMap<Class, Known>,
     levels: BTreeMap<Class, Level>,
@@ -53,8 +49,7 @@ struct Known {
     cells: Vec<Cell>,
 }
 
-/// What one candidate is taken to cost on one kind, to be multiplied by the class's level, and packing times by what
-/// indexing history adds.
+/// What one candidate is taken to cost on one kind, to be multiplied by the class's level.
 #[derive(Debug, Clone, Copy)]
 struct Cell {
     size: Guess,
@@ -104,13 +99,12 @@ impl Table {
         let families =
             offers.iter().map(|o| offers.iter().position(|p| p.name == o.name).unwrap_or(0) as u16).collect();
         let speed = vec![1.0; offers.len()];
-        let alone = |(index, offer): (usize, &Offer)| {
-            let wanted = Candidate { history_len: 0, ..offer.candidate };
-            offers.iter().position(|other| other.candidate == wanted).unwrap_or(index)
+        let reference = |(index, offer): (usize, &Offer)| {
+            let like = |other: &usize| offers[*other].name == offer.name && offers[*other].candidate.history_len == 0;
+            (0..offers.len()).filter(like).min_by_key(|other| other.abs_diff(index)).unwrap_or(index)
         };
         Self {
-            alone: offers.iter().enumerate().map(alone).collect(),
-            indexing: vec![Guess::new(1.0, Spread::PACK.prior); offers.len()],
+            references: offers.iter().enumerate().map(reference).collect(),
             spreads: offers.iter().map(Spread::of).collect(),
             families,
             kinds: BTreeMap::new(),
@@ -126,12 +120,7 @@ impl Table {
     /// `pack` CPU nanoseconds per raw byte.
     pub fn learn(&mut self, class: Class, index: usize, raw_len: usize, size: f32, pack: f32, basis: Basis) {
         let size = size.max(SIZE_MIN);
-        let alone = self.alone[index] == index;
-        if !alone {
-            let rest = pack - self.pack_alone(class, index);
-            let indexing = (rest / self.offers[index].indexing(raw_len)).clamp(0.1, 10.0);
-            self.indexing[index].learn_sure(indexing, Spread::PACK.slice);
-        }
+        let pack = (pack - self.offers[index].indexing_beyond(raw_len)).max(pack / 2.0);
         let known = Known::of(&mut self.kinds, &self.offers, class);
         let cell = &mut known.cells[index];
         let level = self.levels.entry(class).or_insert(Level::UNKNOWN);
@@ -143,12 +132,8 @@ impl Table {
             cell.pack.follow(pack);
             return;
         }
-        let pack_against = alone.then_some(pack / cell.pack.value());
-        let [size_noise, pack_noise] = level.learn(size / cell.size.value(), pack_against, tried);
+        let [size_noise, pack_noise] = level.learn(size / cell.size.value(), pack / cell.pack.value(), tried);
         cell.size.learn(size / level.size, size_noise);
-        if !alone {
-            return;
-        }
         cell.pack.learn_sure(pack / level.pack, pack_noise.min(Spread::PACK.slice));
         let ratio = pack / known.priors[index].pack;
         self.learn_speed(index, ratio);
@@ -198,42 +183,27 @@ impl Table {
         let level = self.levels.get(&class).copied().unwrap_or(Level::UNKNOWN);
         for index in 0..self.offers.len() {
             let (mut cost, basis) = self.relative(known, index);
-            let alone = self.alone[index];
-            let (own, own_basis) = self.relative(known, alone);
-            cost.pack = own.pack;
             if index > 0 {
                 (cost.size, cost.pack) = (level.size_of(cost.size), level.pack * cost.pack);
             }
-            let doubt = match own_basis {
+            let doubt = match basis {
                 Basis::Prior => Spread::PACK.prior.powi(2),
-                _ => known.cells[alone].pack.variance(),
+                _ => known.cells[index].pack.variance(),
             } + level.pack_noise().powi(2);
-            // Where nothing shows what the chunk alone takes, indexing is in what was measured.
-            let indexing = match alone {
-                _ if alone == index => 0.0,
-                _ => self.indexing[index].value() * self.offers[index].indexing(raw_len),
-            };
+            cost.pack += self.offers[index].indexing_beyond(raw_len).max(-0.5 * cost.pack);
             // The slowest levels take their time on chunks, too, that all others are done with at once.
-            let likely = if index > 0 { cost.pack.max(known.priors[alone].pack) } else { cost.pack };
-            let pack_most = likely * doubt.sqrt().exp() + 2.0 * indexing;
-            cost.pack += indexing;
+            let likely = if index > 0 { cost.pack.max(known.priors[index].pack) } else { cost.pack };
+            let pack_most = likely * doubt.sqrt().exp();
             let unpack_prior = unpacking(known.priors[index], cost.size);
             cost.unpack = unpack_prior * self.unpack_speed[index] * self.unpack_speed_all;
             out.push(Expected { cost, basis, pack_most, unpack_prior });
         }
     }
 
-    /// The same codec and level as `index`, without history; itself where there is none.
+    /// The candidate whose slices are compared with others' where `index` was chosen: slices have no history.
     #[must_use]
-    pub fn alone(&self, index: usize) -> usize {
-        self.alone[index]
-    }
-
-    /// What packing takes without history, per raw byte.
-    fn pack_alone(&mut self, class: Class, index: usize) -> f32 {
-        Known::of(&mut self.kinds, &self.offers, class);
-        let level = self.levels.get(&class).map_or(1.0, |level| level.pack);
-        level * self.relative(&self.kinds[&class.kind_class()], self.alone[index]).0.pack
+    pub fn reference(&self, index: usize) -> usize {
+        self.references[index]
     }
 
     /// What a candidate is taken to cost where the class's level is 1.
@@ -258,7 +228,7 @@ impl Table {
         let near = |same_family: bool| {
             (0..cells.len())
                 .filter(|&other| cells[other].count + cells[other].auditions > 0)
-                .filter(|&other| self.families[other] != 0 && self.alone[other] == other)
+                .filter(|&other| self.families[other] != 0)
                 .filter(|&other| !same_family || self.families[other] == self.families[index])
                 .min_by_key(|&other| other.abs_diff(index))
         };
@@ -352,30 +322,6 @@ mod tests {
         table.estimate(class, 1, &mut row);
         assert!((row[lz4].cost.size / row[one].cost.size - 1.2).abs() < 0.02, "{row:?}");
         assert!((row[lz4].cost.pack / row[one].cost.pack - 0.5).abs() < 0.02, "{row:?}");
-    }
-
-    #[test]
-    fn indexing_is_told_from_the_chunk_in_whatever_order_candidates_come() {
-        let class = Class(Kind::Text as u16 * 32);
-        let mut offers = default_offers(|name| Some(CodecId(name.len() as u8)), 4 << 20);
-        offers[1..].reverse();
-        let mut table = Table::new(offers);
-        let is = |history: bool| {
-            move |o: &Offer| o.name == "zstd" && o.candidate.level.0 == 9 && (o.candidate.history_len > 0) == history
-        };
-        let with = table.offers.iter().position(is(true)).expect("offered");
-        let without = table.offers.iter().position(is(false)).expect("offered");
-        assert!(with < without && table.alone(with) == without);
-        let raw_len = 256 << 10;
-        let indexing = table.offers[with].indexing(raw_len);
-        for _ in 0..60 {
-            table.learn(class, without, raw_len, 0.4, 20.0, Basis::Chunks);
-            table.learn(class, with, raw_len, 0.38, 20.0 + 2.0 * indexing, Basis::Chunks);
-        }
-        let mut row = Vec::new();
-        table.estimate(class, raw_len, &mut row);
-        let added = row[with].cost.pack - row[without].cost.pack;
-        assert!((added / indexing - 2.0).abs() < 0.1, "{added} {indexing}");
     }
 
     #[test]

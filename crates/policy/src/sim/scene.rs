@@ -125,7 +125,7 @@ impl Scene {
                 } else {
                     f64::from(cost.unpack)
                 };
-                let (pack, unpack) = (f64::from(cost.pack + offer.indexing(len)), kept * slow);
+                let (pack, unpack) = (f64::from(cost.pack + offer.indexing_beyond(len)), kept * slow);
                 let peers = if offer.candidate.history_len > 0 { 1.0 } else { f64::from(self.peer_workers) };
                 if self.shared {
                     [((pack + unpack) / cores) as f32, (size / link) as f32, (unpack / peers) as f32]

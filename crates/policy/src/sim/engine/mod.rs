@@ -11,7 +11,6 @@ use crate::{
     prior::Cost,
     sim::{
         data::Random,
-        recording::BLOCK_LEN,
         scene::{Scene, length_factor},
     },
 };
@@ -190,12 +189,12 @@ impl<'a> Run<'a> {
         let cost = match &self.scene.recording {
             Some(recording) => {
                 let mut cost = recording.cost(self.trips[trip].offset, len, index, audition);
-                cost.pack += self.offers[index].indexing(len) - self.offers[index].indexing(BLOCK_LEN);
+                cost.pack += self.offers[index].indexing_beyond(len);
                 cost
             }
             None => {
                 let cost = self.scene.truths[self.trips[trip].sort].costs[index];
-                Cost { pack: cost.pack + self.offers[index].indexing(len), ..cost }
+                Cost { pack: cost.pack + self.offers[index].indexing_beyond(len), ..cost }
             }
         };
         let noise = |random: &mut Random, by: f64| (1.0 + by * random.normal()).max(0.3);

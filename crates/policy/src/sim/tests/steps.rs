@@ -190,7 +190,7 @@ fn a_price_of_processor_time_refuses_levels_that_save_little() {
             .iter()
             .map(|trip| {
                 let (offer, raw_len) = (&offers[trip.index], trip.raw_len);
-                let pack = offer.prior(Kind::Binary, 1).pack + offer.indexing(raw_len as usize);
+                let pack = offer.prior(Kind::Binary, 1).pack + offer.indexing_beyond(raw_len as usize);
                 f64::from(raw_len) * f64::from(pack)
             })
             .sum();
