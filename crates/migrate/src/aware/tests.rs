@@ -380,6 +380,13 @@ fn a_packet_waits_for_the_page_that_it_copies_from() {
     assert_eq!(decoders[1].unpack(&two).unwrap().pages, moved);
     let mut early = Arc::new(Receiver::new(KEEP)).lane(&first(1)).unwrap();
     assert!(early.unpack(&two).is_err(), "nothing is kept there");
+    // As if no page had been kept before it: what it refers to cannot be, however long one waits.
+    let mut wrong = two.clone();
+    let tail = PAGES_AT + u32::from_le_bytes(two[4..8].try_into().unwrap()) as usize;
+    assert_eq!(std::mem::replace(&mut wrong[tail + 1], 0), 1);
+    let mut early = Arc::new(Receiver::new(KEEP)).lane(&first(1)).unwrap();
+    assert!(!early.is_ready(&two, Duration::ZERO));
+    assert!(early.is_ready(&wrong, Duration::ZERO) && early.unpack(&wrong).is_err());
 }
 
 // Goal: a page may travel by a way that is not understood; then nothing is known of what the destination holds.
