@@ -10,7 +10,7 @@ machine). Dirty guests are repeated and interleaved; `table.py` makes medians an
 
 A method is NAME:CHANNELS. QEMU's own: none:0, none:N, zstd-L:N, zlib-L:N, xbzrle:0, and before 9.1 compress-L:N (N threads a side, no
 multifd). Ours: plain (raw), opaque (adaptive, any bytes), aware (adaptive, multifd understood), zstdL and awarezstdL (fixed level), priceP (aware,
-`--cpu-price P`), awareraw (aware, nothing packed).
+`--cpu-price P`), keepM (aware, `--keep` of M MiB), awareraw (aware, nothing packed).
 socat:N is QEMU's none through two socats in place of ours: what any tunnel that copies its bytes costs at least.
 """
 
@@ -38,6 +38,8 @@ SILESIA = ["dickens", "mr", "nci", "ooffice", "osdb", "reymont", "samba", "x-ray
 def ours(method):
     if method in OURS:
         return OURS[method]
+    if method.startswith("keep"):
+        return ["--keep", f"{method.removeprefix('keep')}M"]
     if method.startswith("price"):
         return ["--cpu-price", method.removeprefix("price")]
     for prefix, flags in ("zstd", ["--opaque"]), ("awarezstd", []):
@@ -171,7 +173,7 @@ def measure(guest, method, channels, args, mbit):
             time.sleep(0.2 if relays else 0)
         else:
             serve = keep(Process(net.command(1, [NARROWS, "migrate", "serve", "-l", f"{net.address[1]}:4243", "--insecure", "--to", f"unix:{folder}/d.sock",
-                                  "--qmp", f"unix:{dest.sockets[0]}", "-v"]), folder / "serve.log"))
+                                  "--qmp", f"unix:{dest.sockets[0]}", "-v", *(flags if "--keep" in flags else [])]), folder / "serve.log"))
             time.sleep(0.4)
         wire, load = net.sent_bytes(), busy_s()
         before = {"s": source.cpu_s(), "d": dest.cpu_s()}

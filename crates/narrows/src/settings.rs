@@ -4,7 +4,7 @@ use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use narrows_core::{Candidate, CodecId, Level, Limits, Policy, Registry, registry::Entry};
 use narrows_pipeline::Explain;
-use narrows_policy::{Adaptive, Config, Fixed, NonePolicy, default_offers};
+use narrows_policy::{Adaptive, Config, Fixed, NonePolicy, Offer, default_offers};
 
 /// How chunks are to be packed.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -38,6 +38,9 @@ pub struct Settings {
     pub level_max: Option<Level>,
     /// Names of the codecs that the adaptive plan chooses among, beside raw; all where nobody says.
     pub among: Option<&'static [&'static str]>,
+    /// Names and levels that the adaptive plan chooses among as well. What they cost is taken from the nearest level that is known, until they were
+    /// tried.
+    pub also: &'static [(&'static str, i16)],
     /// Whether a chunk's codec may refer to chunks before it in its channel.
     pub history: bool,
     /// What this side is willing to hold when it receives.
@@ -62,6 +65,7 @@ impl Default for Settings {
             cpu_price: 0.0,
             level_max: None,
             among: None,
+            also: &[],
             history: true,
             limits: Limits::default(),
             connections: 1,
@@ -179,7 +183,15 @@ impl Settings {
             Plan::Naive(candidate) => fixed(candidate, limits.chunk_len_max),
             Plan::Fixed(candidate) => fixed(candidate, chunk_len),
             Plan::Adaptive => {
-                let offers = default_offers(|name| self.offered(registry, codecs, name), history_len_max);
+                let mut offers = default_offers(|name| self.offered(registry, codecs, name), history_len_max);
+                for &(name, level) in self.also {
+                    let Some(codec) = self.offered(registry, codecs, name) else { continue };
+                    // Neighbours in price are neighbours in this list.
+                    let before = |offer: &Offer| offer.name == name && offer.candidate.level.0 < level;
+                    let at = offers.iter().rposition(before).map_or(offers.len(), |at| at + 1);
+                    let candidate = Candidate { codec, level: Level(level), history_len: 0 };
+                    offers.insert(at, Offer::new(candidate, name));
+                }
                 let history_len = offers.iter().map(|offer| offer.candidate.history_len).max().unwrap_or(0);
                 let config = Config {
                     chunk_len: self.chunk_len,

@@ -23,7 +23,7 @@ use narrows::{
     },
 };
 use narrows_migrate::{
-    CODECS, CPU_PRICE, LEVEL_MAX, MigrateError, SERVICE_CONTROL,
+    ALSO, CODECS, CPU_PRICE, LEVEL_MAX, MigrateError, SERVICE_CONTROL,
     control::{self, Cost, Message},
     destination, far, far_settings, limits,
     migration::{LinkProbe, Migration, Options},
@@ -87,6 +87,7 @@ fn settings(engine: &Engine, packing: Option<&Packing>, carrying: &Carrying) -> 
                 cpu_price: packing.cpu_price.unwrap_or(CPU_PRICE),
                 level_max: Some(packing.level_max.map_or(LEVEL_MAX, Level)),
                 among: Some(CODECS),
+                also: ALSO,
                 ..common::packing_settings(engine, &packing)?
             }
         }

@@ -1,26 +1,14 @@
 //! A page as bytes of its own and copies out of pages that both sides keep.
 //!
 //! Steps, until the page is full: how many bytes of its own come next, and unless they fill it, how many are copied then, out
-//! of which page, from where in it. Lengths are LEB128, the page as its distance from the one before, `zigzag << 1 | fresh`.
+//! of which page, from where in it. Lengths are LEB128, the page as its position's distance from the one before, zigzag.
 //! A page's own bytes lie elsewhere, beside those of other pages, where the codec finds what is alike in them.
 
 use super::{PAGE_LEN, Page, sparse};
 
-/// Shorter copies are not worth their step, which takes at most 11 bytes. So a page with copies in it is always shorter than
-/// the page.
-pub const COPY_MIN: usize = 32;
-
-/// Pages from this number on, 2 TiB, are not copied from, so that a step's number has 32 bits.
-pub const NUMBER_MAX: u64 = 1 << 29;
-
-/// A page that both sides keep, in the same memory block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Source {
-    /// Its number in the block.
-    pub page: u64,
-    /// The version of this round; else the one before.
-    pub fresh: bool,
-}
+/// Shorter copies are not worth their step, which takes at most 11 bytes, nor what the codec would find in them. So a page with copies in it is always
+/// shorter than the page.
+pub const COPY_MIN: usize = 48;
 
 /// Bytes of a page that another has too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,29 +17,29 @@ pub struct Copied {
     pub at: usize,
     /// How many they are.
     pub len: usize,
-    /// Which page has them.
-    pub source: Source,
+    /// Which page has them: its position in the [`Ring`](super::ring::Ring).
+    pub source: u32,
     /// Where in that they begin.
     pub from: usize,
 }
 
-/// Which page was copied from last: where the next is looked for. One for all pages of a packet.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Last(u64);
+/// Which page was referred to last: where the next is looked for. One for all pages of a packet.
+#[derive(Debug, Clone, Copy)]
+pub struct Last(pub u32);
 
 impl Last {
-    fn write(&mut self, source: Source, out: &mut Vec<u8>) {
-        let distance = source.page.wrapping_sub(self.0) as i64;
-        let zigzag = ((distance << 1) ^ (distance >> 63)) as usize;
-        sparse::write_len(zigzag << 1 | usize::from(source.fresh), out);
-        self.0 = source.page;
+    /// Appends a position.
+    pub fn write(&mut self, position: u32, out: &mut Vec<u8>) {
+        let distance = position.wrapping_sub(self.0) as i32;
+        sparse::write_len(((distance << 1) ^ (distance >> 31)) as u32 as usize, out);
+        self.0 = position;
     }
 
-    fn read(&mut self, bytes: &mut &[u8]) -> Option<Source> {
-        let number = sparse::read_len(bytes)?;
-        let zigzag = (number >> 1) as u64;
+    /// Takes a position off the front.
+    pub fn read(&mut self, bytes: &mut &[u8]) -> Option<u32> {
+        let zigzag = sparse::read_len(bytes)? as u32;
         self.0 = self.0.wrapping_add((zigzag >> 1) ^ (zigzag & 1).wrapping_neg());
-        Some(Source { page: self.0, fresh: number & 1 == 1 })
+        Some(self.0)
     }
 }
 
@@ -102,7 +90,7 @@ pub fn unpack<'a>(
     steps: &mut &[u8],
     own: &mut &[u8],
     last: &mut Last,
-    kept: impl Fn(Source) -> Option<&'a Page>,
+    kept: impl Fn(u32) -> Option<&'a Page>,
     out: &mut Vec<u8>,
 ) -> Option<()> {
     read(steps, last, |len, copy| {
@@ -124,22 +112,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_page_of_copies_is_put_together(parts in prop::collection::vec((0_usize..300, COPY_MIN..200, 0_u64..9, 0_usize..3000, any::<bool>()), 0..20)) {
-            let kept: Vec<Page> = (0..18_u8).map(|page| std::array::from_fn(|at| (at as u8).wrapping_mul(page) ^ (at >> 5) as u8)).collect();
-            let find = |source: Source| kept.get(source.page as usize + 9 * usize::from(source.fresh));
+        fn a_page_of_copies_is_put_together(parts in prop::collection::vec((0_usize..300, COPY_MIN..200, 0_u32..9, 0_usize..3000), 0..20)) {
+            let kept: Vec<Page> = (0..9_u8).map(|page| std::array::from_fn(|at| (at as u8).wrapping_mul(page) ^ (at >> 5) as u8)).collect();
+            let find = |source: u32| kept.get(source as usize);
             let (mut copies, mut at) = (Vec::new(), 0);
             let mut page = [0xa5; PAGE_LEN];
-            for (gap, len, number, from, fresh) in parts {
+            for (gap, len, source, from) in parts {
                 at += gap;
                 if at + len <= PAGE_LEN {
-                    let source = Source { page: number, fresh };
                     page[at..at + len].copy_from_slice(&find(source).unwrap()[from..from + len]);
                     copies.push(Copied { at, len, source, from });
                 }
                 at += len;
             }
             let (mut steps, mut own, mut done) = (Vec::new(), Vec::new(), 0);
-            write(&copies, &mut Last::default(), &mut steps);
+            write(&copies, &mut Last(7), &mut steps);
             for copy in &copies {
                 own.extend_from_slice(&page[done..copy.at]);
                 done = copy.at + copy.len;
@@ -147,7 +134,7 @@ mod tests {
             own.extend_from_slice(&page[done..]);
             prop_assert!(copies.is_empty() || steps.len() + own.len() < PAGE_LEN);
             let (mut steps, mut own, mut out) = (&steps[..], &own[..], Vec::new());
-            prop_assert_eq!(unpack(&mut steps, &mut own, &mut Last::default(), find, &mut out), Some(()));
+            prop_assert_eq!(unpack(&mut steps, &mut own, &mut Last(7), find, &mut out), Some(()));
             prop_assert!(out == page && steps.is_empty() && own.is_empty());
         }
 
@@ -155,7 +142,7 @@ mod tests {
         fn any_steps_make_a_page_or_are_refused(steps in prop::collection::vec(any::<u8>(), 0..300), own in prop::collection::vec(any::<u8>(), 0..PAGE_LEN)) {
             let kept = [7; PAGE_LEN];
             let mut out = Vec::new();
-            let done = unpack(&mut &steps[..], &mut &own[..], &mut Last::default(), |source| (source.page < 99).then_some(&kept), &mut out);
+            let done = unpack(&mut &steps[..], &mut &own[..], &mut Last(0), |source| (source < 99).then_some(&kept), &mut out);
             prop_assert!(out.len() <= PAGE_LEN && (done.is_none() || out.len() == PAGE_LEN));
         }
     }

@@ -1,15 +1,16 @@
 //! The receiving side: one [`Receiver`] a migration, one [`Decoder`] a lane.
 
-use std::{io::IoSlice, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, io::IoSlice, sync::Arc, time::Duration};
 
 use narrows::core::DecodeError;
 use parking_lot::{Condvar, Mutex};
 
 use super::{
-    Blocks, COPIES, HEADER_LEN, INIT_LEN, KEEP, Key, PAGE_LEN, PAGES_AT, PAGES_MAX, Packet, Page, SYNCED,
-    copies::{self, Last, Source},
-    corrupt, packet, sparse,
-    store::Lanes,
+    COPIES, HEADER_LEN, INIT_LEN, KEEP, PAGE_LEN, PAGES_AT, PAGES_MAX, Packet, Page, TURN,
+    copies::{self, Last},
+    corrupt, packet,
+    ring::{Ring, Turns, within_reach},
+    sparse,
 };
 
 /// What the lanes of a migration share at the receiver.
@@ -22,15 +23,16 @@ pub struct Receiver {
 
 #[derive(Debug)]
 struct State {
-    blocks: Blocks,
-    lanes: Lanes,
+    lanes: BTreeSet<u8>,
+    ring: Ring,
+    turns: Turns,
 }
 
 impl Receiver {
     /// One that keeps up to `keep_max` pages, if the sender wants as many.
     #[must_use]
     pub fn new(keep_max: usize) -> Self {
-        let state = State { blocks: Blocks::default(), lanes: Lanes::new(0) };
+        let state = State { lanes: BTreeSet::new(), ring: Ring::new(0), turns: Turns::default() };
         Self { keep_max, state: Mutex::new(state), moved: Condvar::new() }
     }
 
@@ -47,16 +49,15 @@ impl Receiver {
             return Err(corrupt(1 + INIT_LEN, "the source's --keep is more than this side's"));
         }
         if state.lanes.is_empty() {
-            state.lanes = Lanes::new(keep);
-        } else if state.lanes.keep_max() != keep {
+            state.ring = Ring::new(keep);
+        } else if state.ring.len_max() != Ring::new(keep).len_max() {
             return Err(corrupt(1 + INIT_LEN, "lanes that keep different numbers of pages"));
         }
-        if !state.lanes.join(lane) {
+        if !state.lanes.insert(lane) {
             return Err(corrupt(25, "a multifd channel that is there already"));
         }
         drop(state);
-        self.moved.notify_all();
-        Ok(Decoder { receiver: self.clone(), lane, round: 0, before: [0; HEADER_LEN], pages: Vec::new() })
+        Ok(Decoder { receiver: self.clone(), before: [0; HEADER_LEN], pages: Vec::new() })
     }
 }
 
@@ -64,8 +65,6 @@ impl Receiver {
 #[derive(Debug)]
 pub struct Decoder {
     receiver: Arc<Receiver>,
-    lane: u8,
-    round: u32,
     before: [u8; HEADER_LEN],
     /// Pages put together, where some were made.
     pages: Vec<u8>,
@@ -92,7 +91,8 @@ impl Unpacked<'_> {
 struct Parts<'a> {
     front: &'a [u8],
     made: usize,
-    lanes: Option<u8>,
+    /// Of a packet that keeps pages or refers to some: its number among those, and how many pages were kept before.
+    turn: Option<(u32, u32)>,
     keeps: u128,
     header: &'a [u8],
     rest: &'a [u8],
@@ -103,14 +103,18 @@ impl<'a> Parts<'a> {
         let cut = || corrupt(chunk.len(), "a packet's chunk is cut short");
         let &[_, made, flags, zero, ref front @ ..] = chunk.first_chunk::<PAGES_AT>().ok_or_else(cut)?;
         let front = u32::from_le_bytes(*front) as usize;
-        if flags & !(SYNCED | KEEP) != 0 || flags & SYNCED == 0 && (flags & KEEP != 0 || made != 0) || zero != 0 {
+        if flags & !(TURN | KEEP) != 0 || flags & TURN == 0 && (flags & KEEP != 0 || made != 0) || zero != 0 {
             return Err(corrupt(2, "flags that cannot be"));
         }
         let (front, mut rest) = chunk[PAGES_AT..].split_at_checked(front).ok_or_else(cut)?;
-        let mut lanes = None;
-        if flags & SYNCED != 0 {
-            let (&count, after) = rest.split_first().ok_or_else(cut)?;
-            (lanes, rest) = (Some(count), after);
+        let mut turn = None;
+        if flags & TURN != 0 {
+            let (number, head) = sparse::read_len(&mut rest).zip(sparse::read_len(&mut rest)).ok_or_else(cut)?;
+            // Beyond, the next would not have a number.
+            if number >= u32::MAX as usize || head >= u32::MAX as usize - PAGES_MAX {
+                return Err(corrupt(PAGES_AT + front.len(), "more pages than can be kept"));
+            }
+            turn = Some((number as u32, head as u32));
         }
         let mut keeps = 0;
         if flags & KEEP != 0 {
@@ -119,17 +123,20 @@ impl<'a> Parts<'a> {
         }
         let len = sparse::read_len(&mut rest).ok_or_else(cut)?;
         let (header, rest) = rest.split_at_checked(len).ok_or_else(cut)?;
-        Ok(Self { front, made: made.into(), lanes, keeps, header, rest })
+        Ok(Self { front, made: made.into(), turn, keeps, header, rest })
     }
 
-    /// Pages of this round that it copies from; as far as it is whole.
-    fn fresh(&self) -> Vec<u64> {
-        let (mut rest, mut last, mut pages) = (self.rest, Last::default(), Vec::new());
+    /// Positions of the pages that it refers to; as far as it is whole.
+    fn sources(&self) -> Vec<u32> {
+        let (mut rest, mut last, mut sources) = (self.rest, Last(self.turn.map_or(0, |(_, head)| head)), Vec::new());
         for _ in 0..self.made {
-            let read = made(&mut rest).and_then(|made| match made {
-                (_, Some(_)) => Some(()),
-                (_, None) => copies::read(&mut rest, &mut last, |_, copy| {
-                    pages.extend(copy.filter(|copy| copy.source.fresh).map(|copy| copy.source.page));
+            let read = made(&mut rest, &mut last).and_then(|made| match made {
+                Made::Difference { position, .. } => {
+                    sources.push(position);
+                    Some(())
+                }
+                Made::Copies { .. } => copies::read(&mut rest, &mut last, |_, copy| {
+                    sources.extend(copy.map(|copy| copy.source));
                     Some(())
                 }),
             });
@@ -137,46 +144,56 @@ impl<'a> Parts<'a> {
                 break;
             }
         }
-        pages
+        sources
     }
 }
 
-/// Takes the next page that is made off the front of `rest`: its place, and its difference; else its steps come next.
-fn made<'a>(rest: &mut &'a [u8]) -> Option<(usize, Option<&'a [u8]>)> {
+/// How a page is made, and its place in the packet.
+enum Made<'a> {
+    Difference {
+        place: usize,
+        position: u32,
+        packed: &'a [u8],
+    },
+    /// Its steps come next.
+    Copies {
+        place: usize,
+    },
+}
+
+/// Takes the next page that is made off the front of `rest`.
+fn made<'a>(rest: &mut &'a [u8], last: &mut Last) -> Option<Made<'a>> {
     let (&place, after) = rest.split_first()?;
     *rest = after;
     if place & COPIES != 0 {
-        return Some((usize::from(place & !COPIES), None));
+        return Some(Made::Copies { place: usize::from(place & !COPIES) });
     }
+    let position = last.read(rest)?;
     let len = sparse::read_len(rest)?;
     let (packed, after) = rest.split_at_checked(len)?;
     *rest = after;
-    Some((place.into(), Some(packed)))
+    Some(Made::Difference { place: place.into(), position, packed })
 }
 
 impl Decoder {
-    /// Whether the lanes that a chunk relies on have come as far as it needs, and the pages it copies from are here; waits up to
-    /// `wait` for them. A chunk that is none is ready: [`Decoder::unpack`] says what is wrong with it.
+    /// Whether a chunk's turn has come, and the pages it refers to are here; waits up to `wait` for them. A chunk that is none is
+    /// ready: [`Decoder::unpack`] says what is wrong with it.
     #[must_use]
     pub fn is_ready(&self, chunk: &[u8], wait: Duration) -> bool {
         let Ok(parts) = Parts::of(chunk) else { return true };
-        let Some(lanes) = parts.lanes else { return true };
-        let Some(header) = packet::read_header(parts.header, &self.before) else { return true };
-        let mut fresh = parts.fresh();
+        let Some((number, head)) = parts.turn else { return true };
+        let mut sources = parts.sources();
         let mut state = self.receiver.state.lock();
-        let Some(block) = state.blocks.number(packet::block(&header)) else { return true };
-        let mut lag = |state: &mut State| {
-            if state.lanes.len() < usize::from(lanes) || !state.lanes.all_at(self.round) {
-                return true;
-            }
-            state.lanes.merge_to(self.round);
-            fresh.retain(|page| state.lanes.fresh(key(block, *page)).is_none());
-            !fresh.is_empty()
+        let reach = within_reach(state.ring.len_max(), head);
+        sources.retain(|position| reach.contains(position));
+        let mut lags = |state: &mut State| {
+            sources.retain(|position| state.ring.lacks(*position));
+            !sources.is_empty() || !state.turns.may(number, state.ring.len_max())
         };
-        if lag(&mut state) {
-            self.receiver.moved.wait_while_for(&mut state, &mut lag, wait);
+        if lags(&mut state) {
+            self.receiver.moved.wait_while_for(&mut state, &mut lags, wait);
         }
-        !lag(&mut state)
+        !lags(&mut state)
     }
 
     /// Takes a chunk apart, kind included.
@@ -195,43 +212,38 @@ impl Decoder {
         if packet.normal < PAGES_MAX && parts.keeps >> packet.normal != 0 {
             return Err(corrupt(at, "more pages to keep than there are"));
         }
-        match parts.lanes {
-            Some(lanes) => self.rely(&parts, &header, &packet, lanes, at)?,
+        match parts.turn {
+            Some(turn) => self.take(&parts, &packet, turn, at)?,
             None if parts.rest.is_empty() => {}
             None => return Err(corrupt(at, "more than a packet")),
         }
         self.before = header;
-        if packet.sync {
-            self.round = self.receiver.state.lock().lanes.passed(self.lane);
-            self.receiver.moved.notify_all();
-        }
         let pages = if parts.made > 0 { &self.pages } else { parts.front };
         Ok(Unpacked { header: &self.before, pages })
     }
 
-    /// A packet that relies on what all lanes sent before: merges that, makes pages, keeps what is to be kept.
-    fn rely(
+    /// A packet that keeps pages or refers to some: makes pages, keeps what is to be kept.
+    fn take(
         &mut self,
         parts: &Parts<'_>,
-        header: &[u8; HEADER_LEN],
         packet: &Packet,
-        lanes: u8,
+        (number, head): (u32, u32),
         at: usize,
     ) -> Result<(), DecodeError> {
         let mut state = self.receiver.state.lock();
-        if state.lanes.len() != usize::from(lanes) || !state.lanes.all_at(self.round) {
-            return Err(corrupt(at, "relies on other lanes than there are"));
+        if !state.turns.may(number, state.ring.len_max()) || !state.turns.take(number) {
+            return Err(corrupt(at, "a packet out of its turn"));
         }
-        state.lanes.merge_to(self.round);
-        let block = state.blocks.number(packet::block(header)).ok_or_else(|| corrupt(at, "too many memory blocks"))?;
-        let offsets: Vec<u64> = packet.offsets(header).take(packet.normal).collect();
-        let (mut rest, mut front, mut last) = (parts.rest, parts.front, Last::default());
+        let (mut rest, mut front, mut last) = (parts.rest, parts.front, Last(head));
         let mut pages = parts.front;
+        let (reach, ring) = (within_reach(state.ring.len_max(), head), &state.ring);
+        let kept = |position| ring.page(position).filter(|_| reach.contains(&position));
         if parts.made > 0 {
             let fault = || corrupt(at, "a page that cannot be made");
             self.pages.clear();
             for _ in 0..parts.made {
-                let (place, packed) = made(&mut rest).ok_or_else(fault)?;
+                let made = made(&mut rest, &mut last).ok_or_else(fault)?;
+                let (Made::Difference { place, .. } | Made::Copies { place }) = made;
                 let in_full = (place * PAGE_LEN).checked_sub(self.pages.len()).ok_or_else(fault)?;
                 if place >= packet.normal {
                     return Err(fault());
@@ -239,18 +251,13 @@ impl Decoder {
                 let (full, after) = front.split_at_checked(in_full).ok_or_else(fault)?;
                 front = after;
                 self.pages.extend_from_slice(full);
-                if let Some(packed) = packed {
-                    let kept = state.lanes.kept((block, offsets[place]));
-                    let kept = kept.ok_or_else(|| corrupt(at, "a difference against a page that is not kept"))?;
+                if let Made::Difference { position, packed, .. } = made {
+                    let kept = kept(position).ok_or_else(|| corrupt(at, "a page that is not kept"))?;
                     let from = self.pages.len();
                     self.pages.resize(from + PAGE_LEN, 0);
                     sparse::read(packed, &mut self.pages[from..]).ok_or_else(fault)?;
                     self.pages[from..].iter_mut().zip(kept.iter()).for_each(|(byte, kept)| *byte ^= kept);
                 } else {
-                    let kept = |Source { page, fresh }| match fresh {
-                        true => state.lanes.fresh(key(block, page)),
-                        false => state.lanes.kept(key(block, page)),
-                    };
                     copies::unpack(&mut rest, &mut front, &mut last, kept, &mut self.pages).ok_or_else(fault)?;
                 }
             }
@@ -263,23 +270,16 @@ impl Decoder {
         if !rest.is_empty() {
             return Err(corrupt(at, "more than a packet"));
         }
-        for (place, page) in pages.chunks_exact(PAGE_LEN).enumerate() {
-            if parts.keeps >> place & 1 == 1 {
-                let page: &Page = page.try_into().expect("a page");
-                if state.lanes.want(self.lane, (block, offsets[place]), page).is_none() {
-                    return Err(corrupt(at, "a page to keep that may not be"));
-                }
+        let kept = pages.chunks_exact(PAGE_LEN).enumerate().filter(|(place, _)| parts.keeps >> place & 1 == 1);
+        for (position, (_, page)) in (head..).zip(kept) {
+            let page: &Page = page.try_into().expect("a page");
+            if !state.ring.put(position, page) {
+                return Err(corrupt(at, "a page to keep that may not be"));
             }
         }
-        if parts.keeps != 0 {
-            // Other lanes may wait for one of them.
-            self.receiver.moved.notify_all();
-        }
+        drop(state);
+        // Other lanes may wait for it.
+        self.receiver.moved.notify_all();
         Ok(())
     }
-}
-
-/// Which page of a block.
-fn key(block: u16, page: u64) -> Key {
-    (block, page.wrapping_mul(PAGE_LEN as u64))
 }

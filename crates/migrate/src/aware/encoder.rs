@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    COPIES, HEADER_LEN, KEEP, PAGE_LEN, PAGES_AT, PAGES_MAX, Packet, Page, SYNCED,
+    COPIES, HEADER_LEN, KEEP, PAGE_LEN, PAGES_AT, PAGES_MAX, Packet, Page, TURN,
     copies::{self, Copied, Last},
     packet,
     sender::{Sender, State, Way},
@@ -23,7 +23,8 @@ const DIFFERENCE_MAX: usize = PAGE_LEN / 2;
 /// every seventh page and costs a three-hundredth of the bytes; a database in memory keeps half as much, and travels in no more.
 const OWN_MIN: usize = PAGE_LEN / 2;
 /// Bytes of a packet's chunk beside its pages, at most: what makes a page is shorter than the page.
-const TAIL_MAX: usize = 1 + PAGES_MAX / 8 + 5 + HEADER_LEN + 12;
+const TAIL_MAX: usize = 10 + PAGES_MAX / 8 + 5 + HEADER_LEN + 12;
+
 /// One lane's packets.
 #[derive(Debug)]
 pub struct Encoder {
@@ -46,6 +47,8 @@ pub struct Encoder {
 struct Kept {
     index: usize,
     place: usize,
+    /// Where the version sent before is.
+    before: Option<u32>,
     form: Form,
     /// On slow links.
     samples: Range<usize>,
@@ -55,7 +58,10 @@ struct Kept {
 enum Form {
     Full,
     /// Against the version before: these bytes.
-    Difference(Range<usize>),
+    Difference {
+        position: u32,
+        packed: Range<usize>,
+    },
     /// What is not in these copies.
     Copies(Range<usize>),
 }
@@ -91,30 +97,25 @@ impl Encoder {
     /// # Panics
     /// When `chunk` is shorter than [`Encoder::room`].
     pub fn pack(&mut self, header: &[u8; HEADER_LEN], packet: &Packet, chunk: &mut [u8]) -> usize {
-        let (ways, synced) = self.sender.ways(header, packet, &chunk[PAGES_AT..], self.round);
+        let ways = self.sender.ways(header, packet, &chunk[PAGES_AT..], self.round);
         let search = self.sender.keeps_first.load(Relaxed);
         self.samples.clear();
         let (mut place, mut kept) = (0, Vec::new());
         for (index, way) in ways.iter().enumerate().filter(|(_, way)| !matches!(way, Way::LeftOut)) {
-            if let Way::Kept { again } = way {
+            if let Way::Kept { before } = *way {
                 let from = self.samples.len();
                 // Most that were sent before become differences.
-                if search && !again {
+                if search && before.is_none() {
                     similar::samples(page_of(chunk, index), &mut self.samples);
                 }
-                kept.push(Kept { index, place, form: Form::Full, samples: from..self.samples.len() });
+                kept.push(Kept { index, place, before, form: Form::Full, samples: from..self.samples.len() });
             }
             place += 1;
         }
         let left_out = packet.normal - place;
-        let keeps = self.keep(header, packet, chunk, search, &mut kept);
-        let front = self.arrange(&ways, &kept, chunk);
-        let flags = if synced.is_some() { SYNCED } else { 0 } | if keeps != 0 { KEEP } else { 0 };
         self.tail.clear();
-        self.tail.extend(synced);
-        if keeps != 0 {
-            self.tail.extend_from_slice(&keeps.to_le_bytes());
-        }
+        let (flags, head) = self.keep(header, packet, chunk, search, &mut kept);
+        let front = self.arrange(&ways, &kept, chunk);
         let sent = if left_out == 0 {
             *header
         } else {
@@ -125,7 +126,7 @@ impl Encoder {
         sparse::write_len(predicted.len(), &mut self.tail);
         self.tail.extend_from_slice(&predicted);
         self.before = sent;
-        let made = self.made(&kept);
+        let made = self.made(&kept, head);
         chunk[..4].copy_from_slice(&[super::kind::PACKET, made as u8, flags, 0]);
         chunk[4..PAGES_AT].copy_from_slice(&((front - PAGES_AT) as u32).to_le_bytes());
         let end = front + self.tail.len();
@@ -139,7 +140,8 @@ impl Encoder {
         end
     }
 
-    /// Finds what pages have in common with those that are kept, then wants them kept too; returns which were, by their places.
+    /// Finds what pages have in common with those that are kept, then keeps them too. Appends the packet's turn, where it is one of those that
+    /// keep or refer; returns its flags, and how many pages were kept before.
     fn keep(
         &mut self,
         header: &[u8; HEADER_LEN],
@@ -147,24 +149,26 @@ impl Encoder {
         chunk: &[u8],
         search: bool,
         pages: &mut [Kept],
-    ) -> u128 {
+    ) -> (u8, u32) {
         if pages.is_empty() {
-            return 0;
+            return (0, 0);
         }
         let offsets: Vec<u64> = packet.offsets(header).collect();
         let sender = self.sender.clone();
         let mut state = sender.state.lock();
-        let State { blocks, lanes, similar, .. } = &mut *state;
-        let Some(block) = blocks.number(packet::block(header)) else { return 0 };
+        let (oldest, head) = (state.oldest(), state.head);
+        let State { blocks, known, ring, similar, .. } = &mut *state;
+        let Some(block) = blocks.number(packet::block(header)) else { return (0, 0) };
         self.packed.clear();
         self.copied.clear();
-        // All before the first is wanted: the receiver has none of a packet's pages before it has made all.
-        for Kept { index, form, samples, .. } in &mut *pages {
+        // All before the first is kept: the receiver has none of a packet's pages before it has made all.
+        for Kept { index, before, form, samples, .. } in &mut *pages {
             let page = page_of(chunk, *index);
-            if let Some(before) = lanes.kept((block, offsets[*index])) {
+            let before = before.filter(|position| *position >= oldest);
+            if let Some((position, before)) = before.and_then(|position| Some((position, ring.page(position)?))) {
                 let from = self.packed.len();
                 if difference(page, before, &mut self.packed) {
-                    *form = Form::Difference(from..self.packed.len());
+                    *form = Form::Difference { position, packed: from..self.packed.len() };
                     continue;
                 }
             }
@@ -174,25 +178,43 @@ impl Encoder {
                 *samples = from..self.samples.len();
             }
             let from = self.copied.len();
-            similar.find(block, page, &self.samples[samples.clone()], lanes, &mut self.copied);
+            similar.find(page, &self.samples[samples.clone()], ring, oldest, &mut self.copied);
             if self.copied.len() > from {
                 *form = Form::Copies(from..self.copied.len());
             }
         }
-        let mut keeps = 0;
-        for Kept { index, place, samples, form } in pages {
-            let own = |copies: &Range<usize>| {
-                PAGE_LEN - self.copied[copies.clone()].iter().map(|copy| copy.len).sum::<usize>()
+        // What will not be there much longer is kept again.
+        let lasts = |position: u32| position >= oldest + (head - oldest) / 2;
+        let (mut keeps, mut next) = (0, head);
+        for Kept { index, place, samples, form, .. } in &*pages {
+            let there = match form {
+                Form::Full => false,
+                Form::Difference { position, packed } => packed.is_empty() && lasts(*position),
+                Form::Copies(copies) => {
+                    let copies = &self.copied[copies.clone()];
+                    let copied: usize = copies.iter().map(|copy| copy.len).sum();
+                    PAGE_LEN - copied <= OWN_MIN && copies.iter().all(|copy| lasts(copy.source))
+                }
             };
-            if matches!(form, Form::Copies(copies) if own(copies) <= OWN_MIN) {
-                continue;
-            }
-            if let Some(number) = lanes.want(self.lane, (block, offsets[*index]), page_of(chunk, *index)) {
+            if !there && ring.put(next, page_of(chunk, *index)) {
                 keeps |= 1_u128 << *place;
-                similar.learn(number, &self.samples[samples.clone()]);
+                known.keep((block, offsets[*index]), next);
+                similar.learn(next, &self.samples[samples.clone()]);
+                next += 1;
             }
         }
-        keeps
+        state.head = next;
+        if keeps == 0 && pages.iter().all(|page| matches!(page.form, Form::Full)) {
+            return (0, head);
+        }
+        sparse::write_len(state.turn as usize, &mut self.tail);
+        sparse::write_len(head as usize, &mut self.tail);
+        state.turn += 1;
+        if keeps == 0 {
+            return (TURN, head);
+        }
+        self.tail.extend_from_slice(&keeps.to_le_bytes());
+        (TURN | KEEP, head)
     }
 
     /// Moves what travels of the pages to the front of the chunk; returns where that ends.
@@ -207,7 +229,7 @@ impl Encoder {
                 to += len;
             };
             match kept.next_if(|kept| kept.index == index).map(|kept| &kept.form) {
-                Some(Form::Difference(_)) => {}
+                Some(Form::Difference { .. }) => {}
                 Some(Form::Copies(copies)) => {
                     let mut done = 0;
                     for copy in &self.copied[copies.clone()] {
@@ -223,14 +245,15 @@ impl Encoder {
     }
 
     /// Appends how pages are made to the tail, and counts them.
-    fn made(&mut self, kept: &[Kept]) -> usize {
-        let (mut differences, mut copied, mut last) = (0, 0, Last::default());
+    fn made(&mut self, kept: &[Kept], head: u32) -> usize {
+        let (mut differences, mut copied, mut last) = (0, 0, Last(head));
         for Kept { place, form, .. } in kept {
             match form {
-                Form::Difference(packed) => {
+                Form::Difference { position, packed } => {
                     let packed = &self.packed[packed.clone()];
                     differences += 1;
                     self.tail.push(*place as u8);
+                    last.write(*position, &mut self.tail);
                     sparse::write_len(packed.len(), &mut self.tail);
                     self.tail.extend_from_slice(packed);
                 }

@@ -54,6 +54,8 @@ struct Entry {
     hash: [u64; 2],
     /// Round of the packet, from 1; 0 where nothing was sent.
     round: u32,
+    /// 1 and the position of the version that was kept last; 0 where none was.
+    kept: u32,
 }
 
 /// The last version sent of each page.
@@ -90,12 +92,28 @@ impl Known {
         }
         // Twice in a round by two ways: whichever comes last, we cannot tell. Nothing is the same as this.
         let sure = before.round < round || before.hash == hash;
-        *entry = Entry { hash: if sure { hash } else { UNSURE }, round };
+        *entry = Entry { hash: if sure { hash } else { UNSURE }, round, kept: before.kept };
         match before.round {
             0 => Seen::Never,
             held if held == round => Seen::Later,
             _ if before.hash == hash && hash != UNSURE => Seen::Same,
             _ => Seen::Other,
+        }
+    }
+
+    /// Position of the version that was kept last.
+    #[must_use]
+    pub fn kept(&self, (block, offset): Key) -> Option<u32> {
+        let page = offset / PAGE_LEN as u64;
+        let table = self.0.get(&(block, page / PAGES_OF_TABLE))?;
+        table[(page % PAGES_OF_TABLE) as usize].kept.checked_sub(1)
+    }
+
+    /// Notes where a version of a page is kept.
+    pub fn keep(&mut self, (block, offset): Key, position: u32) {
+        let page = offset / PAGE_LEN as u64;
+        if let Some(table) = self.0.get_mut(&(block, page / PAGES_OF_TABLE)) {
+            table[(page % PAGES_OF_TABLE) as usize].kept = position + 1;
         }
     }
 }

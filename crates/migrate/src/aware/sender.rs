@@ -1,6 +1,6 @@
 //! What the lanes of a migration share at the sender, and what follows from it: how each page travels.
 //!
-//! Invariant: a page is left out or made of others only where all lanes have come to the round that the packet is in, so that what is known
+//! Invariant: a page is left out only where all lanes have come to the round that the packet is in, so that what is known
 //! here is what the destination holds. Whatever was not understood sends everything in full from then on. Downstream: [`Encoder`].
 
 use std::{
@@ -14,12 +14,13 @@ use std::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{
-    Blocks, Encoder, HEADER_LEN, INIT_LEN, PAGE_LEN, Packet,
+    Blocks, Encoder, HEADER_LEN, INIT_LEN, PAGE_LEN, PAGES_MAX, Packet,
     known::{Hash, Hasher, Known, Seen},
+    lanes::Lanes,
     numbers::Numbers,
     packet,
+    ring::{Ring, within_reach},
     similar::Similar,
-    store::Lanes,
 };
 
 /// What the lanes of a migration share at the sender.
@@ -40,16 +41,20 @@ pub struct Sender {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) blocks: Blocks,
-    known: Known,
+    pub(super) known: Known,
     pub(super) lanes: Lanes,
     numbers: Numbers,
+    pub(super) ring: Ring,
+    /// Pages kept so far, and packets that kept some or referred to them.
+    pub(super) head: u32,
+    pub(super) turn: u32,
     pub(super) similar: Similar,
     /// Zero pages travel in packets: one was seen.
     zeros_here: bool,
     /// Something was not understood; from now on everything goes in full.
     pub(super) surprised: bool,
-    /// As many lanes take part, once one relied on it.
-    lanes_fixed: Option<u8>,
+    /// A packet relied on there being no more lanes.
+    lanes_fixed: bool,
 }
 
 /// Pages so far.
@@ -81,12 +86,15 @@ impl Sender {
             state: Mutex::new(State {
                 blocks: Blocks::default(),
                 known: Known::default(),
-                lanes: Lanes::new(keep_max),
+                lanes: Lanes::default(),
                 numbers: Numbers::default(),
+                ring: Ring::new(keep_max),
+                head: 0,
+                turn: 0,
                 similar: Similar::new(keep_max),
                 zeros_here: false,
                 surprised: false,
-                lanes_fixed: None,
+                lanes_fixed: false,
             }),
             moved: Condvar::new(),
             keeps_first: AtomicBool::new(false),
@@ -101,7 +109,7 @@ impl Sender {
     #[must_use]
     pub fn lane(self: &Arc<Self>, init: &[u8]) -> Option<Encoder> {
         let mut state = self.state.lock();
-        let lane = packet::channel_of(init).filter(|lane| state.lanes_fixed.is_none() && state.lanes.join(*lane));
+        let lane = packet::channel_of(init).filter(|lane| !state.lanes_fixed && state.lanes.join(*lane));
         if lane.is_none() {
             // What it carries is not known from now on.
             state.surprised = true;
@@ -114,7 +122,7 @@ impl Sender {
     /// # Panics
     /// When `out` is not [`FIRST_LEN`](super::FIRST_LEN) long, or `init` not [`INIT_LEN`].
     pub fn first(&self, init: &[u8], out: &mut [u8]) {
-        let keep = self.state.lock().lanes.keep_max() as u32;
+        let keep = self.state.lock().ring.len_max() as u32;
         let (packet, pages) = out.split_at_mut(INIT_LEN);
         packet.copy_from_slice(init);
         pages.copy_from_slice(&keep.to_le_bytes());
@@ -125,61 +133,51 @@ impl Sender {
         self.keeps_first.store((1..=FIRST_KEPT_RATE_MAX).contains(&rate), Relaxed);
     }
 
-    /// Decides on each page that follows the header; with the number of lanes where the packet relies on them.
-    pub(super) fn ways(
-        &self,
-        header: &[u8; HEADER_LEN],
-        packet: &Packet,
-        pages: &[u8],
-        round: u32,
-    ) -> (Vec<Way>, Option<u8>) {
+    /// Decides on each page that follows the header.
+    pub(super) fn ways(&self, header: &[u8; HEADER_LEN], packet: &Packet, pages: &[u8], round: u32) -> Vec<Way> {
         let hashes: Vec<Hash> =
             pages.chunks_exact(PAGE_LEN).take(packet.normal).map(|page| self.hasher.hash(page)).collect();
         let mut ways = Vec::with_capacity(packet.normal);
         let mut state = self.state.lock();
         state.zeros_here |= packet.zero > 0;
         state.numbers.note(packet::number(header), round);
-        let synced = if packet.normal > 0 { self.synced(&mut state, round) } else { None };
+        let level = packet.normal > 0 && self.is_level(&mut state, round);
+        state.lanes_fixed |= level;
+        let synced = level && state.zeros_here;
         let Some(block) = state.blocks.number(packet::block(header)) else {
             state.surprised = true;
             ways.resize_with(packet.normal, || Way::Full);
-            return (ways, None);
+            return ways;
         };
-        if synced.is_some() {
-            state.lanes.merge_to(round);
-        }
+        let keeps = level && state.has_room();
         let keeps_first = self.keeps_first.load(Relaxed);
         for (index, offset) in packet.offsets(header).enumerate() {
             let hash = hashes.get(index).copied().unwrap_or(self.zero);
             let seen = state.known.note((block, offset), hash, round);
             if index < packet.normal {
                 ways.push(match seen {
-                    Seen::Same if synced.is_some() => Way::LeftOut,
-                    Seen::Other if synced.is_some() => Way::Kept { again: true },
-                    // Which pages will change is not known yet: as many as there is room for.
-                    Seen::Never if keeps_first && synced.is_some() && state.lanes.has_room() => {
-                        Way::Kept { again: false }
-                    }
+                    Seen::Same if synced => Way::LeftOut,
+                    // Which pages will change is not known yet.
+                    Seen::Never if keeps && keeps_first => Way::Kept { before: None },
+                    Seen::Never => Way::Full,
+                    _ if keeps => Way::Kept { before: state.known.kept((block, offset)) },
                     _ => Way::Full,
                 });
             }
         }
-        (ways, synced)
+        ways
     }
 
-    /// Whether what is known of pages is what the destination holds now; waits a moment for it to become so.
-    fn synced(&self, state: &mut MutexGuard<'_, State>, round: u32) -> Option<u8> {
-        if round == 0 || state.surprised || !state.zeros_here || !state.numbers.is_complete() {
-            return None;
+    /// Whether all lanes there will be are in `round`; waits a moment for it. Before that nothing is kept or referred to either: see
+    /// [`aware`](super) for why.
+    fn is_level(&self, state: &mut MutexGuard<'_, State>, round: u32) -> bool {
+        if round == 0 || state.surprised {
+            return false;
         }
         if !state.lanes.all_at(round) {
             self.moved.wait_while_for(state, |state| !state.lanes.all_at(round), self.patience);
         }
-        if !state.lanes.all_at(round) || state.surprised {
-            return None;
-        }
-        let lanes = u8::try_from(state.lanes.len()).ok()?;
-        Some(*state.lanes_fixed.get_or_insert(lanes))
+        state.lanes.all_at(round) && state.numbers.is_complete() && !state.surprised
     }
 
     /// Pages so far.
@@ -194,14 +192,27 @@ impl Sender {
     }
 }
 
+impl State {
+    /// Whether pages are kept, and there are positions left: 16 TiB of them.
+    fn has_room(&self) -> bool {
+        let positions = u32::MAX - (2 * PAGES_MAX) as u32;
+        self.ring.len_max() > 0 && self.head < positions && self.turn < positions
+    }
+
+    /// The oldest page that may be referred to.
+    pub(super) fn oldest(&self) -> u32 {
+        within_reach(self.ring.len_max(), self.head).start
+    }
+}
+
 /// How one page travels.
 pub(super) enum Way {
     Full,
     LeftOut,
     /// It is to be kept, and what is kept serves to make it.
     Kept {
-        /// It was sent before.
-        again: bool,
+        /// Where the version sent before is, if one was kept.
+        before: Option<u32>,
     },
 }
 

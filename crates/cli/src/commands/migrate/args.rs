@@ -118,8 +118,8 @@ pub struct Carrying {
     /// Carry multifd packets as any bytes: leave no page out, send no differences
     #[arg(long)]
     pub opaque: bool,
-    /// Memory for pages to send differences against, on either side: the source's at most as much as the destination's
-    #[arg(long, default_value = "1G", value_name = "SIZE")]
+    /// Memory for pages to send differences against and copy from, on either side: the source's at most as much as the destination's
+    #[arg(long, default_value = "448M", value_name = "SIZE")]
     pub keep: Size,
     /// Seconds a cut session waits for its peer before the migration is given up
     #[arg(long, default_value = "3", value_name = "SECONDS", value_parser = seconds)]
