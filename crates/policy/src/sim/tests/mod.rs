@@ -133,7 +133,7 @@ fn span_ns(scene: &Scene) -> f64 {
 /// Scores of many seeds, worst first, and their descriptions. `NARROWS_SIM_CASES` asks for more of them.
 fn scores(strange: bool) -> Vec<(Score, String)> {
     let offers = offers();
-    let count = std::env::var("NARROWS_SIM_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(150);
+    let count = std::env::var("NARROWS_SIM_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(600);
     let mut scores: Vec<(Score, String)> = (0..count)
         .map(|seed| {
             let (scene, about) = random_scene(seed, strange, &offers);
@@ -196,7 +196,7 @@ fn the_promise_holds_on_random_scenes() {
     at_least(&scores, |s| s.fixed, 0.97, 0.05);
     // Known misses, a few in a thousand, not yet explained to the end: above 4 Gbit/s with one thread a side, sparse data
     // or runs of 4 MiB of each sort. See them with NARROWS_SIM_CASES=3000.
-    at_least(&scores, |s| s.fixed, 0.90, 0.01);
+    at_least(&scores, |s| s.fixed, 0.90, 0.005);
     // The bound knows every cost from the start. Of 1500 scenes 7 % stay below 0.95 of it, most of them where several sorts
     // share a link above 2 Gbit/s, and are above the best fixed choice even so.
     at_least(&scores, |s| s.bound, 0.95, 0.08);
@@ -208,7 +208,7 @@ fn wrong_priors_cost_little() {
     let scores = scores(true);
     at_least(&scores, |s| s.raw, 0.97, 0.0);
     // What packs with history cannot be tried on a slice, and here costs what it will, whatever its neighbours do.
-    at_least(&scores, |s| s.fixed, 0.97, 0.2);
+    at_least(&scores, |s| s.fixed, 0.97, 0.19);
     // The worst hold sorts that the probe puts into one class and that cost differently: their mean fits neither.
     at_least(&scores, |s| s.fixed, 0.75, 0.01);
 }
