@@ -108,9 +108,10 @@ impl Peer {
         if waited && sink < span / 5 * 3 && report.workers > 0 {
             // Work waited all along, so whatever it did not get to use was taken from it.
             let share = unpack_ns / (span as f32 * report.workers as f32);
-            self.efficiency += 0.5 * (share.clamp(0.05, 1.0) - self.efficiency);
+            self.efficiency += 0.5 * (share.clamp(EFFICIENCY_MIN, 1.0) - self.efficiency);
         } else {
-            self.efficiency += 0.15 * (1.0 - self.efficiency);
+            // By a share of what it is, or the first calm report would have a starved receiver swamped again.
+            self.efficiency += CLIMB * self.efficiency.min(1.0 - self.efficiency);
         }
         let mut covered = 0_u64;
         while let Some(sent) = self.sent.front() {
@@ -137,6 +138,10 @@ const SENT_MAX: usize = 4096;
 /// Frames a worker that are a heap, where they come besides those of a burst: so many nanoseconds of the link.
 const HEAP: f32 = 4.0;
 const BURST_NS: f32 = 1e7;
+/// Least share of its processors that a receiver is taken to get.
+const EFFICIENCY_MIN: f32 = 0.01;
+/// What that share grows by with a report in which nothing waited, of itself or of what it lacks.
+const CLIMB: f32 = 0.3;
 /// Reports closer together are joined, in nanoseconds.
 const SPAN_NS: u64 = 10_000_000;
 /// Reports on fewer raw bytes are joined, within reason.
