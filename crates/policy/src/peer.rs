@@ -78,10 +78,11 @@ impl Peer {
         self.efficiency
     }
 
-    /// Whether bytes pile up at the receiver: then it is not the link that holds them up, however full the link looks.
+    /// Whether bytes pile up at the receiver, or did until a moment ago: then it is not the link that holds them up, however
+    /// full the link looks.
     #[must_use]
     pub fn is_behind(&self) -> bool {
-        self.behind
+        self.behind || self.efficiency < RECOVERED
     }
 
     /// One report. Fills in what was unpacked since the last. `frame_len` is what a frame takes lately, in bytes, `link` what
@@ -140,6 +141,8 @@ const HEAP: f32 = 4.0;
 const BURST_NS: f32 = 1e7;
 /// Least share of its processors that a receiver is taken to get.
 const EFFICIENCY_MIN: f32 = 0.01;
+/// A receiver with a smaller share still works off what piled up, in bursts with calm reports between them.
+const RECOVERED: f32 = 0.5;
 /// What that share grows by with a report in which nothing waited, of itself or of what it lacks.
 const CLIMB: f32 = 0.3;
 /// Reports closer together are joined, in nanoseconds.
