@@ -26,7 +26,7 @@ pub struct Guard {
     bytes: u64,
     /// Bytes still to be decided on before any count: those before them went the other way.
     skipped: u64,
-    /// Bytes a nanosecond that got through, last time, priced and raw.
+    /// Bytes a nanosecond that got through, priced and raw: a mean in which the last span counts [`MEMORY`].
     rates: [Option<f64>; 2],
     /// Spans for which the better way stays before the other is tried.
     patience: u32,
@@ -70,7 +70,8 @@ impl Guard {
         self.bytes += raw_len as u64;
         if now_ns >= self.counted_ns + SPAN_NS && self.bytes > raw_len as u64 {
             let rate = self.bytes as f64 / (now_ns - self.counted_ns) as f64;
-            self.rates[self.way as usize] = Some(rate);
+            let mean = &mut self.rates[self.way as usize];
+            *mean = Some(mean.map_or(rate, |old| old + MEMORY * (rate - old)));
             let before = self.way;
             if before == Way::Raw {
                 self.seen_fast = rate >= if self.seen_fast { SLOW } else { FAST };
@@ -117,6 +118,8 @@ const FAST: f64 = 0.7;
 const SLOW: f64 = 0.2;
 /// Length of one comparison.
 const SPAN_NS: u64 = 5_000_000;
+/// Weight of the last span in what a way is held to carry: one span may hit a pause, or what waited during one.
+const MEMORY: f64 = 0.6;
 /// What packing must gain to stay.
 const GAIN_MIN: f64 = 1.03;
 /// Spans between two trials, at first and at most.
