@@ -11,7 +11,7 @@ use narrows_core::Workspace;
 #[cfg(target_arch = "x86_64")]
 use crate::simd;
 use crate::{
-    step::{Info, Side, SideReader, Step, StepId, UnpackError},
+    step::{Info, Side, SideReader, Step, UnpackError},
     word::{Word, pack_whole, unpack_whole},
 };
 
@@ -25,15 +25,10 @@ pub struct Bitpack<W> {
 /// Words of a block.
 const BLOCK: usize = 16;
 
-macro_rules! steps {
-    ($(($word:ty, $id:literal, $name:literal)),*) => {
-        pub(super) const STEPS: &[&dyn Step] = &[$(&Bitpack::<$word> {
-            info: Info { id: StepId($id), name: $name, keeps_length: false, has_side: false },
-            width: std::marker::PhantomData,
-        }),*];
-    };
-}
-steps!((u8, 12, "pk1"), (u16, 13, "pk2"), (u32, 14, "pk4"), (u64, 15, "pk8"));
+steps_by_width!(
+    Bitpack, keeps_length: false, has_side: false,
+    (u8, 12, "pk1"), (u16, 13, "pk2"), (u32, 14, "pk4"), (u64, 15, "pk8")
+);
 
 impl<W: Word> Step for Bitpack<W> {
     fn info(&self) -> &Info {

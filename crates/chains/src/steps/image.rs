@@ -15,7 +15,7 @@ use narrows_core::Workspace;
 use super::map::same_len;
 use crate::{
     simd::twin,
-    step::{BETWEEN_MAX, Info, Side, SideReader, Step, StepId, UnpackError},
+    step::{BETWEEN_MAX, Info, Side, SideReader, Step, UnpackError},
     word::{Word, pack_whole, read, unpack_whole, write},
 };
 
@@ -26,15 +26,10 @@ pub struct Image<W> {
     width: PhantomData<W>,
 }
 
-macro_rules! steps {
-    ($(($word:ty, $id:literal, $name:literal)),*) => {
-        pub(super) const STEPS: &[&dyn Step] = &[$(&Image::<$word> {
-            info: Info { id: StepId($id), name: $name, keeps_length: true, has_side: true },
-            width: PhantomData,
-        }),*];
-    };
-}
-steps!((u8, 52, "im1"), (u16, 53, "im2"), (u32, 54, "im4"), (u64, 55, "im8"));
+steps_by_width!(
+    Image, keeps_length: true, has_side: true,
+    (u8, 52, "im1"), (u16, 53, "im2"), (u32, 54, "im4"), (u64, 55, "im8")
+);
 
 /// How the words of a page lie beside each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

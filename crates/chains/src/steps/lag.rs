@@ -10,7 +10,7 @@ use narrows_core::Workspace;
 use super::map::same_len;
 use crate::{
     simd::twin,
-    step::{Info, Side, SideReader, Step, StepId, UnpackError},
+    step::{Info, Side, SideReader, Step, UnpackError},
     word::{Word, read, write},
 };
 
@@ -21,15 +21,10 @@ pub struct Lag<W> {
     width: PhantomData<W>,
 }
 
-macro_rules! steps {
-    ($(($word:ty, $id:literal, $name:literal)),*) => {
-        pub(super) const STEPS: &[&dyn Step] = &[$(&Lag::<$word> {
-            info: Info { id: StepId($id), name: $name, keeps_length: true, has_side: true },
-            width: PhantomData,
-        }),*];
-    };
-}
-steps!((u8, 44, "lag1"), (u16, 45, "lag2"), (u32, 46, "lag4"), (u64, 47, "lag8"));
+steps_by_width!(
+    Lag, keeps_length: true, has_side: true,
+    (u8, 44, "lag1"), (u16, 45, "lag2"), (u32, 46, "lag4"), (u64, 47, "lag8")
+);
 
 impl<W: Word> Step for Lag<W> {
     fn info(&self) -> &Info {

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use narrows_core::Workspace;
 
 use crate::{
-    step::{Info, Side, SideReader, Step, StepId, UnpackError},
+    step::{Info, Side, SideReader, Step, UnpackError},
     word::{Word, pack_whole, read, write},
 };
 
@@ -22,15 +22,10 @@ pub struct Mask<W> {
     width: PhantomData<W>,
 }
 
-macro_rules! steps {
-    ($(($word:ty, $id:literal, $name:literal)),*) => {
-        pub(super) const STEPS: &[&dyn Step] = &[$(&Mask::<$word> {
-            info: Info { id: StepId($id), name: $name, keeps_length: false, has_side: true },
-            width: PhantomData,
-        }),*];
-    };
-}
-steps!((u8, 38, "mk1"), (u16, 39, "mk2"), (u32, 40, "mk4"), (u64, 41, "mk8"));
+steps_by_width!(
+    Mask, keeps_length: false, has_side: true,
+    (u8, 38, "mk1"), (u16, 39, "mk2"), (u32, 40, "mk4"), (u64, 41, "mk8")
+);
 
 impl<W: Word> Step for Mask<W> {
     fn info(&self) -> &Info {

@@ -17,6 +17,16 @@
 //!
 //! Most come for words of 1, 2, 4 and 8 bytes, and the width is the last letter of their name.
 
+/// `STEPS`: one kind of step for words of each width. The type has two fields, `info` and `width`.
+macro_rules! steps_by_width {
+    ($kind:ident, keeps_length: $keeps:literal, has_side: $side:literal, $(($word:ty, $id:literal, $name:literal)),*) => {
+        pub(super) const STEPS: &[&dyn $crate::step::Step] = &[$(&$kind::<$word> {
+            info: Info { id: $crate::step::StepId($id), name: $name, keeps_length: $keeps, has_side: $side },
+            width: std::marker::PhantomData,
+        }),*];
+    };
+}
+
 pub mod bitpack;
 pub mod block;
 pub mod classes;

@@ -26,7 +26,7 @@ pub(crate) use self::coder::{pack_words, unpack_words};
 #[doc(hidden)]
 pub use self::huffman::training;
 use crate::{
-    step::{Info, Side, SideReader, Step, StepId, UnpackError},
+    step::{Info, Side, SideReader, Step, UnpackError},
     word::{Word, pack_whole, unpack_whole},
 };
 
@@ -37,15 +37,10 @@ pub struct Lengths<W> {
     width: PhantomData<W>,
 }
 
-macro_rules! steps {
-    ($(($word:ty, $id:literal, $name:literal)),*) => {
-        pub(super) const STEPS: &[&dyn Step] = &[$(&Lengths::<$word> {
-            info: Info { id: StepId($id), name: $name, keeps_length: false, has_side: true },
-            width: PhantomData,
-        }),*];
-    };
-}
-steps!((u8, 20, "ce1"), (u16, 21, "ce2"), (u32, 22, "ce4"), (u64, 23, "ce8"));
+steps_by_width!(
+    Lengths, keeps_length: false, has_side: true,
+    (u8, 20, "ce1"), (u16, 21, "ce2"), (u32, 22, "ce4"), (u64, 23, "ce8")
+);
 
 pub(super) use exponent::STEPS as EXPONENT_STEPS;
 
