@@ -155,6 +155,7 @@ fn run_and_serve_drive_both_qemus() {
         report["send"]["qemu_cpu_s"].as_f64().is_some() && report["recv"]["tunnel_cpu_s"].as_f64().unwrap() > 0.0,
         "{report}"
     );
+    assert!(report["total_ms"].as_u64().unwrap() > 0, "{report}");
     assert!(report["down_seen_ms"].as_f64().unwrap() >= report["down_ms"].as_f64().unwrap() / 2.0, "{report}");
     assert_eq!(source.status(), "postmigrate");
     assert_eq!(dest.status(), "running", "it was told to go on when the source had let go");
