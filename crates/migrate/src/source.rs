@@ -2,6 +2,7 @@
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -25,6 +26,8 @@ const TELL_EVERY: Duration = Duration::from_millis(500);
 const BANDWIDTH_MAX: u64 = 1 << 40;
 /// How long a migration that was cancelled may take to say so.
 const CANCEL_WITHIN: Duration = Duration::from_secs(30);
+/// How long a completed migration may take to say how long it took. The guest waits for that.
+const COUNT_WITHIN: Duration = Duration::from_millis(100);
 
 /// What is asked of the source.
 #[derive(Debug, Clone, Default)]
@@ -173,6 +176,7 @@ impl Source {
         self.monitor.ask("migrate", &json!({ "uri": uri(through) }))?;
         let mut stopped = None;
         let mut cancelled: Option<Instant> = None;
+        let mut completed: Option<Instant> = None;
         loop {
             let progress = Progress::of(&self.monitor.ask("query-migrate", &Value::Null)?);
             // What came before that answer is no later than it.
@@ -183,6 +187,12 @@ impl Source {
             if progress.is_over() {
                 if progress.status != "completed" {
                     return Err(MigrateError::Qemu { state: progress.status, reason: progress.reason });
+                }
+                // QEMU 7.2 says so a moment before it has counted how long that took.
+                let since = *completed.get_or_insert_with(Instant::now);
+                if progress.total_ms == 0 && since.elapsed() < COUNT_WITHIN {
+                    thread::sleep(Duration::from_millis(1));
+                    continue;
                 }
                 let used_ns = self.cpu.used_ns().zip(cpu_before_ns).map(|(now, before)| now.saturating_sub(before));
                 return Ok(Finished { progress, stopped, qemu_cpu_s: used_ns.map(|ns| ns as f64 / 1e9) });

@@ -12,6 +12,7 @@ mod hostile;
 mod memory;
 mod migrate;
 mod mistakes;
+mod netns;
 mod offload;
 mod process;
 mod ramdisk;

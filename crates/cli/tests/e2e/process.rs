@@ -212,8 +212,14 @@ impl Drop for Process {
 
 /// Waits for `condition`; one that does not come fails the test.
 #[track_caller]
-pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let until = Instant::now() + DEADLINE;
+pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
+    eventually_within(DEADLINE, what, condition);
+}
+
+/// Like [`eventually`], with less patience.
+#[track_caller]
+pub fn eventually_within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
+    let until = Instant::now() + limit;
     while !condition() {
         assert!(Instant::now() < until, "waited in vain: {what}");
         thread::sleep(Duration::from_millis(5));

@@ -10,7 +10,7 @@ use std::{
         fs::{FileExt, MetadataExt, PermissionsExt, symlink},
     },
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Stdio,
     thread,
     time::{Duration, SystemTime},
 };
@@ -18,7 +18,10 @@ use std::{
 use narrows_testkit::data::{Kind, Random, make};
 use tempfile::TempDir;
 
-use crate::process::{NARROWS, Process, full, has, is_root, narrows, parts, run, skip, start};
+use crate::{
+    netns::{ADDRESSES, Hosts},
+    process::{NARROWS, Process, full, narrows, parts, run, skip, start},
+};
 
 /// Flags for the receiver and for the sender.
 type Flags<'a> = (&'a [&'a str], &'a [&'a str]);
@@ -207,52 +210,24 @@ fn a_tree_to_a_receiver_that_the_sender_starts() {
 
 #[test]
 fn a_tree_between_two_network_namespaces_over_tls() {
-    if !is_root() || !has("ip") {
-        return skip("two network namespaces need root and `ip`");
-    }
-    let id = std::process::id();
-    let names = [format!("narrows-a{id}"), format!("narrows-b{id}")];
-    struct Namespaces<'a>(&'a [String; 2]);
-    impl Drop for Namespaces<'_> {
-        fn drop(&mut self) {
-            for name in self.0 {
-                let _ = Command::new("ip").args(["netns", "del", name]).stderr(Stdio::null()).status();
-            }
-        }
-    }
-    let ip = |line: &str| {
-        let status = Command::new("ip").args(line.split_whitespace()).stderr(Stdio::null()).status();
-        status.is_ok_and(|status| status.success())
-    };
-    let _cleanup = Namespaces(&names);
-    let [a, b] = &names;
-    let ready = ip(&format!("netns add {a}"))
-        && ip(&format!("netns add {b}"))
-        && ip(&format!("link add nrw{id} netns {a} type veth peer name nrw{id} netns {b}"))
-        && ip(&format!("-n {a} addr add 10.111.0.1/24 dev nrw{id}"))
-        && ip(&format!("-n {b} addr add 10.111.0.2/24 dev nrw{id}"))
-        && ip(&format!("-n {a} link set nrw{id} up"))
-        && ip(&format!("-n {b} link set nrw{id} up"));
-    if !ready {
-        return skip("this kernel or container makes no network namespaces joined by veth");
-    }
+    let Some(hosts) = Hosts::new() else { return };
     let tree = odd_tree();
     make_many(tree.path());
     let dir = TempDir::new().unwrap();
     let (keys, into, image) = (dir.path().join("keys"), dir.path().join("into"), dir.path().join("image"));
     let sparse = make_sparse(&image);
-    Process::start(narrows(["keys", "--host", "10.111.0.2"]).arg(&keys).stdin(Stdio::null())).wait().expect(0);
-    let within = |name: &str, args: &[&str]| {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", name, NARROWS]).args(args).stdin(Stdio::null());
+    Process::start(narrows(["keys", "--host", ADDRESSES[1]]).arg(&keys).stdin(Stdio::null())).wait().expect(0);
+    let on = |host: usize, args: &[&str]| {
+        let mut command = hosts.on(host, NARROWS);
+        command.args(args);
         command
     };
-    let plain = Process::start(within(b, &["recv", "--listen", "10.111.0.2:4242"]).arg(&into)).wait();
+    let listen = format!("{}:4242", ADDRESSES[1]);
+    let plain = Process::start(on(1, &["recv", "--listen", &listen]).arg(&into)).wait();
     plain.expect(2).says("--insecure");
-    let receiver =
-        Process::start(within(b, &["recv", "--listen", "10.111.0.2:4242", "--tls-certificates"]).arg(&keys).arg(&into));
+    let receiver = Process::start(on(1, &["recv", "--listen", &listen, "--tls-certificates"]).arg(&keys).arg(&into));
     let address = receiver.address();
-    let mut send = within(a, &["send", "--tls-certificates"]);
+    let mut send = on(0, &["send", "--tls-certificates"]);
     send.arg(&keys).arg(tree.path().join("."));
     if sparse {
         send.arg(&image);
