@@ -32,12 +32,10 @@ impl Default for Block {
     }
 }
 
-/// The two steps of a block that vectors do better; all give the same numbers.
+/// What of a block vectors do better; all give the same numbers.
 pub(super) trait Hasher {
     /// Fills slots and entries of the positions from `start`.
     fn hash(page: &Page, start: usize, block: &mut Block);
-    /// Sets a bit where the candidate's hash is that of the entry.
-    fn agree(block: &Block) -> u64;
 }
 
 /// One position after the other.
@@ -53,12 +51,6 @@ impl Hasher for Plain {
             block.slots[i] = hash >> (32 - TABLE_BITS);
             block.entries[i] = hash << TABLE_BITS & !POSITION_MASK | (start + i) as u32;
         }
-    }
-
-    #[inline(always)]
-    fn agree(block: &Block) -> u64 {
-        let pairs = block.entries.iter().zip(&block.candidates).enumerate();
-        pairs.map(|(i, (entry, candidate))| u64::from((entry ^ candidate) >> POSITION_BITS == 0) << i).sum()
     }
 }
 

@@ -2,9 +2,8 @@
 
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_loadu_si128, _mm256_add_epi32, _mm256_and_si256, _mm256_broadcastsi128_si256,
-    _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_loadu_si256, _mm256_movemask_ps, _mm256_mullo_epi32,
-    _mm256_or_si256, _mm256_set1_epi32, _mm256_setr_epi8, _mm256_setr_epi32, _mm256_setzero_si256, _mm256_shuffle_epi8,
-    _mm256_slli_epi32, _mm256_srli_epi32, _mm256_storeu_si256, _mm256_xor_si256,
+    _mm256_mullo_epi32, _mm256_or_si256, _mm256_set1_epi32, _mm256_setr_epi8, _mm256_setr_epi32, _mm256_shuffle_epi8,
+    _mm256_slli_epi32, _mm256_srli_epi32, _mm256_storeu_si256,
 };
 
 use super::hash::{BLOCK, Block, FACTORS, Hasher, POSITION_BITS, Page, TABLE_BITS};
@@ -43,21 +42,5 @@ impl Hasher for Avx2 {
                 positions = _mm256_add_epi32(positions, _mm256_set1_epi32(8));
             }
         }
-    }
-
-    #[inline(always)]
-    fn agree(block: &Block) -> u64 {
-        let mut agree = 0;
-        for i in (0..BLOCK).step_by(8) {
-            // SAFETY: AVX2 is there; loads are of 8 words at multiples of 8 in arrays of 64.
-            let eight = unsafe {
-                let load = |from: &[u32; BLOCK]| _mm256_loadu_si256(from.as_ptr().add(i).cast::<__m256i>());
-                let differ = _mm256_xor_si256(load(&block.entries), load(&block.candidates));
-                let tag = _mm256_srli_epi32::<{ POSITION_BITS as i32 }>(differ);
-                _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(tag, _mm256_setzero_si256())))
-            };
-            agree |= (eight as u64) << i;
-        }
-        agree
     }
 }
