@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    fs,
     io::{self, IoSlice},
     sync::{Arc, Weak, mpsc},
     thread,
@@ -13,6 +14,7 @@ use narrows_io::{Shutdown, Transport};
 use narrows_pipeline::{Counters, Packing, Unpacking};
 use narrows_session::{Code, Config, Hello, Message, Role, Session, SessionError};
 use parking_lot::{Condvar, Mutex};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     End, Endpoint, Engine, Settings,
@@ -146,7 +148,14 @@ fn config(engine: &Engine, settings: &Settings, role: Role, session: [u8; 16]) -
     if !settings.history {
         limits.history_len_max = 0;
     }
-    Config { role, limits, codecs: engine.registry.ids().collect(), agent, session }
+    Config { role, limits, codecs: engine.registry.ids().collect(), host: host(&session), agent, session }
+}
+
+/// Names this machine until it starts again, in this session only; 0 where the system does not say. Containers and namespaces
+/// of one machine have the same: they share its processors.
+fn host(session: &[u8; 16]) -> u64 {
+    let Ok(boot) = fs::read("/proc/sys/kernel/random/boot_id") else { return 0 };
+    xxh3_64(&[&boot, session.as_slice()].concat())
 }
 
 fn build(engine: &Engine, settings: Settings, machine: Session<narrows_pipeline::Bytes>, theirs: &Hello) -> Arc<Inner> {
@@ -157,7 +166,8 @@ fn build(engine: &Engine, settings: Settings, machine: Session<narrows_pipeline:
     if !settings.history {
         theirs_limits.history_len_max = 0;
     }
-    let (policy, history_len_max) = settings.policy(&engine.registry, &theirs_limits, &theirs.codecs);
+    let (policy, history_len_max) =
+        settings.policy(&engine.registry, &theirs_limits, &theirs.codecs, machine.shares_host());
     Arc::new_cyclic(|weak| Inner {
         packing: Packing {
             registry: engine.registry.clone(),

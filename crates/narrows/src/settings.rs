@@ -154,13 +154,14 @@ impl Settings {
         matches!(self.plan, Plan::Naive(_))
     }
 
-    /// The policy of the plan, for a receiver with these bounds and codecs, and the most history it asks for. No more is kept:
+    /// The policy of the plan, for a receiver with these bounds and codecs, on this machine or another, and the most history it asks for. No more is kept:
     /// chunks that are held for nothing keep their buffers from being used again while they are in the cache.
     pub(crate) fn policy(
         &self,
         registry: &Arc<Registry>,
         limits: &Limits,
         codecs: &[CodecId],
+        shared_host: bool,
     ) -> (Box<dyn Policy>, usize) {
         let chunk_len = self.chunk_len.unwrap_or(Self::CHUNK_LEN).min(limits.chunk_len_max);
         let history_len_max = limits.history_len_max.min(self.limits.history_len_max) as u32;
@@ -198,6 +199,7 @@ impl Settings {
                     cpu_price: self.cpu_price,
                     level_max: self.level_max,
                     history_len_max,
+                    shared_host,
                     ..Config::default()
                 };
                 (Box::new(Adaptive::new(offers, config)), history_len as usize)

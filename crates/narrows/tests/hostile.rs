@@ -75,6 +75,7 @@ fn hello() -> Hello {
         resume: false,
         limits: Limits::default(),
         codecs: (0..=40).map(CodecId).collect(),
+        host: 0,
         agent: "harm".into(),
     }
 }

@@ -17,7 +17,7 @@ pub struct Config {
     pub level_max: Option<Level>,
     /// Most history, in bytes.
     pub history_len_max: u32,
-    /// Whether the receiver unpacks on the same processors (loopback): its time then counts as ours.
+    /// Whether the receiver unpacks on the same processors (one machine holds both ends): its time then counts as ours.
     pub shared_host: bool,
 }
 

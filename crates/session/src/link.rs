@@ -74,7 +74,7 @@ impl Link {
 const MESSAGES_MAX: usize = 1024;
 /// From so many on, what is true only for a moment is not said.
 const UNREAD_MAX: usize = 16;
-/// No message is longer: a Hello is 86 bytes and a text.
+/// No message is longer: a Hello is 94 bytes and a text.
 const MESSAGE_LEN_MAX: usize = 1280;
 
 #[cfg(test)]

@@ -29,6 +29,8 @@ pub struct Hello {
     pub limits: Limits,
     /// Codecs this side can unpack.
     pub codecs: Vec<CodecId>,
+    /// Equal at both ends where they run on one machine; 0 where a side does not know.
+    pub host: u64,
     /// Program and version, for people.
     pub agent: String,
 }
@@ -197,6 +199,7 @@ impl Hello {
             set[usize::from(codec.0 / 8)] |= 1 << (codec.0 % 8);
         }
         out.extend_from_slice(&set);
+        out.extend_from_slice(&self.host.to_le_bytes());
         write_text(out, &self.agent);
     }
 
@@ -216,9 +219,10 @@ impl Hello {
         let channels_max = u16(bytes)?;
         let set: [u8; 32] = take(bytes)?;
         let codecs = (0..=255).filter(|id| set[usize::from(id / 8)] & 1 << (id % 8) != 0).map(CodecId).collect();
+        let host = u64::from_le_bytes(take(bytes)?);
         let agent = text(bytes)?;
         let limits = Limits { chunk_len_max, history_len_max, window_len, channels_max, depth };
-        Ok(Self { versions, features, session, resume, limits, codecs, agent })
+        Ok(Self { versions, features, session, resume, limits, codecs, host, agent })
     }
 }
 
@@ -277,6 +281,7 @@ mod tests {
             resume: true,
             limits: Limits::default(),
             codecs: vec![CodecId(0), CodecId(9), CodecId(255)],
+            host: 11,
             agent: "narrows 0.1.0".into(),
         };
         let channel = ChannelId(3);

@@ -38,6 +38,8 @@ pub struct Config {
     pub limits: Limits,
     /// Codecs this side can unpack.
     pub codecs: Vec<CodecId>,
+    /// What names this machine in this session, to tell whether the peer runs there too; 0 if unknown.
+    pub host: u64,
     /// Program and version.
     pub agent: String,
     /// Name of the session; the acceptor takes the initiator's.
@@ -141,6 +143,7 @@ impl<B> Session<B> {
             resume: self.peer.is_some(),
             limits: self.config.limits,
             codecs: self.config.codecs.clone(),
+            host: self.config.host,
             agent: self.config.agent.clone(),
         }
     }
@@ -218,6 +221,12 @@ impl<B> Session<B> {
     #[must_use]
     pub fn peer(&self) -> Option<&Hello> {
         self.peer.as_ref()
+    }
+
+    /// Whether the peer runs on the same machine, as far as both know.
+    #[must_use]
+    pub fn shares_host(&self) -> bool {
+        self.config.host != 0 && self.peer.as_ref().is_some_and(|peer| peer.host == self.config.host)
     }
 
     /// The bounds this side imposes.

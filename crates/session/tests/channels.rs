@@ -66,7 +66,8 @@ fn is_aborted(name: &str) -> bool {
 impl Side {
     fn new(role: Role) -> Self {
         let limits = Limits { window_len: 3000, channels_max: 64, ..Limits::default() };
-        let config = Config { role, limits, codecs: vec![CodecId::RAW], agent: "test".into(), session: [1; 16] };
+        let config =
+            Config { role, limits, codecs: vec![CodecId::RAW], host: 0, agent: "test".into(), session: [1; 16] };
         Self {
             session: Session::new(config),
             links: BTreeMap::new(),

@@ -23,7 +23,7 @@ struct Side {
 
 fn config(role: Role, window_len: usize) -> Config {
     let limits = Limits { window_len, channels_max: 4, ..Limits::default() };
-    Config { role, limits, codecs: vec![CodecId::RAW], agent: "test".into(), session: [1; 16] }
+    Config { role, limits, codecs: vec![CodecId::RAW], host: 0, agent: "test".into(), session: [1; 16] }
 }
 
 fn frame(channel: ChannelId, seq: u64, len: u32) -> Frame<u64> {

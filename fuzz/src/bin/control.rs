@@ -13,7 +13,7 @@ fuzz_target!(|data: &[u8]| {
     for role in [Role::Initiator, Role::Acceptor] {
         let (limits, codecs) = (Limits::default(), vec![CodecId::RAW]);
         let mut session =
-            Session::<()>::new(Config { role, limits, codecs, agent: "fuzz".into(), session: [0; 16] });
+            Session::<()>::new(Config { role, limits, codecs, host: 0, agent: "fuzz".into(), session: [0; 16] });
         for (link, message) in messages.iter().enumerate() {
             if let Message::Hello(hello) = message {
                 let mut hello = hello.clone();

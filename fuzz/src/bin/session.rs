@@ -56,7 +56,7 @@ fuzz_target!(|data: &[u8]| {
 
 fn run(input: &mut Input<'_>) -> Option<()> {
     let role = if input.byte()? % 2 == 0 { Role::Initiator } else { Role::Acceptor };
-    let config = Config { role, limits: LIMITS, codecs: vec![CodecId::RAW], agent: "fuzz".into(), session: [0; 16] };
+    let config = Config { role, limits: LIMITS, codecs: vec![CodecId::RAW], host: 0, agent: "fuzz".into(), session: [0; 16] };
     let mut session = Session::<u64>::new(config);
     let mut links = BTreeSet::new();
     // Chunks that arrived, by channel: the caller consumes them in order, and only those.
@@ -73,6 +73,7 @@ fn run(input: &mut Input<'_>) -> Option<()> {
                     resume: false,
                     limits: LIMITS,
                     codecs: vec![CodecId::RAW],
+                    host: 0,
                     agent: String::new(),
                 };
                 session.attach(link, hello).ok()?;
