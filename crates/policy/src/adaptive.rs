@@ -139,6 +139,9 @@ impl Adaptive {
                 }
                 row.times.push(times);
             }
+            if shared {
+                row.rule_out_worse(pack);
+            }
         }
         let classes: Vec<(f32, &[Times])> = self
             .rows
