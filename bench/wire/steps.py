@@ -502,7 +502,8 @@ def table(name, row, others, fixed):
         rate = best and best["phases"][index]["steady_mb_s"]
         yield (f"| {name} | {label} | {show(phase['settled_s'])} | {', '.join(map(show, spread))} | {show(phase['settled_chunk_s'])} | "
                f"{'' if phase['arrived_s'] is None else format(phase['arrived_s'], '.2f')} | {phase['steady_mb_s']:.1f} | "
-               + (f"{rate:.1f} ({best['setting']}) | {phase['steady_mb_s'] / rate:.2f} |" if rate else "| |"))
+               + (f"{rate:.1f} ({best['setting']}) | {phase['steady_mb_s'] / rate:.2f} | {show(best['phases'][index]['settled_s'])} |"
+                  if rate else "| | |"))
 
 
 def report(name, rows, out):
@@ -530,8 +531,8 @@ def again(file, out):
                 summary.write(json.dumps({key: row[key] for key in row if key not in ("mb_s", "wire", "chunks")}) + "\n")
 
 
-HEAD = ("| step | phase | settled, s | other runs, s | ± a chunk, s | data there, s | steady MB/s | best fixed MB/s | ratio |\n"
-        + "|---" * 9 + "|")
+HEAD = ("| step | phase | settled, s | other runs, s | ± a chunk, s | data there, s | steady MB/s | best fixed MB/s | ratio | it settled, s |\n"
+        + "|---" * 10 + "|")
 
 
 def main():
