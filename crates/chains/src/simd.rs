@@ -1,7 +1,8 @@
 //! The hot loops twice: for any processor, and for one with AVX2, BMI, LZCNT and POPCNT, chosen at run time.
 //!
 //! Most come from one source that the compiler vectorises, so they cannot differ in what they compute. What it does not see how to
-//! vectorise is written twice, in modules named `wide`. Tests run all of them against each other.
+//! vectorise is written twice, in modules named `wide`; one has a third form for a processor that counts zeros in vectors
+//! (AVX-512). Tests run all of them against each other.
 
 /// Whether this processor runs the second form.
 #[inline(always)]
@@ -20,6 +21,16 @@ pub(crate) fn is_available() -> bool {
     }
     #[cfg(not(target_arch = "x86_64"))]
     false
+}
+
+/// Whether it also counts the zeros before the first one of each word of a vector.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn counts_zeros() -> bool {
+    is_available()
+        && std::arch::is_x86_feature_detected!("avx512f")
+        && std::arch::is_x86_feature_detected!("avx512cd")
+        && std::arch::is_x86_feature_detected!("avx512vl")
 }
 
 #[cfg(test)]

@@ -86,12 +86,16 @@ impl Finder {
                 continue;
             }
             H::hash(page, start, &mut block);
-            let slots = block.slots.iter().zip(&block.entries).zip(&mut block.candidates);
+            let Block { slots, entries, candidates } = &mut block;
+            let eights = slots.as_chunks::<8>().0.iter().zip(entries.as_chunks::<8>().0);
             // Compared as they are replaced: vectors would wait for what was just written word by word.
             let mut hits = 0u64;
-            for ((&slot, &entry), candidate) in slots {
-                *candidate = std::mem::replace(&mut table[slot as usize & ((1 << TABLE_BITS) - 1)], entry);
-                hits = hits + hits + u64::from(entry ^ *candidate <= POSITION_MASK);
+            for ((slots, entries), candidates) in eights.zip(candidates.as_chunks_mut::<8>().0) {
+                for i in 0..8 {
+                    let slot = slots[i] as usize & ((1 << TABLE_BITS) - 1);
+                    candidates[i] = std::mem::replace(&mut table[slot], entries[i]);
+                    hits = hits + hits + u64::from(entries[i] ^ candidates[i] <= POSITION_MASK);
+                }
             }
             // Nothing begins after the page, and position 0 has no candidate but an empty entry.
             let inside = !0 << (BLOCK - (end - start)) & !(u64::from(start == 0) << (BLOCK - 1));

@@ -5,7 +5,7 @@
 use crate::{
     PAGE,
     simd::twin,
-    steps::difference::{SAMPLES, SPAN, estimate},
+    steps::difference::{Estimate, SAMPLES, SPAN, estimate, estimate_counted},
     word::Word,
 };
 
@@ -41,31 +41,60 @@ pub const NAMES: [&str; FEATURES] = [
     "different highest bytes of 2-byte words",
 ];
 
-twin! {
-    /// Looks at `page`.
-    pub fn look(page: &[u8; PAGE]) -> Features = look_portable;
+/// Looks at `page`.
+#[must_use]
+pub fn look(page: &[u8; PAGE]) -> Features {
+    let mut features = look_at_bytes(page);
+    let by_width = widths_counted(page).unwrap_or_else(|| widths(page));
+    for (n, estimate) in by_width.iter().enumerate() {
+        let word_bits = [64, 32, 16, 8, 32, 16][n];
+        features[n] = (estimate.bits * 255 / (SAMPLES as u32 * word_bits)) as u8;
+        if n < 3 {
+            features[6 + n] = estimate.order as u8;
+        }
+    }
+    features
 }
 
-#[inline(always)]
-fn look_portable(page: &[u8; PAGE]) -> Features {
-    let mut features = [0; FEATURES];
-    let eight = differences::<_, 7>(|at| words(page, at, u64::from_le_bytes));
-    let four = differences::<_, 7>(|at| words(page, at, u32::from_le_bytes));
-    let two = differences::<_, 7>(|at| words(page, at, u16::from_le_bytes));
-    features[0] = eight.0;
-    features[1] = four.0;
-    features[2] = two.0;
-    // Of these higher orders are rarely the best.
-    features[3] = differences::<_, 3>(|at| words(page, at, u8::from_le_bytes)).0;
-    features[4] = differences::<_, 3>(|at| words(page, at, u32::from_be_bytes)).0;
-    features[5] = differences::<_, 3>(|at| words(page, at, u16::from_be_bytes)).0;
-    features[6] = eight.1;
-    features[7] = four.1;
-    features[8] = two.1;
+/// The best orders of differences of words of 8, 4, 2 and 1 bytes, and of big-endian ones of 4 and 2. Of the last three higher orders
+/// are rarely the best.
+type Widths = [Estimate; 6];
 
+twin! { fn widths(page: &[u8; PAGE]) -> Widths = widths_portable; }
+
+#[inline(always)]
+fn widths_portable(page: &[u8; PAGE]) -> Widths {
+    [
+        estimate::<_, 7>(PAGE / 8, |at| words(page, at, u64::from_le_bytes)),
+        estimate::<_, 7>(PAGE / 4, |at| words(page, at, u32::from_le_bytes)),
+        estimate::<_, 7>(PAGE / 2, |at| words(page, at, u16::from_le_bytes)),
+        estimate::<_, 3>(PAGE, |at| words(page, at, u8::from_le_bytes)),
+        estimate::<_, 3>(PAGE / 4, |at| words(page, at, u32::from_be_bytes)),
+        estimate::<_, 3>(PAGE / 2, |at| words(page, at, u16::from_be_bytes)),
+    ]
+}
+
+fn widths_counted(page: &[u8; PAGE]) -> Option<Widths> {
+    Some([
+        estimate_counted::<u64, 7, false>(page)?,
+        estimate_counted::<u32, 7, false>(page)?,
+        estimate_counted::<u16, 7, false>(page)?,
+        estimate_counted::<u8, 3, false>(page)?,
+        estimate_counted::<u32, 3, true>(page)?,
+        estimate_counted::<u16, 3, true>(page)?,
+    ])
+}
+
+twin! { fn look_at_bytes(page: &[u8; PAGE]) -> Features = look_at_bytes_portable; }
+
+/// All features but those of [`Widths`].
+#[inline(always)]
+fn look_at_bytes_portable(page: &[u8; PAGE]) -> Features {
+    let mut features = [0; FEATURES];
     // 16 windows of 32 bytes; 24 of each lie behind bytes of the window.
     let mut seen = [[0u8; 256]; 4];
-    let (mut zeros, mut text, mut lag8, mut lag4, mut lag1) = (0u32, 0u32, 0u32, 0u32, 0u32);
+    // In a lane each; of the 32 the last eight do not count.
+    let [mut zeros, mut text, mut lag8, mut lag4, mut lag1] = [[0u8; 32]; 5];
     let mut words_seen = [0u64; 16];
     let mut again = 0u32;
     for part in page.as_chunks::<256>().0 {
@@ -73,13 +102,15 @@ fn look_portable(page: &[u8; PAGE]) -> Features {
         for &byte in &window[8..24] {
             seen[0][usize::from(byte)] = 1;
         }
-        let here: [u8; 24] = std::array::from_fn(|n| window[n + 8]);
-        let count = |is: [bool; 24]| u32::from(is.iter().map(|&is| u8::from(is)).sum::<u8>());
-        zeros += count(std::array::from_fn(|n| here[n] == 0));
-        text += count(std::array::from_fn(|n| here[n].wrapping_sub(b' ') < 95));
-        lag8 += count(std::array::from_fn(|n| here[n] == window[n]));
-        lag4 += count(std::array::from_fn(|n| here[n] == window[n + 4]));
-        lag1 += count(std::array::from_fn(|n| here[n] == window[n + 7]));
+        let lanes = |at: usize| -> &[u8; 32] { part[at..].first_chunk().expect("32 bytes") };
+        let (here, before8, before4, before1) = (lanes(72), lanes(64), lanes(68), lanes(71));
+        for n in 0..32 {
+            zeros[n] += u8::from(here[n] == 0);
+            text[n] += u8::from(here[n].wrapping_sub(b' ') < 95);
+            lag8[n] += u8::from(here[n] == before8[n]);
+            lag4[n] += u8::from(here[n] == before4[n]);
+            lag1[n] += u8::from(here[n] == before1[n]);
+        }
         for (seen, bytes) in seen[1..].iter_mut().zip([&[7, 15][..], &[3, 11, 19, 27], &[1, 9, 17, 25]]) {
             for &byte in bytes {
                 seen[usize::from(window[byte])] = 1;
@@ -91,8 +122,10 @@ fn look_portable(page: &[u8; PAGE]) -> Features {
             words_seen[hash / 64] |= 1 << (hash % 64);
         }
     }
-    let share = |count: u32| (count * 255 / 384) as u8;
-    let different = |seen: &[u8; 256]| seen.iter().map(|&seen| u32::from(seen)).sum::<u32>().min(255) as u8;
+    let share = |lanes: [u8; 32]| (lanes[..24].iter().map(|&count| u32::from(count)).sum::<u32>() * 255 / 384) as u8;
+    // Halves, since a sum of bytes as bytes is the fastest.
+    let half = |seen: &[u8]| u32::from(seen.iter().sum::<u8>());
+    let different = |seen: &[u8; 256]| (half(&seen[..128]) + half(&seen[128..])).min(255) as u8;
     features[9] = different(&seen[0]);
     features[10] = share(zeros);
     features[11] = share(text);
@@ -102,20 +135,16 @@ fn look_portable(page: &[u8; PAGE]) -> Features {
     features[14] = share(lag4);
     features[15] = share(lag1);
     let (doubles, floats) = (page.as_chunks::<8>().0, page.as_chunks::<4>().0);
-    features[16] = decimals(std::array::from_fn(|n| f64::from_le_bytes(doubles[n * 32 + 7])), false);
-    features[17] = decimals(std::array::from_fn(|n| f64::from(f32::from_le_bytes(floats[n * 64 + 7]))), true);
+    // Subnormal ones, as which processors take small integers, are not decimals, and some take long to multiply.
+    let double = |bits: u64| f64::from_bits(if bits << 1 >> 53 == 0 { 0 } else { bits });
+    let float = |bits: u32| f32::from_bits(if bits << 1 >> 24 == 0 { 0 } else { bits });
+    features[16] = decimals(std::array::from_fn(|n| double(u64::from_le_bytes(doubles[n * 32 + 7]))), false);
+    features[17] = decimals(std::array::from_fn(|n| float(u32::from_le_bytes(floats[n * 64 + 7])).into()), true);
     features[18] = frequent(floats);
     features[19] = different(&seen[1]);
     features[20] = different(&seen[2]);
     features[21] = different(&seen[3]);
     features
-}
-
-/// The best order of differences, with the bits of each as a share of 255 of the word's.
-#[inline(always)]
-fn differences<W: Word, const ORDERS: usize>(window: impl Fn(usize) -> [W; SPAN]) -> (u8, u8) {
-    let estimate = estimate::<W, ORDERS>(PAGE / W::LEN, window);
-    ((estimate.bits * 255 / (SAMPLES as u32 * W::BITS)) as u8, estimate.order as u8)
 }
 
 /// The words from the `at`-th on.
@@ -133,8 +162,18 @@ fn decimals(floats: [f64; 16], is_single: bool) -> u8 {
     const ROUND: f64 = 6_755_399_441_055_744.0;
     let powers = if is_single { [1e1, 1e3, 1e5] } else { [1e3, 1e6, 1e10] };
     let most = if is_single { 8_388_608.0 } else { 1_125_899_906_842_624.0 };
+    // `back` is rounded twice on its way from `scaled`; far from an integer there is no need to divide.
+    let near = if is_single { 1.0 / 4_194_304.0 } else { 1.0 / 1_125_899_906_842_624.0 };
     let mut exact = [false; 16];
     for power in powers {
+        let may_be = floats.iter().fold(false, |any, float| {
+            let scaled = float * power;
+            let nearest = (scaled + ROUND) - ROUND;
+            any | ((scaled - nearest).abs() <= nearest.abs() * near) & (scaled.abs() < most) & (*float != 0.0)
+        });
+        if !may_be {
+            continue;
+        }
         for (exact, float) in exact.iter_mut().zip(floats) {
             let scaled = float * power;
             let nearest = (scaled + ROUND) - ROUND;

@@ -8,6 +8,8 @@
 //! its one first word in place. `dk` moves them to its side, lest they spoil what follows, and leaves zeros there.
 
 #[cfg(target_arch = "x86_64")]
+mod counted;
+#[cfg(target_arch = "x86_64")]
 mod wide;
 
 use narrows_core::Workspace;
@@ -291,9 +293,26 @@ pub(crate) const SPAN: usize = WINDOW + ORDER_MAX;
 const WINDOWS: usize = 4;
 const WINDOW: usize = 32;
 
-twin! {
-    /// The order whose differences take fewest bits, judged by four windows of `words`.
-    pub(crate) fn best_order<W: Word>(words: &[W]) -> Estimate = best_order_portable;
+/// The order whose differences take fewest bits, judged by four windows of `words`.
+pub(crate) fn best_order<W: Word>(words: &[W]) -> Estimate {
+    // SAFETY: these words are as many bytes, of which any is one.
+    let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)) };
+    match estimate_counted::<W, { ORDER_MAX + 1 }, false>(bytes) {
+        Some(estimate) => estimate,
+        None => best_order_any(words),
+    }
+}
+
+twin! { fn best_order_any<W: Word>(words: &[W]) -> Estimate = best_order_portable; }
+
+/// [`estimate`] of the words in `bytes`, if the processor has instructions for it, and `bytes` has a window.
+pub(crate) fn estimate_counted<W: Word, const ORDERS: usize, const SWAPPED: bool>(bytes: &[u8]) -> Option<Estimate> {
+    #[cfg(target_arch = "x86_64")]
+    if simd::counts_zeros() && bytes.len() >= SPAN * W::LEN {
+        // SAFETY: the processor has the features, as just asked.
+        return Some(unsafe { counted::estimate::<W, ORDERS, SWAPPED>(bytes) });
+    }
+    None
 }
 
 #[inline(always)]
@@ -354,6 +373,26 @@ mod tests {
                 assert!(there == words && portably == words, "{} bytes, order {order}, {count} words", W::LEN);
             }
         }
+    }
+
+    // Goal: the order of differences does not depend on the processor. Method: words of every length of bits, noise and ramps of every order.
+    fn every_estimate<W: Word>() {
+        let mut random = Random(W::LEN as u64 + 10);
+        for n in 0..2000u64 {
+            let count = SPAN + (random.next_u64() % 500) as usize;
+            let bits = (n % u64::from(W::BITS)) as u32;
+            let mut words: Vec<W> = (0..count).map(|_| W::truncate(random.next_u64() >> (63 - bits))).collect();
+            (0..n % 7).for_each(|order| sums(&mut words, order as usize));
+            assert_eq!(best_order(&words), portable(|| best_order(&words)), "{} bytes, {n}", W::LEN);
+        }
+    }
+
+    #[test]
+    fn estimates_are_the_same_everywhere() {
+        every_estimate::<u8>();
+        every_estimate::<u16>();
+        every_estimate::<u32>();
+        every_estimate::<u64>();
     }
 
     #[test]
