@@ -167,10 +167,17 @@ impl Adaptive {
         let price = |index: usize| {
             if message { row.times[index].iter().sum() } else { weighted(row.times[index], weights) }
         };
+        // What packs well as numbers may have no repeats at all, which one slice shows and no prior knows.
+        let packs_as_numbers = row.costs.iter().zip(&self.offers).any(|(expected, offer)| {
+            offer.is_typed() && expected.basis == Basis::Chunks && expected.cost.size < PACKS_WELL
+        });
         let mut best = (0, price(0));
         let mut capped = false;
         for index in 1..row.times.len() {
             let price = price(index);
+            if packs_as_numbers && row.costs[index].basis == Basis::Prior && !self.offers[index].is_typed() {
+                continue;
+            }
             if price < best.1 {
                 let cost = row.costs[index].cost;
                 let pack_ns = row.costs[index].basis.doubt() * cost.pack * raw_len / efficiency;
@@ -401,6 +408,8 @@ const HOLD_UP_NS: f32 = 1e6;
 const LATE_NS: f32 = 2e7;
 /// No chunk may take longer, in nanoseconds: what is in work when the link recovers must be done well within a second.
 const HOLD_UP_MAX_NS: f32 = 3e8;
+/// Numbers that pack to this have no need of a codec of bytes that nobody tried.
+const PACKS_WELL: f32 = 0.1;
 /// Size of a chunk over that of its slice, where the slice is taken to be like the chunk.
 const LIKE: std::ops::RangeInclusive<f32> = 0.6..=1.6;
 /// The same where no reference says.
