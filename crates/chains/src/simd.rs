@@ -33,6 +33,39 @@ pub(crate) fn counts_zeros() -> bool {
         && std::arch::is_x86_feature_detected!("avx512vl")
 }
 
+/// Sums and differences of the words in a vector of 32 bytes.
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod words {
+    use std::arch::x86_64::{
+        __m256i, _mm256_add_epi8, _mm256_add_epi16, _mm256_add_epi32, _mm256_add_epi64, _mm256_sub_epi8,
+        _mm256_sub_epi16, _mm256_sub_epi32, _mm256_sub_epi64,
+    };
+
+    use crate::word::Word;
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(crate) fn plus<W: Word>(a: __m256i, b: __m256i) -> __m256i {
+        match W::LEN {
+            1 => _mm256_add_epi8(a, b),
+            2 => _mm256_add_epi16(a, b),
+            4 => _mm256_add_epi32(a, b),
+            _ => _mm256_add_epi64(a, b),
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(crate) fn minus<W: Word>(a: __m256i, b: __m256i) -> __m256i {
+        match W::LEN {
+            1 => _mm256_sub_epi8(a, b),
+            2 => _mm256_sub_epi16(a, b),
+            4 => _mm256_sub_epi32(a, b),
+            _ => _mm256_sub_epi64(a, b),
+        }
+    }
+}
+
 #[cfg(test)]
 thread_local! {
     static PORTABLE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };

@@ -142,6 +142,9 @@ impl Adaptive {
             if shared {
                 row.rule_out_worse(pack);
             }
+            row.packs_as_numbers = row.costs.iter().zip(&self.offers).any(|(expected, offer)| {
+                expected.basis == Basis::Chunks && expected.cost.size < PACKS_WELL && offer.is_typed()
+            });
         }
         let classes: Vec<(f32, &[Times])> = self
             .rows
@@ -167,15 +170,12 @@ impl Adaptive {
         let price = |index: usize| {
             if message { row.times[index].iter().sum() } else { weighted(row.times[index], weights) }
         };
-        // What packs well as numbers may have no repeats at all, which one slice shows and no prior knows.
-        let packs_as_numbers = row.costs.iter().zip(&self.offers).any(|(expected, offer)| {
-            offer.is_typed() && expected.basis == Basis::Chunks && expected.cost.size < PACKS_WELL
-        });
         let mut best = (0, price(0));
         let mut capped = false;
         for index in 1..row.times.len() {
             let price = price(index);
-            if packs_as_numbers && row.costs[index].basis == Basis::Prior && !self.offers[index].is_typed() {
+            // What packs well as numbers may have no repeats at all, which one slice shows and no prior knows.
+            if row.packs_as_numbers && row.costs[index].basis == Basis::Prior && !self.offers[index].is_typed() {
                 continue;
             }
             if price < best.1 {

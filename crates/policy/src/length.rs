@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn very_slow_links_get_short_chunks_within_bounds() {
         assert_eq!(chunk_len(0, 1.0, true, 0.5), CHUNK_LEN_MIN);
-        assert_eq!(chunk_len(99, 0.125, true, 0.5), CHUNK_LEN_DEFAULT);
+        assert_eq!(chunk_len(99, 1.0, true, 0.5), CHUNK_LEN_DEFAULT);
         assert_eq!(chunk_len(99, 0.00125, true, 0.35), CHUNK_LEN_DEFAULT);
         assert_eq!(chunk_len(99, 0.0005, true, 0.5), 128 << 10);
         assert_eq!(chunk_len(99, 0.00001, true, 1.0), CHUNK_LEN_MIN);

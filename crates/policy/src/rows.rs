@@ -38,6 +38,8 @@ pub(crate) struct Row {
     pub(crate) round: u64,
     /// A chunk packed otherwise than expected: what is known of the class may be old.
     pub(crate) surprised: bool,
+    /// A codec of numbers was seen to pack it to next to nothing.
+    pub(crate) packs_as_numbers: bool,
 }
 
 /// Where a chunk belongs.
@@ -62,6 +64,7 @@ impl Row {
             asked: Vec::new(),
             round: 0,
             surprised: false,
+            packs_as_numbers: false,
         }
     }
 

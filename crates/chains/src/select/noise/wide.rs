@@ -1,15 +1,17 @@
 //! The counts of `noise` with AVX2.
 
 use std::arch::x86_64::{
-    __m256i, _mm256_add_epi8, _mm256_add_epi16, _mm256_add_epi32, _mm256_add_epi64, _mm256_and_si256,
-    _mm256_cmpeq_epi8, _mm256_cmpeq_epi16, _mm256_cmpeq_epi32, _mm256_cmpeq_epi64, _mm256_loadu_si256,
-    _mm256_permute4x64_epi64, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_epi64x,
-    _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_storeu_si256, _mm256_sub_epi8, _mm256_sub_epi16,
-    _mm256_sub_epi32, _mm256_sub_epi64,
+    __m256i, _mm256_and_si256, _mm256_cmpeq_epi8, _mm256_cmpeq_epi16, _mm256_cmpeq_epi32, _mm256_cmpeq_epi64,
+    _mm256_loadu_si256, _mm256_permute4x64_epi64, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32,
+    _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_storeu_si256, _mm256_sub_epi8,
 };
 
 use super::{Near, PLACES, WINDOW, window};
-use crate::{PAGE, word::Word};
+use crate::{
+    PAGE,
+    simd::words::{minus, plus},
+    word::Word,
+};
 
 /// As `like_bytes`.
 #[target_feature(enable = "avx2")]
@@ -84,28 +86,6 @@ fn all<W: Word>(word: u64) -> __m256i {
         2 => _mm256_set1_epi16(word as i16),
         4 => _mm256_set1_epi32(word as i32),
         _ => _mm256_set1_epi64x(word as i64),
-    }
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn plus<W: Word>(a: __m256i, b: __m256i) -> __m256i {
-    match W::LEN {
-        1 => _mm256_add_epi8(a, b),
-        2 => _mm256_add_epi16(a, b),
-        4 => _mm256_add_epi32(a, b),
-        _ => _mm256_add_epi64(a, b),
-    }
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn minus<W: Word>(a: __m256i, b: __m256i) -> __m256i {
-    match W::LEN {
-        1 => _mm256_sub_epi8(a, b),
-        2 => _mm256_sub_epi16(a, b),
-        4 => _mm256_sub_epi32(a, b),
-        _ => _mm256_sub_epi64(a, b),
     }
 }
 

@@ -6,15 +6,16 @@
 
 use std::arch::x86_64::{
     __m256i, _mm_extract_epi16, _mm_hadd_epi16, _mm_minpos_epu16, _mm_or_si128, _mm_set1_epi16, _mm_setzero_si128,
-    _mm_sub_epi16, _mm_unpackhi_epi64, _mm256_add_epi8, _mm256_add_epi16, _mm256_add_epi32, _mm256_add_epi64,
-    _mm256_castsi256_si128, _mm256_cvtepi32_epi16, _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32,
-    _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_lzcnt_epi32, _mm256_lzcnt_epi64, _mm256_set_epi64x,
-    _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_sub_epi8, _mm256_sub_epi16, _mm256_sub_epi32, _mm256_sub_epi64,
-    _mm256_ternarylogic_epi64,
+    _mm_sub_epi16, _mm_unpackhi_epi64, _mm256_add_epi32, _mm256_castsi256_si128, _mm256_cvtepi32_epi16,
+    _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32, _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_lzcnt_epi32,
+    _mm256_lzcnt_epi64, _mm256_set_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_ternarylogic_epi64,
 };
 
 use super::{Estimate, ORDER_MAX, SAMPLES, SPAN, WINDOWS};
-use crate::word::Word;
+use crate::{
+    simd::words::{minus, plus},
+    word::Word,
+};
 
 /// [`super::estimate`] of the words in `bytes`, at least [`SPAN`], whose bytes are the other way round if `SWAPPED`.
 #[target_feature(enable = "avx2,avx512f,avx512cd,avx512vl")]
@@ -35,10 +36,10 @@ pub(super) fn estimate<W: Word, const ORDERS: usize, const SWAPPED: bool>(bytes:
             }
             for (order, longest) in longest.iter_mut().enumerate() {
                 // `longest | word ^ 2 * word`, which has as many bits as the longest folded one.
-                let twice = add::<W>(words[0], words[0]);
+                let twice = plus::<W>(words[0], words[0]);
                 *longest = _mm256_ternarylogic_epi64::<0xf6>(*longest, words[0], twice);
                 for back in 0..ORDERS - 1 - order {
-                    words[back] = sub::<W>(words[back], words[back + 1]);
+                    words[back] = minus::<W>(words[back], words[back + 1]);
                 }
             }
         }
@@ -92,27 +93,5 @@ fn leading_zeros<W: Word>(longest: __m256i) -> __m256i {
             let quarters = _mm_or_si128(halves, _mm_unpackhi_epi64(halves, halves));
             _mm256_lzcnt_epi32(_mm256_cvtepu8_epi32(quarters))
         }
-    }
-}
-
-#[inline]
-#[target_feature(enable = "avx2,avx512f,avx512cd,avx512vl")]
-fn add<W: Word>(a: __m256i, b: __m256i) -> __m256i {
-    match W::LEN {
-        1 => _mm256_add_epi8(a, b),
-        2 => _mm256_add_epi16(a, b),
-        4 => _mm256_add_epi32(a, b),
-        _ => _mm256_add_epi64(a, b),
-    }
-}
-
-#[inline]
-#[target_feature(enable = "avx2,avx512f,avx512cd,avx512vl")]
-fn sub<W: Word>(a: __m256i, b: __m256i) -> __m256i {
-    match W::LEN {
-        1 => _mm256_sub_epi8(a, b),
-        2 => _mm256_sub_epi16(a, b),
-        4 => _mm256_sub_epi32(a, b),
-        _ => _mm256_sub_epi64(a, b),
     }
 }
