@@ -174,11 +174,7 @@ impl Adaptive {
         let mut capped = false;
         for index in 1..row.times.len() {
             let price = price(index);
-            // What packs well as numbers may have no repeats at all, which one slice shows and no prior knows.
-            if row.packs_as_numbers && row.costs[index].basis == Basis::Prior && !self.offers[index].is_typed() {
-                continue;
-            }
-            if price < best.1 {
+            if price < best.1 && !row.is_left_to_slices(index, &self.offers) {
                 let cost = row.costs[index].cost;
                 let pack_ns = row.costs[index].basis.doubt() * cost.pack * raw_len / efficiency;
                 let room_ns = (DRAIN_SHARE * drain_ns).max(workers * cost.size * raw_len / link);
@@ -301,8 +297,9 @@ impl Policy for Adaptive {
         if looked && raw.len() > MESSAGE_LEN {
             let link = self.rate.bytes_per_ns() as f32;
             let row = &mut self.rows[at];
-            // What a processor's time is worth to the stream or, where it has enough of it, to others.
-            let worth = weights[0].max(self.config.cpu_price as f32 * weights[1]);
+            // What a processor's time is worth to the stream or, where it has enough of it, to others: no less than the share of
+            // its time that packing waits for one, which the link's weight does not show where the kernel needs them as well.
+            let worth = weights[0].max(self.config.cpu_price as f32 * weights[1]).max(1.0 - self.effort.efficiency());
             let proposal = self.explorer.propose(row, index, raw.len(), weights, worth, gauges, &self.offers, link);
             audition = proposal.audition;
             if let Some(other) = proposal.instead {

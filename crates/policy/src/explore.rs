@@ -73,7 +73,7 @@ impl Explorer {
         let slow = raw_len as f32 * row.costs[chosen].cost.size / link > SLOW_NS;
         let every = if slow { EXPLORE_SLOW } else { EXPLORE };
         if row.chunks % every == every / 2 {
-            proposal.instead = whole(row, chosen, raw_len, weights, gauges, link);
+            proposal.instead = whole(row, chosen, raw_len, weights, gauges, offers, link);
         }
         proposal
     }
@@ -124,13 +124,22 @@ impl Explorer {
 }
 
 /// The candidate that would win if it were a little better than believed, among those never used on a whole chunk.
-fn whole(row: &Row, chosen: usize, raw_len: usize, weights: Weights, gauges: &Gauges, link: f32) -> Option<usize> {
+fn whole(
+    row: &Row,
+    chosen: usize,
+    raw_len: usize,
+    weights: Weights,
+    gauges: &Gauges,
+    offers: &[Offer],
+    link: f32,
+) -> Option<usize> {
     let best = weighted(row.times[chosen], weights);
     let pack_ns = |index: usize| row.costs[index].basis.doubt() * row.costs[index].cost.pack * raw_len as f32;
     // The stream waits for a slow chunk: there must be enough before it to keep the link busy.
     let room_ns = (0.5 * gauges.queued_bytes as f32 / link).max(2.0 * pack_ns(chosen));
     (1..row.costs.len())
         .filter(|&index| index != chosen && row.costs[index].basis != Basis::Chunks && pack_ns(index) < room_ns)
+        .filter(|&index| !row.is_left_to_slices(index, offers))
         .map(|index| (optimistic(row, index, weights, 0.95), index))
         .filter(|&(price, _)| price < best)
         .min_by(|a, b| a.0.total_cmp(&b.0))

@@ -6,10 +6,11 @@
 use std::ops::{Deref, DerefMut};
 
 use crate::{
+    offers::Offer,
     prior::Cost,
     probe::{Class, Probe},
     solve::{NEVER, Times},
-    table::Expected,
+    table::{Basis, Expected},
 };
 
 #[derive(Debug, Default)]
@@ -85,6 +86,12 @@ impl Row {
                 times[0] = whole(*cost) / pack;
             }
         }
+    }
+
+    /// Whether no whole chunk goes to this candidate before a slice did: what packs well as numbers may have no repeats at all,
+    /// which one slice shows and no prior knows.
+    pub(crate) fn is_left_to_slices(&self, index: usize, offers: &[Offer]) -> bool {
+        self.packs_as_numbers && self.costs[index].basis == Basis::Prior && !offers[index].is_typed()
     }
 
     /// Its share of `total`.
@@ -170,7 +177,6 @@ const DULL_MIN: u32 = 24;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Basis;
 
     // Goal: where packing takes the processors less than the kernel takes for what it saves, an idle link does not tempt.
     #[test]

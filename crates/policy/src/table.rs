@@ -56,6 +56,8 @@ struct Cell {
     pack: Guess,
     count: u32,
     auditions: u32,
+    /// How far auditions are off what was believed of the size: mean square, in logarithms.
+    unlike: f32,
 }
 
 /// How an estimate came about.
@@ -148,7 +150,10 @@ impl Table {
         let spread = self.spreads[index].against(self.spreads[reference], same_family);
         let cell = &mut known.cells[index];
         cell.auditions += 1;
-        cell.size.learn_sure(beside.size * size, spread.slice);
+        // Where slice after slice says the same, each is believed more than slices of any data can be.
+        let size = beside.size * size;
+        cell.unlike += ((size / cell.size.value()).ln().powi(2) - cell.unlike) / AUDITION_MEMORY;
+        cell.size.learn_sure(size, cell.unlike.sqrt().clamp(SLICE_NOISE_MIN, spread.slice));
         cell.pack.learn_sure(beside.pack * pack, Spread::PACK.slice);
         let ratio = cell.pack.value() / known.priors[index].pack;
         self.learn_speed(index, ratio);
@@ -260,6 +265,7 @@ impl Known {
                 pack: Guess::new(prior.pack, Spread::PACK.prior),
                 count: 0,
                 auditions: 0,
+                unlike: Spread::of(offer).slice.powi(2),
             });
             Self { cells: cells.collect(), priors }
         })
@@ -273,6 +279,10 @@ fn unpacking(prior: Cost, size: f32) -> f32 {
 
 /// How unpacking time follows packed size, in powers: zstd's on logs and on mostly zeros, of the priors.
 const UNPACK_BY_SIZE: f32 = 0.8;
+/// Auditions after which how unlike they were has faded to a third.
+const AUDITION_MEMORY: f32 = 8.0;
+/// What a slice is off by at least.
+const SLICE_NOISE_MIN: f32 = 0.02;
 /// Smaller sizes are nothing, and their quotients noise.
 const SIZE_MIN: f32 = 0.002;
 
