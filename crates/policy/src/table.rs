@@ -153,7 +153,7 @@ impl Table {
         // Where slice after slice says the same, each is believed more than slices of any data can be.
         let size = beside.size * size;
         cell.unlike += ((size / cell.size.value()).ln().powi(2) - cell.unlike) / AUDITION_MEMORY;
-        cell.size.learn_sure(size, cell.unlike.sqrt().clamp(SLICE_NOISE_MIN, spread.slice));
+        cell.size.learn_sure(size, cell.unlike.sqrt().clamp(spread.slice.min(SLICE_NOISE_MIN), spread.slice));
         cell.pack.learn_sure(beside.pack * pack, Spread::PACK.slice);
         let ratio = cell.pack.value() / known.priors[index].pack;
         self.learn_speed(index, ratio);
@@ -281,8 +281,8 @@ fn unpacking(prior: Cost, size: f32) -> f32 {
 const UNPACK_BY_SIZE: f32 = 0.8;
 /// Auditions after which how unlike they were has faded to a third.
 const AUDITION_MEMORY: f32 = 8.0;
-/// What a slice is off by at least.
-const SLICE_NOISE_MIN: f32 = 0.02;
+/// What a slice is off by at least where priors say more: a short one favours some codecs, however alike slices are.
+const SLICE_NOISE_MIN: f32 = 0.08;
 /// Smaller sizes are nothing, and their quotients noise.
 const SIZE_MIN: f32 = 0.002;
 
@@ -332,6 +332,27 @@ mod tests {
         table.estimate(class, 1, &mut row);
         assert!((row[lz4].cost.size / row[one].cost.size - 1.2).abs() < 0.02, "{row:?}");
         assert!((row[lz4].cost.pack / row[one].cost.pack - 0.5).abs() < 0.02, "{row:?}");
+    }
+
+    // Goal: of two codecs of numbers the better one is known, though slices of any data say little of either.
+    #[test]
+    fn slices_that_say_the_same_again_and_again_are_believed() {
+        let beside = |slices: [f32; 2]| {
+            let (mut table, class) = table();
+            let (one, other) = (find(&table, "delta2-zstd", 1), find(&table, "shuffle2-zstd", 1));
+            table.learn(class, one, 1, 0.6, 3.0, Basis::Chunks);
+            for at in 0..40 {
+                table.learn_audition(class, other, one, slices[at % 2], 1.0);
+            }
+            table.learn_audition(class, other, one, 0.9, 1.0);
+            let mut row = Vec::new();
+            table.estimate(class, 1, &mut row);
+            row[other].cost.size / row[one].cost.size
+        };
+        let unlike = beside([1.6, 1.0]);
+        assert!((1.1..1.3).contains(&unlike), "{unlike}");
+        let alike = beside([1.3, 1.25]);
+        assert!((0.9..1.1).contains(&alike), "{alike}");
     }
 
     #[test]
