@@ -324,7 +324,7 @@ impl Packer {
             rivals: Rivals::default(),
             pages: 0,
             trial: Box::new([0; PAGE]),
-            scratch: Scratch::default(),
+            scratch: if profile == Profile::Balanced { Scratch::hasty() } else { Scratch::default() },
         };
         packer.take_chains();
         packer
