@@ -69,6 +69,15 @@ impl Default for Scratch {
     }
 }
 
+impl Scratch {
+    /// For a packer that is to take no longer than zstd at level 1 does.
+    pub(crate) fn hasty() -> Self {
+        let mut scratch = Self::default();
+        steps::block::halve_zstd_tables(&mut scratch.ws);
+        scratch
+    }
+}
+
 impl Chain {
     /// The chain whose steps' names `text` lists, with `-` between them: `"dk8-zz8-pk8"`.
     ///

@@ -215,11 +215,13 @@ struct Packed {
 /// Chains in turn on one page, of which the shortest stays in `out`.
 struct Contest<'a> {
     page: &'a [u8; PAGE],
-    out: &'a mut [u8; PAGE],
+    /// As long as a packed page may be.
+    out: &'a mut [u8],
     trial: &'a mut [u8; PAGE],
     scratch: &'a mut Scratch,
-    limit: usize,
     best: Option<Packed>,
+    /// The last page's chain, if it could not pack this one: it cannot now.
+    failed: Option<Chain>,
     /// One bit for each built-in chain that may still be tried.
     left: [u64; 4],
 }
@@ -227,7 +229,7 @@ struct Contest<'a> {
 impl Contest<'_> {
     /// The longest packed page that would be an improvement.
     fn most(&self) -> usize {
-        self.best.map_or(self.limit, |best| best.len - 1)
+        self.best.map_or(self.out.len(), |best| best.len - 1)
     }
 
     fn attempt(&mut self, chain: &Chain) {
@@ -240,7 +242,7 @@ impl Contest<'_> {
 
     /// Tries a built-in chain unless it has been tried or is not in the set.
     fn builtin(&mut self, number: u8) {
-        if self.leave_out(number) {
+        if self.leave_out(number) && !self.failed.is_some_and(|failed| is_one_of(&failed, &[number])) {
             self.attempt(&Chain::builtins()[usize::from(number)]);
         }
     }
@@ -324,7 +326,7 @@ impl Packer {
             rivals: Rivals::default(),
             pages: 0,
             trial: Box::new([0; PAGE]),
-            scratch: Scratch::default(),
+            scratch: if profile == Profile::Balanced { Scratch::hasty() } else { Scratch::default() },
         };
         packer.take_chains();
         packer
@@ -362,11 +364,13 @@ impl Packer {
         self.pages = self.pages.wrapping_add(1);
         let probe = self.patience.is_probe();
         let mut best = None;
+        let mut failed = None;
         if let Before::Packed { chain, len: before, again } = self.before
             && (again || self.profile == Profile::Ratio)
         {
             // Not in vain if it is too long: what others make of the page must be shorter.
             best = chain.pack(page, &mut out[..limit], &mut self.scratch).map(|len| Packed { chain, len });
+            failed = best.is_none().then_some(chain);
             let trusted = self.profile != Profile::Ratio || !chain.ends_in_matches();
             if let Some(Packed { len, .. }) = best
                 && trusted
@@ -391,7 +395,7 @@ impl Packer {
             return None;
         }
         let features = look(page);
-        let best = self.best_of(&features, page, out, limit, best, probe);
+        let best = self.best_of(&features, page, &mut out[..limit], best, failed, probe);
         let is_news = !matches!((best, self.before), (Some(Packed { chain, .. }), Before::Packed { chain: before, .. }) if chain == before);
         self.patience.note(is_news, probe, best.as_ref());
         if is_news {
@@ -415,16 +419,16 @@ impl Packer {
         best.map(|best| best.len)
     }
 
-    /// Packs `page` by promising chains and leaves the shortest in `out`, where `best` lies if there is one already. `Ratio` and
-    /// a `probe` try each of them; others take the most promising one that packs at all, since a second would make them
-    /// slower than they promise on data that changes from page to page.
+    /// Packs `page` by promising chains and leaves the shortest in `out`, where `best` lies if there is one already; `failed` has not
+    /// packed it. `Ratio` and a `probe` try each of them; others take the most promising one that packs at all, since a second
+    /// would make them slower than they promise on data that changes from page to page.
     fn best_of(
         &mut self,
         features: &Features,
         page: &[u8; PAGE],
-        out: &mut [u8; PAGE],
-        limit: usize,
+        out: &mut [u8],
         best: Option<Packed>,
+        failed: Option<Chain>,
         probe: bool,
     ) -> Option<Packed> {
         let Self { now, listed, own, trial, scratch, profile, beaten, patience, rivals, .. } = self;
@@ -451,7 +455,7 @@ impl Packer {
             }
             left.iter_mut().zip(beaten.chains).for_each(|(left, beaten)| *left &= !beaten);
         }
-        let mut contest = Contest { page, out, trial, scratch, limit, best, left };
+        let mut contest = Contest { page, out, trial, scratch, best, failed, left };
         if let Some(number) = best.and_then(|best| best.chain.builtin()) {
             contest.leave_out(number);
         }
