@@ -73,7 +73,7 @@ impl Scratch {
     /// For a packer that is to take no longer than zstd at level 1 does.
     pub(crate) fn hasty() -> Self {
         let mut scratch = Self::default();
-        steps::block::halve_zstd_tables(&mut scratch.ws);
+        steps::block::hasten_zstd(&mut scratch.ws);
         scratch
     }
 }

@@ -3,7 +3,9 @@
 //! Pages lie in memory in runs of one kind, so the chain that packed the last page is tried first and taken while it packs
 //! about as well (`SIMILAR`), unless it had just replaced another. A page that it does not suit, and one now and then (`Patience`), is looked at (`select`), and the
 //! chains that are promising by that look are tried. Noise is refused untried, and so is a page that shows no more signs of
-//! structure than the last ones that were tried in vain. `Ratio` trusts the last page's chain only where it packs numbers; among those that look for repeats
+//! structure than the last ones that were tried in vain.
+//!
+//! `Ratio` makes sure of noise, and trusts the last page's chain only where it packs numbers; among those that look for repeats
 //! the best changes from page to page.
 
 use std::sync::{
@@ -15,7 +17,7 @@ use crate::{
     PAGE,
     chain::{self, Chain, Scratch},
     chains::Chains,
-    select::{self, Features, Signs, is_noise, look},
+    select::{self, Features, Signs, has_no_repeats, is_noise, look},
     step::UnpackError,
     steps,
 };
@@ -377,7 +379,9 @@ impl Packer {
                 && !probe
                 && (len <= before + before / SIMILAR || self.patience.passes(&chain, len, before))
             {
-                self.before = Before::Packed { chain, len, again: true };
+                // Pages may drift to where another is shorter; `Ratio` lets them by no more than a page is like the last one.
+                let like = if self.profile == Profile::Ratio { len.min(before) } else { len };
+                self.before = Before::Packed { chain, len: like, again: true };
                 return Some(len);
             }
         }
@@ -388,7 +392,11 @@ impl Packer {
         {
             return None;
         }
-        if best.is_none() && !self.pages.is_multiple_of(PROBE_NOISE) && is_noise(page) {
+        if best.is_none()
+            && !self.pages.is_multiple_of(PROBE_NOISE)
+            && is_noise(page)
+            && (self.profile != Profile::Ratio || has_no_repeats(page))
+        {
             if !matches!(self.before, Before::Refused { .. }) {
                 self.before = Before::Nothing;
             }

@@ -185,6 +185,22 @@ fn noise_is_refused_and_nothing_else_is() {
     }
 }
 
+/// Pages without a sign that noise is looked through for, and each of which LZ packs to half.
+#[test]
+fn far_repeats_of_noise_are_found_by_ratio() {
+    let noise = make(Kind::Random, 16 * PAGE, 12);
+    let mut packer = Packer::new(Profile::Ratio);
+    for half in noise.chunks_exact(2045) {
+        let mut page = [0; PAGE];
+        page.iter_mut().zip(half.iter().cycle()).for_each(|(to, byte)| *to = *byte);
+        assert!(crate::select::is_noise(&page));
+        assert!(packer.pack(&page, &mut [0; PAGE]).is_some_and(|len| len < 2200));
+    }
+    for page in noise.as_chunks::<PAGE>().0 {
+        assert!(crate::select::has_no_repeats(page));
+    }
+}
+
 /// A page made of stretches of different nature: noise, runs, counters, text, copies of what came before.
 fn patchwork(random: &mut Random) -> [u8; PAGE] {
     let mut page = [0; PAGE];

@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 
 pub use self::{
     features::{FEATURES, Features, look},
-    noise::{Signs, is_noise},
+    noise::{Signs, has_no_repeats, is_noise},
 };
 use crate::{
     PAGE, Profile,

@@ -17,6 +17,31 @@ pub fn is_noise(page: &[u8; PAGE]) -> bool {
     !has_like_bytes(page) && !has_near_neighbours(page)
 }
 
+/// Whether nothing that counts bytes or looks for repeats packs `page` to nine tenths: what [`is_noise`] says of a sample, and of repeats of
+/// neighbours only, this finds out of all of it, in twenty times the time.
+#[must_use]
+pub fn has_no_repeats(page: &[u8; PAGE]) -> bool {
+    // Bytes by chance have a sum of squares of 69,632. With this one their entropy is at least 7.2 bits, as Rényi's, which is 2 log 4096 - log of the
+    // sum, is never above Shannon's.
+    const SQUARES: u32 = 115_000;
+    // Three bytes come again by chance once in two pages; a match as long as all that is to be saved has as many.
+    const AGAIN: u32 = 256;
+    let mut counts = [0u32; 256];
+    page.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
+    if counts.iter().map(|count| count * count).sum::<u32>() > SQUARES {
+        return false;
+    }
+    let mut last = [0u16; 1 << 12];
+    let three = |at: usize| u32::from_le_bytes([page[at], page[at + 1], page[at + 2], 0]);
+    let mut again = 0;
+    for at in 0..PAGE - 2 {
+        let slot = &mut last[(three(at).wrapping_mul(0x9e37_79b1) >> 20) as usize];
+        again += u32::from(three(usize::from(*slot)) == three(at) && at > 0);
+        *slot = at as u16;
+    }
+    again < AGAIN
+}
+
 /// All counts behind [`is_noise`]. Of data that has structure and yet does not pack, these say as cheaply that the next page is like
 /// one that was tried.
 #[derive(Debug, Clone, Copy)]
