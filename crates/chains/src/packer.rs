@@ -181,25 +181,27 @@ impl Patience {
     }
 }
 
-/// Whether LZ-T or zstd is tried first on pages of which a look says that there are repeats, but not who packs them shorter. LZ-T takes
+/// Which of LZ-T and zstd is tried on pages of which a look says that there are repeats, but not who packs them shorter. LZ-T takes
 /// four fifths of the time.
 #[derive(Debug, Clone, Default)]
 struct Rivals {
-    /// By what the tree named, how often in a row LZ-T was shorter where both packed a page.
-    lzt_won: Vec<(&'static [u8], u32)>,
+    /// By what the tree named: whether LZ-T was shorter where both packed a page, and how often in a row it was that one.
+    won: Vec<(&'static [u8], bool, u32)>,
 }
 
 impl Rivals {
-    fn note(&mut self, leaf: &'static [u8], lzt_won: bool) {
-        match self.lzt_won.iter_mut().find(|(named, _)| *named == leaf) {
-            Some((_, times)) => *times = if lzt_won { times.saturating_add(1) } else { 0 },
-            None => self.lzt_won.push((leaf, u32::from(lzt_won))),
+    fn note(&mut self, leaf: &'static [u8], is_lzt: bool) {
+        match self.won.iter_mut().find(|(named, ..)| *named == leaf) {
+            Some((_, winner, times)) if *winner == is_lzt => *times = times.saturating_add(1),
+            Some((_, winner, times)) => (*winner, *times) = (is_lzt, 1),
+            None => self.won.push((leaf, is_lzt, 1)),
         }
     }
 
-    /// Whether LZ-T is to be tried in place of zstd.
-    fn prefer_lzt(&self, leaf: &'static [u8]) -> bool {
-        self.lzt_won.iter().any(|(named, times)| *named == leaf && *times >= TIMES_WON)
+    /// Whether LZ-T is the one to be tried, or zstd; `None` where neither was shorter often enough.
+    fn is_lzt(&self, leaf: &'static [u8]) -> Option<bool> {
+        let of_leaf = self.won.iter().find(|(named, ..)| *named == leaf);
+        of_leaf.and_then(|&(_, is_lzt, times)| (times >= TIMES_WON).then_some(is_lzt))
     }
 }
 
@@ -284,7 +286,7 @@ static LONGER: LazyLock<[[u8; 2]; 6]> = LazyLock::new(|| {
     .map(|chains| chains.map(steps::builtin))
 });
 
-/// So often in a row LZ-T has to be shorter before it is tried in place of zstd: after one time, memory of Python and an ext4 image
+/// So often in a row LZ-T or zstd has to be shorter before it alone is tried: after one time, memory of Python and an ext4 image
 /// are 1 % longer.
 const TIMES_WON: u32 = 2;
 
@@ -467,10 +469,16 @@ impl Packer {
         if let Some(number) = best.and_then(|best| best.chain.builtin()) {
             contest.leave_out(number);
         }
-        let before = contest.left;
         let [lzt, _, zstd] = *MATCHES;
+        let is_lzt = if *profile == Profile::Balanced && !probe { rivals.is_lzt(leaf) } else { None };
+        if let (Some(is_lzt), Some(best)) = (is_lzt, best)
+            && is_one_of(&best.chain, &[if is_lzt { lzt } else { zstd }])
+        {
+            contest.leave_out(if is_lzt { zstd } else { lzt });
+        }
+        let before = contest.left;
         // Where LZ-T has packed the page already, zstd is the other one.
-        let prefer_lzt = *profile == Profile::Balanced && !probe && contest.is_left(lzt) && rivals.prefer_lzt(leaf);
+        let prefer_lzt = is_lzt == Some(true) && contest.is_left(lzt);
         for number in select::promising(*profile, features) {
             contest.builtin(if number == zstd && prefer_lzt { lzt } else { number });
             if *profile != Profile::Ratio && !probe && contest.best.is_some() {
