@@ -11,10 +11,12 @@
 //! | [`emulator`] | a relay with the rate, delay and faults of a chosen link |
 //! | [`meter`] | clock, CPU time, memory, `TCP_INFO` |
 //! | [`crew`] | threads that lend a hand with borrowed work |
+//! | [`allocator`] | the C library's, told to give memory back |
 //! | [`region`] | memory that is paid for by the page and given back at once |
 //! | [`watch`] | looking for a moment before sleeping |
 
 pub mod address;
+pub mod allocator;
 pub mod crew;
 pub mod emulator;
 pub mod listener;

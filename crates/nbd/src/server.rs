@@ -17,7 +17,7 @@ use std::{
 };
 
 use narrows_io::{
-    Address, Listener, Shutdown, Stop, Transport,
+    Address, Listener, Shutdown, Stop, Transport, allocator,
     secure::{self, HANDSHAKE_TIME, SecureError},
 };
 use parking_lot::Mutex;
@@ -194,6 +194,7 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
                 Err(fault) => tracing::warn!(peer, "connection closed: {fault}"),
             }
             theirs.open.lock().retain(|connection| connection.serial != serial);
+            allocator::give_back();
         };
         // Under the lock, so that the thread cannot take itself off the list before it is on it.
         match thread::Builder::new().name("nbd".into()).spawn(work) {

@@ -11,7 +11,7 @@ use anyhow::Context;
 use narrows::{
     core::units::Size,
     io::{
-        Address, Listener, Tuning,
+        Address, Listener, Tuning, allocator,
         crew::Crew,
         meter::{self, CpuTime},
         secure::{self, Auth, Side},
@@ -123,6 +123,7 @@ pub enum ProfileName {
 
 pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     let begun = Instant::now();
+    allocator::share_one_arena();
     // First, so that whoever stops us while we start is heard as well.
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot catch signals")?;
     let listeners = listeners(&args)?;
