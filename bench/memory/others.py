@@ -2,7 +2,7 @@
 """Data that no chain, tree or table was made from, out of what a Debian machine has: bench/memory/others.py DIR
 
 Memory of programs (needs root and gdb's rights): the pages that rustc, node and python3 have touched, without those of one
-byte, read from /proc/PID/mem of ones started here. Linux's source, if `linux-source-6.1` is unpacked (its first 194 MB), the largest
+byte, read from /proc/PID/mem of ones started here. Linux's source, if the package `linux-source-6.1` is installed (its first 194 MB), the largest
 shared libraries, the first files of 200 KB to 8 MiB of each kind under /usr, and numbers of sixteen kinds from a fixed seed.
 
     bench/memory/others.py /tmp/others
