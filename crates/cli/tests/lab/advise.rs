@@ -12,13 +12,15 @@ use crate::{browser, narrows, schema, told};
 // Other tests run beside this one and may disturb a calibration of a tenth of a second, though not three in a row.
 #[test]
 fn advise_predicts_chooses_and_tries() {
-    let errors: Vec<f64> = (0..3).map(|_| advised_error()).take_while(|error| error.abs() > 0.5).collect();
-    // A model that forgets the ratio or the delay is off by far more, and always.
+    let errors: Vec<(f64, f64)> =
+        (0..3).map(|_| advised()).take_while(|(error, of_best)| error.abs() > 0.5 || *of_best <= 0.98).collect();
+    // A model that forgets the ratio or the delay is off by far more, and always. Who was disturbed counts as slower than its median says, so
+    // whoever is chosen may be behind that of another.
     assert!(errors.len() < 3, "{errors:?}");
 }
 
-/// How far the prediction was off.
-fn advised_error() -> f64 {
+/// How far the prediction was off, and how near the best other setting's the chosen one's is.
+fn advised() -> (f64, f64) {
     let dir = tempfile::tempdir().unwrap();
     let words = ["advise", "--link", "20mbit", "--rtt", "20", "--seconds", "0.5", "--repeat", "1", "--verify"];
     let codecs = ["--codec", "lz4,zstd:3", "--results", "a.jsonl", "--report", "a.html"];
@@ -41,13 +43,9 @@ fn advised_error() -> f64 {
     };
     assert!(text.contains(command) && text.contains(&format!("Tried: {name} carried")), "{text}");
     let rate = |row: &Value| row["values"]["effective_mbit_s"].as_f64().unwrap();
-    if name == "adaptive" {
-        let others = of("prediction").into_iter().filter(|row| row["case"]["policy"] != "adaptive").map(rate);
-        let best = others.fold(0.0, f64::max);
-        assert!(rate(chosen) > 0.98 * best, "whoever is chosen is the fastest but for 2 %: {text}");
-    }
+    let best = of("prediction").into_iter().map(rate).fold(0.0, f64::max);
     browser::look_at(&dir.path().join("a.html"), 0);
-    rate(chosen) / rate(of("verification")[0]) - 1.0
+    (rate(chosen) / rate(of("verification")[0]) - 1.0, rate(chosen) / best)
 }
 
 #[test]
