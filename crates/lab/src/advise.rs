@@ -394,6 +394,7 @@ pub fn row(option: &Setting, link: &LinkSpec, len: u64, chosen: bool) -> Row {
         [
             ("effective_mbit_s", option.prediction.effective_mbit_s),
             ("seconds", option.prediction.seconds),
+            ("sure_s", option.sure_s),
             ("wire_bytes", option.prediction.wire_bytes),
             ("cpu_s", option.prediction.cpu_s),
             ("usd", option.usd),
