@@ -102,7 +102,10 @@ impl Rate {
         // More than any token bucket holds, and it waited for the link.
         let certain = carried > BURST_BYTES && held_ns > HELD_MIN_NS;
         let held = self.verdict == Verdict::Link || certain || share(held_ns) > SHARE_MIN && carried > SAMPLE_BYTES;
-        if held && !behind {
+        let fresh = self.measured_ns.is_some_and(|at| gauges.now_ns < at + FRESH_NS);
+        // Where the wait begins the peer has yet to tell of what came through: less than what was measured just before is no news.
+        let begins = fresh && share(held_ns) < HELD_WHOLE && sample < self.bytes_per_ns;
+        if held && !behind && !begins {
             // The first window after an idle one may begin with a full bucket: it shows too much.
             let honest = match self.previous {
                 _ if certain => sample,
@@ -115,7 +118,6 @@ impl Rate {
             self.measured_ns = Some(gauges.now_ns);
         } else {
             self.previous = None;
-            let fresh = self.measured_ns.is_some_and(|at| gauges.now_ns < at + FRESH_NS);
             let climb = match self.verdict {
                 Verdict::Idle if fresh || swallowed => 1.0,
                 Verdict::Idle if share(held_ns) < 0.25 => CLIMB,
@@ -139,6 +141,8 @@ const WINDOW_NS: u64 = 8_000_000;
 const WINDOW_BYTES: u64 = 128 << 10;
 /// Share of a window in which bytes waited for the link above which the link is taken for the bottleneck.
 const HELD_UP: f64 = 0.6;
+/// Share of a window above which bytes waited for the link from its beginning to its end.
+const HELD_WHOLE: f64 = 0.9;
 /// No token bucket lets this many bytes through at once.
 const BURST_BYTES: u64 = 768 << 10;
 /// What the token bucket of a slow link lets through at once.
@@ -234,6 +238,25 @@ mod tests {
             assert_eq!(rate.update(&gauges, true), Some(Verdict::Starved));
         }
         assert_eq!(rate.bytes_per_ns(), before);
+    }
+
+    // What came through counts as it is acknowledged, so a window in which the wait began shows less than the link carries.
+    #[test]
+    fn a_wait_that_begins_within_a_window_is_no_slower_link() {
+        let (mut rate, mut gauges) = (Rate::new(0.3), Gauges::default());
+        let mut window = |bytes: u64, held: f64| {
+            gauges.now_ns += 8_000_000;
+            gauges.sent_bytes += 2_400_000;
+            gauges.link_bytes += bytes;
+            gauges.link_ns += (8e6 * held) as u64;
+            rate.update(&gauges, false);
+            rate.bytes_per_ns()
+        };
+        (0..10).for_each(|_| drop(window(2_400_000, 1.0)));
+        assert!((window(650_000, 0.46) - 0.3).abs() < 1e-3);
+        assert!((window(800_000, 0.61) - 0.3).abs() < 1e-3);
+        // All through a window it is the link.
+        assert!(window(800_000, 1.0) < 0.15);
     }
 
     #[test]
