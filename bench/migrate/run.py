@@ -10,7 +10,7 @@ machine). Dirty guests are repeated and interleaved; `table.py` makes medians an
 
 A method is NAME:CHANNELS. QEMU's own: none:0, none:N, zstd-L:N, zlib-L:N, xbzrle:0, and before 9.1 compress-L:N (N threads a side, no
 multifd). Ours: plain (raw), opaque (adaptive, any bytes), aware (adaptive, multifd understood), zstdL and awarezstdL (fixed level), priceP (aware,
-`--cpu-price P`), keepM (aware, `--keep` of M MiB), awareraw (aware, nothing packed).
+`--cpu-price P`), keepM (aware, `--keep` of M MiB), awareraw (aware, nothing packed), direct (aware, `serve --direct`: QEMU to QEMU where the link outruns packing).
 socat:N is QEMU's none through two socats in place of ours: what any tunnel that copies its bytes costs at least.
 """
 
@@ -31,7 +31,7 @@ from netns import NARROWS, Net, machine
 from qemu import Process, Qemu
 
 net = Net("migrate")
-OURS = {"plain": ["--policy", "none", "--opaque"], "opaque": ["--opaque"], "aware": [], "awareraw": ["--policy", "none"], "explain": ["--explain", "/tmp/explain.jsonl"]}
+OURS = {"plain": ["--policy", "none", "--opaque"], "opaque": ["--opaque"], "aware": [], "direct": [], "awareraw": ["--policy", "none"], "explain": ["--explain", "/tmp/explain.jsonl"]}
 SILESIA = ["dickens", "mr", "nci", "ooffice", "osdb", "reymont", "samba", "x-ray", "xml"]
 
 
@@ -172,7 +172,8 @@ def measure(guest, method, channels, args, mbit):
             dest.qmp("migrate-incoming", uri=uri["d"])
             time.sleep(0.2 if relays else 0)
         else:
-            serve = keep(Process(net.command(1, [NARROWS, "migrate", "serve", "-l", f"{net.address[1]}:4243", "--insecure", "--to", f"unix:{folder}/d.sock",
+            to = ["--direct", "--to", f"{net.address[1]}:4444"] if method == "direct" else ["--to", f"unix:{folder}/d.sock"]
+            serve = keep(Process(net.command(1, [NARROWS, "migrate", "serve", "-l", f"{net.address[1]}:4243", "--insecure", *to,
                                   "--qmp", f"unix:{dest.sockets[0]}", "-v", *(flags if "--keep" in flags else [])]), folder / "serve.log"))
             time.sleep(0.4)
         wire, load = net.sent_bytes(), busy_s()
@@ -231,7 +232,7 @@ def measure(guest, method, channels, args, mbit):
             "others_cpu": round((busy_s() - load - (after["s"] - before["s"]) - (after["d"] - before["d"]) - tunnel["s"] - tunnel["d"]) / max(seconds, 0.1), 2),
         }
         if report:
-            row |= {k: report[k] for k in ("down_seen_ms", "goodput_bytes_per_s", "pages_left_out", "pages_as_difference", "pages_with_copies")}
+            row |= {k: report[k] for k in ("direct", "link_bytes_per_s", "down_seen_ms", "goodput_bytes_per_s", "pages_left_out", "pages_as_difference", "pages_with_copies")}
         if row["status"] == "completed":
             if guest.live:
                 row["alive"] = guest.alive(folder)

@@ -3,7 +3,7 @@
 //! ```text
 //! run                                     serve
 //!  Prepare {lanes, capabilities}  ──▶      sets its QEMU up, has it listen
-//!                                 ◀──      Ready {version}, or Failed
+//!                                 ◀──      Ready {version, port}, or Failed
 //!  (the migration)                ◀──      Running: the guest runs here
 //!  Done {resume} or Failed        ──▶      lets a guest that waits run
 //!                                 ◀──      Summary
@@ -30,6 +30,10 @@ pub enum Message {
     Ready {
         /// Version of the QEMU there; `None` where nobody drives it.
         qemu: Option<[u64; 3]>,
+        /// Port of this host at which the QEMU here may be reached without a tunnel. The host is the one that `run` was given: nobody
+        /// sends a guest elsewhere.
+        #[serde(default)]
+        direct_port: Option<u16>,
     },
     /// The guest runs at the destination.
     Running,

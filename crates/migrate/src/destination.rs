@@ -28,11 +28,12 @@ use crate::{
 /// Between two looks at QEMU's events while waiting for the source.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Attends to `run` at the other end, until it is done. `qmp` is the QEMU to drive, if any; `target` where it shall listen.
+/// Attends to `run` at the other end, until it is done. `qmp` is the QEMU to drive, if any; `target` where it shall listen, and `direct`
+/// whether the source's may connect there itself.
 ///
 /// # Errors
 /// [`MigrateError`] with what went wrong; the other end was told.
-pub fn attend(incoming: Incoming, qmp: Option<&Address>, target: &Address) -> Result<(), MigrateError> {
+pub fn attend(incoming: Incoming, qmp: Option<&Address>, target: &Address, direct: bool) -> Result<(), MigrateError> {
     let Incoming { mut writer, mut reader, .. } = incoming;
     let (heard_in, heard) = mpsc::channel();
     spawn("migrate-control", move || {
@@ -44,7 +45,7 @@ pub fn attend(incoming: Incoming, qmp: Option<&Address>, target: &Address) -> Re
             }
         }
     });
-    let result = converse(&mut writer, &heard, qmp, target);
+    let result = converse(&mut writer, &heard, qmp, target, direct);
     match &result {
         Ok(()) => drop(writer.finish()),
         Err(MigrateError::End(_)) => {}
@@ -59,6 +60,7 @@ fn converse(
     heard: &mpsc::Receiver<Result<Option<Message>, End>>,
     qmp: Option<&Address>,
     target: &Address,
+    direct: bool,
 ) -> Result<(), MigrateError> {
     let gone = || End { code: Code::FAILED, text: "the source's side ended the talk".into() };
     let Message::Prepare { multifd_channels, capabilities } = heard.recv().map_err(|_| gone())??.ok_or_else(gone)?
@@ -70,7 +72,11 @@ fn converse(
         Some(address) => Some(Driven::prepare(address, target, multifd_channels, &capabilities)?),
         None => None,
     };
-    control::say(writer, &Message::Ready { qemu: qemu.as_ref().map(|qemu| qemu.monitor.version) })?;
+    let direct_port = match target {
+        Address::Tcp { port, .. } if direct => Some(*port),
+        _ => None,
+    };
+    control::say(writer, &Message::Ready { qemu: qemu.as_ref().map(|qemu| qemu.monitor.version), direct_port })?;
     let mut said = false;
     loop {
         if let Some(driven) = &mut qemu {

@@ -12,8 +12,10 @@ use narrows::{
 
 use crate::{
     MigrateError, SERVICE_CONTROL, SERVICE_LANE,
+    direct::{self, SERVICE_PROBE},
     lane::{self, Side},
     migration::Migration,
+    thread::spawn,
 };
 
 /// Carries one migration to the QEMU that listens at `target`, until its session ends. A channel of `run` is given to
@@ -39,6 +41,7 @@ pub fn carry(
                 }
             }
             (SERVICE_CONTROL, Some(control)) => drop(control.send(incoming)),
+            (SERVICE_PROBE, _) => spawn("migrate-probe", move || direct::drain(incoming)),
             _ => incoming.writer.abort(Code::PROTOCOL, "this end carries migrations"),
         }
     }

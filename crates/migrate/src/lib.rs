@@ -16,6 +16,7 @@
 //! | [`migration`] | one session's lanes, its buffer law, its end |
 //! | [`lane`] | one socket joined to its channel |
 //! | [`law`] | how much may be held: pure |
+//! | [`direct`] | whether a tunnel has anything to give on this link |
 //! | [`aware`] | what is known of QEMU's multifd packets: headers apart, pages sent before left out. Pure |
 //! | [`qmp`], [`monitor`] | QEMU's control protocol, and a connection that speaks it |
 //! | [`source`], [`destination`] | what `run` and `serve` ask of their QEMU |
@@ -27,6 +28,7 @@ pub mod aware;
 pub mod control;
 pub mod cpu;
 pub mod destination;
+pub mod direct;
 pub mod far;
 pub mod lane;
 pub mod law;
@@ -68,6 +70,8 @@ pub enum MigrateError {
         state: String,
         /// Its reason, where it gives one.
         reason: Option<String>,
+        /// It had sent something: the destination waits no longer.
+        begun: bool,
     },
     /// A socket here cannot be had.
     #[error("{what}: {fault}")]

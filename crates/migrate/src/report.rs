@@ -13,6 +13,10 @@ pub struct Report {
     pub qemu: [u64; 3],
     /// Multifd channels; 0 for none.
     pub channels: u8,
+    /// QEMU connected by itself, since the link carries more than processors pack.
+    pub direct: bool,
+    /// Measured before the guest moved, in bytes a second; `None` where nobody asked.
+    pub link_bytes_per_s: Option<f64>,
     /// From the start to the end, as QEMU has it.
     pub total_ms: u64,
     /// The guest stood still, as QEMU has it.
@@ -28,7 +32,7 @@ pub struct Report {
     pub ram_bytes: u64,
     /// Sent by QEMU.
     pub transferred_bytes: u64,
-    /// On the wire, both directions.
+    /// On the wire, both directions; of a direct migration what QEMU counts besides.
     pub wire_bytes: u64,
     /// Bits of guest memory a second that QEMU sent, on average.
     pub throughput_mbit_s: f64,
@@ -64,6 +68,8 @@ impl Report {
             schema: "narrows.migrate/1",
             qemu,
             channels,
+            direct: false,
+            link_bytes_per_s: None,
             total_ms: progress.total_ms,
             down_ms: progress.down_ms,
             down_seen_ms: None,
@@ -83,6 +89,12 @@ impl Report {
         }
     }
 
+    /// Notes that QEMU connected by itself.
+    pub fn set_direct(&mut self) {
+        self.direct = true;
+        self.wire_bytes += self.transferred_bytes;
+    }
+
     /// A table for people.
     #[must_use]
     pub fn table(&self) -> String {
@@ -95,8 +107,11 @@ impl Report {
         let [major, minor, micro] = self.qemu;
         let seen =
             self.down_seen_ms.map_or_else(String::new, |ms| format!(", {ms:.0} ms between seeing it stop and run"));
+        let link = self.link_bytes_per_s.map_or_else(String::new, |rate| format!("; link {}", Rate(rate)));
+        let way = if self.direct { "QEMU to QEMU" } else { "tunnel" };
         let rows = [
             ("QEMU", format!("{major}.{minor}.{micro}, {} channels", self.channels)),
+            ("way", format!("{way}{link}")),
             ("total", format!("{} ms", self.total_ms)),
             ("down", format!("{} ms of {} allowed{seen}", self.down_ms, self.downtime_limit_ms)),
             ("rounds", self.rounds.to_string()),

@@ -98,6 +98,15 @@ pub struct Finished {
     pub qemu_cpu_s: Option<f64>,
 }
 
+/// Where the source's QEMU connects.
+#[derive(Debug, Clone, Copy)]
+pub enum Through<'a> {
+    /// To our socket.
+    Tunnel(&'a Address),
+    /// To the destination's QEMU. The session's end must then be told to it.
+    Direct(&'a Address),
+}
+
 /// A QEMU whose guest shall move.
 #[derive(Debug)]
 pub struct Source {
@@ -161,19 +170,21 @@ impl Source {
         self.takes_rate
     }
 
-    /// Migrates through the socket at `through`, and shows how far it is ten times a second. `cancel` asks QEMU to give up.
+    /// Migrates, and shows how far it is ten times a second. `cancel` asks QEMU to give up.
     ///
     /// # Errors
     /// [`MigrateError::Qemu`] where QEMU gave up; its guest goes on here.
     pub fn migrate(
         &mut self,
         migration: &Migration,
-        through: &Address,
+        through: Through<'_>,
         cancel: &AtomicBool,
         show: &mut dyn FnMut(&Progress),
     ) -> Result<Finished, MigrateError> {
         let cpu_before_ns = self.cpu.used_ns();
-        self.monitor.ask("migrate", &json!({ "uri": uri(through) }))?;
+        let (Through::Tunnel(to) | Through::Direct(to)) = through;
+        let is_direct = matches!(through, Through::Direct(_));
+        self.monitor.ask("migrate", &json!({ "uri": uri(to) }))?;
         let mut stopped = None;
         let mut cancelled: Option<Instant> = None;
         let mut completed: Option<Instant> = None;
@@ -186,7 +197,8 @@ impl Source {
             show(&progress);
             if progress.is_over() {
                 if progress.status != "completed" {
-                    return Err(MigrateError::Qemu { state: progress.status, reason: progress.reason });
+                    let begun = progress.transferred > 0;
+                    return Err(MigrateError::Qemu { state: progress.status, reason: progress.reason, begun });
                 }
                 // QEMU 7.2 says so a moment before it has counted how long that took.
                 let since = *completed.get_or_insert_with(Instant::now);
@@ -197,14 +209,19 @@ impl Source {
                 let used_ns = self.cpu.used_ns().zip(cpu_before_ns).map(|(now, before)| now.saturating_sub(before));
                 return Ok(Finished { progress, stopped, qemu_cpu_s: used_ns.map(|ns| ns as f64 / 1e9) });
             }
-            if cancel.load(Relaxed) && cancelled.is_none() {
+            // Through a tunnel QEMU sees for itself that the session is over.
+            let is_alone = is_direct && migration.endpoint.ended().is_some();
+            if (cancel.load(Relaxed) || is_alone) && cancelled.is_none() {
                 self.monitor.ask("migrate_cancel", &Value::Null)?;
                 cancelled = Some(Instant::now());
             }
             if cancelled.is_some_and(|since| since.elapsed() > CANCEL_WITHIN) {
-                return Err(MigrateError::Qemu { state: "cancelled".into(), reason: Some("it does not end".into()) });
+                let reason = Some("it does not end".into());
+                return Err(MigrateError::Qemu { state: "cancelled".into(), reason, begun: true });
             }
-            self.tell_rate(migration.promise())?;
+            if !is_direct {
+                self.tell_rate(migration.promise())?;
+            }
             if let Some(event) = self.monitor.event(LOOK_EVERY)? {
                 stopped = stopped.or_else(|| stop_of(&event));
             }

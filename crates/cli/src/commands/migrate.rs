@@ -15,7 +15,10 @@ use std::{
 use anyhow::Context;
 use narrows::{
     Acceptor, Code, End, Endpoint, Engine, Settings,
-    core::{Level, units::Size},
+    core::{
+        Level,
+        units::{Rate, Size},
+    },
     io::{
         Address, Listener, Tuning,
         meter::CpuTime,
@@ -25,17 +28,17 @@ use narrows::{
 use narrows_migrate::{
     ALSO, CODECS, CPU_PRICE, LEVEL_MAX, MigrateError, SERVICE_CONTROL,
     control::{self, Cost, Message},
-    destination, far, far_settings, limits,
+    destination, direct, far, far_settings, limits,
     migration::{LinkProbe, Migration, Options},
     near,
     report::Report,
-    source::{Ask, Progress, Source},
+    source::{Ask, Finished, Progress, Source, Through},
     status::{self, Status},
 };
 use parking_lot::Mutex;
 
 pub use self::args::Command;
-use self::args::{Carrying, RunArgs, ServeArgs, StatusArgs, TunnelArgs};
+use self::args::{Carrying, RunArgs, ServeArgs, StatusArgs, TunnelArgs, When};
 use super::{
     common,
     door::Door,
@@ -103,6 +106,14 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     let engine = Engine::new(0);
     let settings = settings(&engine, None, &args.carrying)?;
     let target = common::address(&args.to)?;
+    if args.direct {
+        if !matches!(target, Address::Tcp { .. }) {
+            return Err(
+                Usage("--direct needs --to HOST:PORT, where another host reaches this one's QEMU".into()).into()
+            );
+        }
+        secure::require_auth(&target, &Auth::None, args.security.insecure)?;
+    }
     let qmp = args.qmp.as_deref().map(common::address).transpose()?;
     let door = Door::open(&args.listen, &args.security)?;
     common::on_signal()?;
@@ -112,14 +123,14 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     for endpoint in door.sessions(Acceptor::new(engine, settings))? {
         let migration = Migration::new(Arc::new(endpoint), options, LinkProbe::default());
         *current.lock() = Arc::downgrade(&migration);
-        let (target, qmp) = (target.clone(), qmp.clone());
+        let (target, qmp, direct) = (target.clone(), qmp.clone(), args.direct);
         thread::Builder::new().name("migrate-session".into()).spawn(move || {
             let (talk, talks) = mpsc::channel();
             let (asked, driven) = (target.clone(), qmp.clone());
             let talking = migration.clone();
             let spawned = thread::Builder::new().name("migrate-talk".into()).spawn(move || {
                 for incoming in talks {
-                    if let Err(fault) = destination::attend(incoming, driven.as_ref(), &asked) {
+                    if let Err(fault) = destination::attend(incoming, driven.as_ref(), &asked, direct) {
                         talking.fail(fault.code(), &fault.to_string());
                     }
                 }
@@ -241,7 +252,8 @@ fn run_one(args: &RunArgs, quiet: bool) -> anyhow::Result<()> {
     let cpu_before = CpuTime::of_process();
     let migration = Migration::new(way.connect()?, options, way.link.clone());
     *current.lock() = Arc::downgrade(&migration);
-    let result = converse(args, &migration, &mut source, listener, &local, &cancel, quiet);
+    let moving = Moving { args, way: &way, migration: &migration, cancel: &cancel, quiet };
+    let result = moving.converse(&mut source, listener, &local);
     stop.stop();
     let report = match result {
         Ok((mut report, recv)) => {
@@ -263,84 +275,157 @@ fn run_one(args: &RunArgs, quiet: bool) -> anyhow::Result<()> {
     if args.json { output::print(&serde_json::to_string(&report)?) } else { output::print(&report.table()) }
 }
 
-/// Prepares the destination, migrates, and settles who runs the guest.
-fn converse(
-    args: &RunArgs,
-    migration: &Arc<Migration>,
-    source: &mut Source,
-    listener: Listener,
-    local: &Address,
-    cancel: &AtomicBool,
+/// One `run` under way.
+struct Moving<'a> {
+    args: &'a RunArgs,
+    way: &'a Way,
+    migration: &'a Arc<Migration>,
+    cancel: &'a AtomicBool,
     quiet: bool,
-) -> Result<(Report, Option<Cost>), MigrateError> {
-    let gone = || End { code: Code::FAILED, text: "the destination's side ended the talk".into() };
-    let (mut say, mut hear) = migration.endpoint.open(SERVICE_CONTROL)?;
-    let prepare = Message::Prepare { multifd_channels: args.channels, capabilities: args.capabilities.clone() };
-    control::say(&mut say, &prepare)?;
-    match control::hear(&mut hear)?.ok_or_else(gone)? {
-        Message::Ready { .. } => {}
-        Message::Failed { text } => return Err(End { code: Code::FAILED, text }.into()),
-        _ => return Err(End { code: Code::PROTOCOL, text: "the destination's side is not ready".into() }.into()),
-    }
-    let (heard_in, heard) = mpsc::channel();
-    let listening = thread::Builder::new().name("migrate-talk".into()).spawn(move || {
-        while let Ok(Some(message)) = control::hear(&mut hear) {
-            if heard_in.send((Instant::now(), message)).is_err() {
-                return;
+}
+
+impl Moving<'_> {
+    /// Prepares the destination, migrates, and settles who runs the guest.
+    fn converse(
+        &self,
+        source: &mut Source,
+        listener: Listener,
+        local: &Address,
+    ) -> Result<(Report, Option<Cost>), MigrateError> {
+        let &Self { args, migration, .. } = self;
+        let gone = || End { code: Code::FAILED, text: "the destination's side ended the talk".into() };
+        let (mut say, mut hear) = migration.endpoint.open(SERVICE_CONTROL)?;
+        let prepare = Message::Prepare { multifd_channels: args.channels, capabilities: args.capabilities.clone() };
+        control::say(&mut say, &prepare)?;
+        let port = match control::hear(&mut hear)?.ok_or_else(gone)? {
+            Message::Ready { direct_port, .. } => direct_port,
+            Message::Failed { text } => return Err(End { code: Code::FAILED, text }.into()),
+            _ => return Err(End { code: Code::PROTOCOL, text: "the destination's side is not ready".into() }.into()),
+        };
+        let (heard_in, heard) = mpsc::channel();
+        let listening = thread::Builder::new().name("migrate-talk".into()).spawn(move || {
+            while let Ok(Some(message)) = control::hear(&mut hear) {
+                if heard_in.send((Instant::now(), message)).is_err() {
+                    return;
+                }
+            }
+        });
+        let socket_fault = |fault: io::Error| MigrateError::Socket { what: "cannot start a thread", fault };
+        listening.map_err(socket_fault)?;
+        let (link, to) = self.around(port)?;
+
+        let (events_in, events) = mpsc::channel();
+        near::accept(listener, events_in.clone());
+        let (over_in, over) = mpsc::channel();
+        let (carried, tell) = (migration.clone(), events_in.clone());
+        let carrying = thread::Builder::new().name("migrate-carry".into()).spawn(move || {
+            let _ = over_in.send(near::carry(&carried, None, &events, &tell));
+        });
+        carrying.map_err(socket_fault)?;
+
+        let moved = self.migrate(source, to.as_ref(), local).inspect_err(|fault| {
+            let _ = control::say(&mut say, &Message::Failed { text: fault.to_string() });
+            let _ = events_in.send(near::Event::Stop);
+        });
+        let (finished, was_direct) = moved?;
+        if was_direct {
+            let _ = events_in.send(near::Event::Stop);
+        }
+        // The source has closed its sockets; what they carried is with the destination when the lanes are over.
+        let _ = over.recv_timeout(LAST_WORDS);
+        control::say(&mut say, &Message::Done { resume: source.running })?;
+        let mut report = Report::new(
+            source.version(),
+            args.channels,
+            source.downtime_limit.as_millis() as u64,
+            &finished.progress,
+            &migration.status(),
+            own_cost(finished.qemu_cpu_s),
+        );
+        report.link_bytes_per_s = link;
+        if was_direct {
+            report.set_direct();
+        }
+        let mut recv = None;
+        let until = Instant::now() + LAST_WORDS;
+        while let Ok((at, message)) = heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            match message {
+                Message::Running => {
+                    let seen =
+                        finished.stopped.map(|stopped| at.saturating_duration_since(stopped).as_secs_f64() * 1e3);
+                    report.down_seen_ms = report.down_seen_ms.or(seen);
+                }
+                Message::Summary(cost) => {
+                    recv = Some(cost);
+                    break;
+                }
+                Message::Failed { text } => {
+                    tracing::warn!("the destination's side says: {text}");
+                    break;
+                }
+                _ => {}
             }
         }
-    });
-    let socket_fault = |fault: io::Error| MigrateError::Socket { what: "cannot start a thread", fault };
-    listening.map_err(socket_fault)?;
-
-    let (events_in, events) = mpsc::channel();
-    near::accept(listener, events_in.clone());
-    let (over_in, over) = mpsc::channel();
-    let (carried, tell) = (migration.clone(), events_in.clone());
-    let carrying = thread::Builder::new().name("migrate-carry".into()).spawn(move || {
-        let _ = over_in.send(near::carry(&carried, None, &events, &tell));
-    });
-    carrying.map_err(socket_fault)?;
-
-    let bar = output::progress(quiet);
-    let finished = source.migrate(migration, local, cancel, &mut |progress| show(&bar, progress, migration));
-    bar.finish_and_clear();
-    let finished = finished.inspect_err(|fault| {
-        let _ = control::say(&mut say, &Message::Failed { text: fault.to_string() });
-        let _ = events_in.send(near::Event::Stop);
-    })?;
-    // The source has closed its sockets; what they carried is with the destination when the lanes are over.
-    let _ = over.recv_timeout(LAST_WORDS);
-    control::say(&mut say, &Message::Done { resume: source.running })?;
-    let mut report = Report::new(
-        source.version(),
-        args.channels,
-        source.downtime_limit.as_millis() as u64,
-        &finished.progress,
-        &migration.status(),
-        own_cost(finished.qemu_cpu_s),
-    );
-    let mut recv = None;
-    let until = Instant::now() + LAST_WORDS;
-    while let Ok((at, message)) = heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
-        match message {
-            Message::Running => {
-                let seen = finished.stopped.map(|stopped| at.saturating_duration_since(stopped).as_secs_f64() * 1e3);
-                report.down_seen_ms = report.down_seen_ms.or(seen);
-            }
-            Message::Summary(cost) => {
-                recv = Some(cost);
-                break;
-            }
-            Message::Failed { text } => {
-                tracing::warn!("the destination's side says: {text}");
-                break;
-            }
-            _ => {}
-        }
+        let _ = say.finish();
+        Ok((report, recv))
     }
-    let _ = say.finish();
-    Ok((report, recv))
+
+    /// The link's rate, where it was measured, and where QEMU had better connect than to our socket, if anywhere. `port` is the destination's offer.
+    fn around(&self, port: Option<u16>) -> Result<(Option<f64>, Option<Address>), MigrateError> {
+        let (Some(port), Address::Tcp { host, .. }) = (port, &self.way.peer) else {
+            if self.args.direct == When::Always {
+                return Err(End {
+                    code: Code::FAILED,
+                    text: "the destination's side does not let QEMU connect by itself; start it with `serve --direct --to HOST:PORT`".into(),
+                }
+                .into());
+            }
+            return Ok((None, None));
+        };
+        let to = Address::Tcp { host: host.clone(), port };
+        let is_allowed = secure::require_auth_to(&to, &Auth::None, self.args.security.insecure);
+        match self.args.direct {
+            When::Never => return Ok((None, None)),
+            When::Always => is_allowed.map_err(|refused| End { code: Code::FAILED, text: refused.to_string() })?,
+            When::Auto => {
+                if let Err(refused) = is_allowed {
+                    tracing::info!("QEMU does not connect by itself: {refused}");
+                    return Ok((None, None));
+                }
+            }
+        }
+        let link = direct::link_rate(&self.migration.endpoint)?;
+        let processors = self.way.engine.workers();
+        let is_direct = self.args.direct == When::Always || direct::outruns(link, processors);
+        let word = if is_direct { "by itself" } else { "through the tunnel" };
+        tracing::info!("the link carries {}, {processors} processors here: QEMU connects {word}", Rate(link));
+        Ok((Some(link), is_direct.then_some(to)))
+    }
+
+    /// Has QEMU connect `to` the destination's, if that is given and can be reached, else to our socket, `local`; and whether it was the former.
+    fn migrate(
+        &self,
+        source: &mut Source,
+        to: Option<&Address>,
+        local: &Address,
+    ) -> Result<(Finished, bool), MigrateError> {
+        let bar = output::progress(self.quiet);
+        let mut run = |through| {
+            source.migrate(self.migration, through, self.cancel, &mut |progress| show(&bar, progress, self.migration))
+        };
+        let around = to.map(|to| run(Through::Direct(to)));
+        let finished = match around {
+            Some(Err(MigrateError::Qemu { state, reason, begun: false })) if state == "failed" => {
+                let why = reason.unwrap_or_else(|| "it does not say why".into());
+                tracing::warn!("QEMU cannot connect by itself, and goes through the tunnel: {why}");
+                (run(Through::Tunnel(local)), false)
+            }
+            Some(result) => (result, true),
+            None => (run(Through::Tunnel(local)), false),
+        };
+        bar.finish_and_clear();
+        Ok((finished.0?, finished.1))
+    }
 }
 
 /// This side's cost; the tunnel's part is filled in at the very end.

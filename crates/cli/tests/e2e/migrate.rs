@@ -7,6 +7,7 @@
 //! QEMU is `NARROWS_QEMU` (`BINARY[:DATA…]`, DATA being folders for `-L`) or `qemu-system-x86_64`; skipped where it is not.
 
 mod bench;
+mod direct;
 mod faults;
 mod lines;
 

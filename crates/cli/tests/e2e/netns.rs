@@ -32,6 +32,7 @@ impl Hosts {
         for (name, address) in hosts.0.iter().zip(ADDRESSES) {
             ready = ready
                 && ip(&format!("-n {name} addr add {address}/24 dev narrows"))
+                && ip(&format!("-n {name} link set lo up"))
                 && ip(&format!("-n {name} link set narrows up"));
         }
         if !ready {

@@ -37,10 +37,21 @@ pub struct ServeArgs {
     /// QMP socket of the destination's QEMU: it is set up as the source's is. Start it with `-incoming defer`
     #[arg(long, value_name = "ADDRESS")]
     pub qmp: Option<String>,
+    /// Let the source's QEMU connect to --to by itself where the link carries more than processors pack. --to is then HOST:PORT of this
+    /// host; QEMU neither encrypts nor asks who comes, so beyond this machine this needs --insecure
+    #[arg(long)]
+    pub direct: bool,
     #[command(flatten)]
     pub carrying: Carrying,
     #[command(flatten)]
     pub security: Security,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum When {
+    Auto,
+    Always,
+    Never,
 }
 
 #[derive(Debug, clap::Args)]
@@ -63,6 +74,10 @@ pub struct RunArgs {
     /// A capability to switch on at both sides: `auto-converge`, `zero-copy-send`, … May be given again
     #[arg(long = "capability", value_name = "NAME")]
     pub capabilities: Vec<String>,
+    /// Whether QEMU connects to the destination's by itself, where `serve --direct` lets it: if the link carries more than processors
+    /// pack, whatever it carries, or never
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    pub direct: When,
     /// Address that QEMU connects to here; a Unix socket in a directory of its own if not given
     #[arg(short, long, value_name = "ADDRESS")]
     pub listen: Option<String>,

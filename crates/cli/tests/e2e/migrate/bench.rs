@@ -110,9 +110,13 @@ impl Bench {
     }
 
     pub fn start(&self, name: &str, incoming: bool) -> Qemu {
+        self.start_by(Command::new(&self.binary), name, incoming)
+    }
+
+    /// By a command that runs QEMU with what it is given.
+    pub fn start_by(&self, mut command: Command, name: &str, incoming: bool) -> Qemu {
         let socket = self.path(&format!("{name}.qmp"));
         let _ = fs::remove_file(&socket);
-        let mut command = Command::new(&self.binary);
         command.args(self.options(name, incoming)).stdin(Stdio::null());
         command.args(["-qmp", &format!("unix:{},server=on,wait=off", socket.display())]);
         if incoming {
