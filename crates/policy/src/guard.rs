@@ -70,11 +70,12 @@ impl Guard {
         self.bytes += raw_len as u64;
         if now_ns >= self.counted_ns + SPAN_NS && self.bytes > raw_len as u64 {
             let rate = self.bytes as f64 / (now_ns - self.counted_ns) as f64;
-            let mean = &mut self.rates[self.way as usize];
-            *mean = Some(mean.map_or(rate, |old| old + MEMORY * (rate - old)));
             let before = self.way;
+            let mean = self.rates[before as usize].map_or(rate, |old| old + MEMORY * (rate - old));
+            self.rates[before as usize] = Some(mean);
             if before == Way::Raw {
-                self.seen_fast = rate >= if self.seen_fast { SLOW } else { FAST };
+                // One span may be a pause in which nobody read.
+                self.seen_fast = mean >= if self.seen_fast { SLOW } else { FAST };
             }
             self.turn();
             (self.counted_ns, self.bytes) = (now_ns, 0);
@@ -93,7 +94,11 @@ impl Guard {
         let better = if priced > GAIN_MIN * raw { Way::Priced } else { Way::Raw };
         if self.trial {
             self.trial = false;
-            self.patience = if better == self.way { PATIENCE_MIN } else { (self.patience * 2).min(PATIENCE_MAX) };
+            self.patience = match better {
+                better if better == self.way => PATIENCE_MIN,
+                Way::Raw if priced < CLEAR * raw => PATIENCE_MAX,
+                _ => (self.patience * 2).min(PATIENCE_MAX),
+            };
             self.settle(better);
         } else if better != self.way {
             self.settle(better);
@@ -122,6 +127,8 @@ const SPAN_NS: u64 = 5_000_000;
 const MEMORY: f64 = 0.6;
 /// What packing must gain to stay.
 const GAIN_MIN: f64 = 1.03;
+/// Packing that gets less than this of raw through is tried as seldom as may be: each trial takes two or three spans.
+const CLEAR: f64 = 0.7;
 /// Spans between two trials, at first and at most.
 const PATIENCE_MIN: u32 = 12;
 const PATIENCE_MAX: u32 = 96;
@@ -173,6 +180,27 @@ mod tests {
             guard.way(now_ns, 65_536, 0.1, 0);
         }
         assert_eq!(guard.way(now_ns, 65_536, 0.1, 0), Way::Priced, "{guard:?}");
+    }
+
+    // Goal: a receiver that does not get a processor for a while is no slow link. Packing for one cost a third of a second.
+    #[test]
+    fn a_pause_does_not_end_the_comparison() {
+        let (mut guard, mut now_ns) = (Guard::default(), 0);
+        run(&mut guard, &mut now_ns, 100, 1.0, 2.0);
+        for _ in 0..3 {
+            now_ns += 12 * SPAN_NS;
+            guard.way(now_ns, 65_536, 0.1, 0);
+            assert!(guard.seen_fast, "{guard:?}");
+            run(&mut guard, &mut now_ns, 100, 1.0, 2.0);
+        }
+    }
+
+    // Goal: where raw is twice as fast, half a second has one trial.
+    #[test]
+    fn what_lost_clearly_is_seldom_tried() {
+        let (mut guard, mut now_ns) = (Guard::default(), 0);
+        run(&mut guard, &mut now_ns, 100, 1.0, 2.0);
+        assert!(run(&mut guard, &mut now_ns, 600, 1.0, 2.0) < 0.012);
     }
 
     #[test]

@@ -106,8 +106,13 @@ impl Rate {
         // Where the wait begins the peer has yet to tell of what came through: less than what was measured just before is no news.
         let begins = fresh && share(held_ns) < HELD_WHOLE && sample < self.bytes_per_ns;
         if held && !behind && !begins {
+            // One short window may hit a pause of whoever reads: what is much less than a moment ago must be seen twice.
+            let pause = fresh && span < 2 * WINDOW_NS && sample < PAUSED * self.bytes_per_ns;
             // The first window after an idle one may begin with a full bucket: it shows too much.
             let honest = match self.previous {
+                previous if pause => {
+                    previous.map_or(self.bytes_per_ns, |previous| previous.max(sample).min(self.bytes_per_ns))
+                }
                 _ if certain => sample,
                 Some(previous) => previous.min(sample),
                 None => sample.min(1.5 * self.bytes_per_ns),
@@ -143,6 +148,8 @@ const WINDOW_BYTES: u64 = 128 << 10;
 const HELD_UP: f64 = 0.6;
 /// Share of a window above which bytes waited for the link from its beginning to its end.
 const HELD_WHOLE: f64 = 0.9;
+/// A sample below this share of what the link is believed to carry may be a pause.
+const PAUSED: f64 = 0.5;
 /// No token bucket lets this many bytes through at once.
 const BURST_BYTES: u64 = 768 << 10;
 /// What the token bucket of a slow link lets through at once.
@@ -257,7 +264,8 @@ mod tests {
         }
         assert!((window(650_000, 0.46) - 0.3).abs() < 1e-3);
         assert!((window(800_000, 0.61) - 0.3).abs() < 1e-3);
-        // All through a window it is the link.
+        // All through a window it may be a pause, all through two it is the link.
+        assert!((window(800_000, 1.0) - 0.3).abs() < 1e-3);
         assert!(window(800_000, 1.0) < 0.15);
     }
 
