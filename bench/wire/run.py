@@ -9,7 +9,7 @@ For each cell (link, data) there are two passes. The first runs every setting on
 the best few of the first pass, interleaved, several rounds; the table shows medians and spread of the second pass.
 The best fixed setting of the sweep is thus measured again under the same conditions as what is compared with it.
 With `--seconds S` the second pass repeats the data until the best setting takes S seconds, so that its start weighs
-less; `none` and `tcp`, which a link holds to its rate, carry it once.
+less; `none` and `tcp`, where a link holds them to its rate, carry it once.
 
     bench/wire/run.py --corpus DIR [--links 100,1000] [--data text,mixed] [--rounds 3] [--out FILE.jsonl]
 
@@ -193,7 +193,8 @@ def measure_cell(mbit, kind, args, cache, out):
     again = [s for s in dict.fromkeys(again) if s in first]
     rounds = {setting: [] for setting in again}
     times = repeats(args.seconds, min(first[s][0] for s in again), size, mbit) if period == 0 or period >= PERIOD_MIN else 1
-    sizes = {setting: size * times if setting in again and setting not in ("none", "tcp") else size for setting in settings}
+    held = ("none", "tcp") if mbit else ()
+    sizes = {setting: size * times if setting in again and setting not in held else size for setting in settings}
     long = path if times == 1 else make_long(path, times)
     for _ in range(args.rounds):
         for setting in again:
