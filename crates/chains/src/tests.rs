@@ -44,6 +44,31 @@ fn every_chain_gives_every_page_back() {
     }
 }
 
+// Goal: in a hurry zstd leaves out the code of literals now and then where it saves little, and nowhere else. Method: lengths of one page
+// packed over and over: of long matches between literals of most values, and of words.
+#[test]
+fn hasty_zstd_stores_every_third_pages_few_literals() {
+    let mut random = Random(3);
+    let mut few = [0; PAGE];
+    for (at, byte) in few.iter_mut().enumerate() {
+        // 96 values: coded, such a literal takes 6.6 bits.
+        *byte = if at % 8 == 0 { 0x80 + random.below(96) as u8 } else { (at % 8) as u8 };
+    }
+    let text: [u8; PAGE] = make(Kind::Text, PAGE, 7).try_into().expect("a page");
+    for name in ["zstd", "zstdl"] {
+        let chain = Chain::parse(name).expect("a chain");
+        let (hasty, own) = (&mut Scratch::hasty(), &mut Scratch::default());
+        let lens =
+            |page, scratch: &mut Scratch| -> Vec<_> { (0..6).map(|_| round_trip(&chain, page, scratch)).collect() };
+        let found = lens(&few, hasty);
+        assert!(found[0] == found[1] && found[1] < found[2] && found[..3] == found[3..], "{name}: {found:?}");
+        for (page, is_hasty) in [(&text, true), (&text, false), (&few, false)] {
+            let lens = lens(page, if is_hasty { hasty } else { own });
+            assert!(lens.iter().all(|len| *len == lens[0]), "{name}: {lens:?}");
+        }
+    }
+}
+
 // Goal: a fused stage is only a faster way to the same bytes. Method: one step after the other, as specified.
 #[test]
 fn fused_stages_write_what_their_steps_write() {
