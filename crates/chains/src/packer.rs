@@ -273,6 +273,9 @@ static ALWAYS: LazyLock<[u8; 4]> = LazyLock::new(|| ["zstd", "deflate", "lzts", 
 /// Chains of pages that hold text and the like. No look says which of them is the best.
 static MATCHES: LazyLock<[u8; 3]> = LazyLock::new(|| ["lzt", "zstdl", "zstd"].map(steps::builtin));
 
+/// What LZ-T makes of differences of doubles.
+static DIFFERENCES: LazyLock<u8> = LazyLock::new(|| steps::builtin("d8-lzt"));
+
 /// Where the first is the best, the second may be, too, and is too slow to be tried always.
 static LONGER: LazyLock<[[u8; 2]; 6]> = LazyLock::new(|| {
     [
@@ -285,6 +288,9 @@ static LONGER: LazyLock<[[u8; 2]; 6]> = LazyLock::new(|| {
     ]
     .map(|chains| chains.map(steps::builtin))
 });
+
+/// Where three bytes of five are those of eight before, probes try [`DIFFERENCES`].
+const MOST_OF_LAG8: u8 = 153;
 
 /// So often in a row LZ-T or zstd has to be shorter before it alone is tried: after one time, memory of Python and an ext4 image
 /// are 1 % longer.
@@ -506,6 +512,10 @@ impl Packer {
             && let Some(challenger) = patience.challenger()
         {
             contest.builtin(challenger);
+        }
+        // Doubles that hardly change repeat as they are, and ten times as well by their differences. The tree names one chain for them.
+        if *profile != Profile::Ratio && probe && features[select::LAG8] >= MOST_OF_LAG8 {
+            contest.builtin(*DIFFERENCES);
         }
         let has_packed = |number: u8| {
             best.is_some_and(|best| is_one_of(&best.chain, &[number]))

@@ -41,6 +41,9 @@ pub const NAMES: [&str; FEATURES] = [
     "different highest bytes of 2-byte words",
 ];
 
+/// Place of "bytes equal to that 8 before", in 255ths.
+pub const LAG8: usize = 13;
+
 /// Looks at `page`.
 #[must_use]
 pub fn look(page: &[u8; PAGE]) -> Features {
@@ -131,7 +134,7 @@ fn look_at_bytes_portable(page: &[u8; PAGE]) -> Features {
     features[11] = share(text);
     // Of 64 words into 1024 places, two random ones are expected to meet.
     features[12] = (again.saturating_sub(4) * 4).min(255) as u8;
-    features[13] = share(lag8);
+    features[LAG8] = share(lag8);
     features[14] = share(lag4);
     features[15] = share(lag1);
     let (doubles, floats) = (page.as_chunks::<8>().0, page.as_chunks::<4>().0);

@@ -12,7 +12,7 @@ pub mod tree;
 use std::sync::LazyLock;
 
 pub use self::{
-    features::{FEATURES, Features, look},
+    features::{FEATURES, Features, LAG8, look},
     noise::{Signs, has_no_repeats, is_noise},
 };
 use crate::{
