@@ -6,7 +6,10 @@
 
 use std::{
     io, iter,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -57,6 +60,9 @@ pub struct Store {
     backing: Option<Arc<Backing>>,
     lexicon: Arc<Lexicon>,
     crew: Arc<Crew>,
+    /// Whether the last long request took so long that help was worth calling, of reads and of writes.
+    reads_are_long: AtomicBool,
+    writes_are_long: AtomicBool,
     traffic: Traffic,
 }
 
@@ -76,7 +82,8 @@ struct Part {
     len: usize,
 }
 
-/// Pages of a request that are done before anybody is asked to help: they tell how long the rest will take.
+/// Pages of a request that are done before anybody is asked to help, if the last request was not worth it: they tell how long the rest
+/// will take.
 const TASTED: usize = 4;
 /// Work that is worth waking a thread for, and pages.
 const HELP_FROM: Duration = Duration::from_micros(50);
@@ -106,6 +113,8 @@ impl Store {
             backing: config.backing,
             lexicon,
             crew: config.crew,
+            reads_are_long: AtomicBool::new(false),
+            writes_are_long: AtomicBool::new(false),
             traffic: Traffic::default(),
         })
     }
@@ -194,10 +203,12 @@ impl Store {
         stored.map_err(|fault| self.explain(&fault))
     }
 
-    /// Does each of `count` parts of a request, the first ones alone, and the rest with the crew if that takes a while.
+    /// Does each of `count` parts of a request, with the crew if that takes a while: as long as it did the last time, which `is_long` says,
+    /// or as the first ones take alone.
     fn each<T: Send>(
         &self,
         count: usize,
+        is_long: &AtomicBool,
         mut parts: impl Iterator<Item = (Part, T)> + Send,
         work: impl Fn(Part, T, &mut Kit) -> Result<(), BlockError> + Sync,
     ) -> Result<(), BlockError> {
@@ -205,8 +216,11 @@ impl Store {
         let hands = count.saturating_sub(TASTED) / PAGES_PER_HAND;
         if hands > 0 {
             let begun = Instant::now();
-            parts.by_ref().take(TASTED).try_for_each(|(part, bytes)| work(part, bytes, &mut kit))?;
-            if begun.elapsed() * (count - TASTED) as u32 / TASTED as u32 >= HELP_FROM {
+            let was_long = is_long.load(Ordering::Relaxed);
+            if !was_long {
+                parts.by_ref().take(TASTED).try_for_each(|(part, bytes)| work(part, bytes, &mut kit))?;
+            }
+            if was_long || begun.elapsed() * (count - TASTED) as u32 / TASTED as u32 >= HELP_FROM {
                 drop(kit);
                 let left = Mutex::new((parts, Ok(())));
                 self.crew.call(hands, &|| {
@@ -221,6 +235,8 @@ impl Store {
                         }
                     }
                 });
+                // Two had a part in it, if there was help.
+                is_long.store(begun.elapsed() * 2 >= HELP_FROM, Ordering::Relaxed);
                 return left.into_inner().1;
             }
         }
@@ -323,7 +339,9 @@ impl BlockDevice for Store {
         let pages = rest.len().div_ceil(PAGE) + usize::from(!head.is_empty());
         let pieces = iter::once(head).filter(|head| !head.is_empty()).chain(rest.chunks_mut(PAGE));
         self.counted(false, || {
-            self.each(pages, parts_of.zip(pieces), |part, out, kit| self.read_part(part, out, &mut kit.tools))
+            self.each(pages, &self.reads_are_long, parts_of.zip(pieces), |part, out, kit| {
+                self.read_part(part, out, &mut kit.tools)
+            })
         })
     }
 
@@ -335,7 +353,7 @@ impl BlockDevice for Store {
         let pieces = iter::once(head).filter(|head| !head.is_empty()).chain(rest.chunks(PAGE));
         self.counted(true, || {
             let parts = parts(offset, data.len() as u64).zip(pieces);
-            self.each(pages, parts, |part, data, kit| self.write_part(part, data, kit))
+            self.each(pages, &self.writes_are_long, parts, |part, data, kit| self.write_part(part, data, kit))
         })
     }
 
