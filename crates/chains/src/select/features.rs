@@ -41,6 +41,12 @@ pub const NAMES: [&str; FEATURES] = [
     "different highest bytes of 2-byte words",
 ];
 
+/// Place of "bits of differences of 4-byte words".
+pub const BITS4: usize = 1;
+
+/// Place of the same, big-endian.
+pub const BITS4_SWAPPED: usize = 4;
+
 /// Place of "bytes equal to that 8 before", in 255ths.
 pub const LAG8: usize = 13;
 

@@ -12,7 +12,7 @@ pub mod tree;
 use std::sync::LazyLock;
 
 pub use self::{
-    features::{FEATURES, Features, LAG8, look},
+    features::{BITS4, BITS4_SWAPPED, FEATURES, Features, LAG8, look},
     noise::{Signs, has_no_repeats, is_noise},
 };
 use crate::{
@@ -87,10 +87,13 @@ static CODED: LazyLock<[u8; 8]> = LazyLock::new(|| {
     ])
 });
 
-/// Of each built-in chain the one with coded lengths in place of blocks of bits, if that is built in too; else itself.
+/// Of each built-in chain the one with coded lengths in place of blocks of bits, or with LZ-T in place of LZ4, if that is built in too; else
+/// itself.
 static CODED_OF: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let number = |names: &str| BUILTINS.iter().position(|builtin| *builtin == names);
-    let coded = |(own, names): (usize, &&str)| number(&names.replace("-pk", "-ce")).unwrap_or(own) as u8;
+    let coded = |(own, names): (usize, &&str)| {
+        number(&names.replace("-pk", "-ce").replace("-lz4", "-lzt")).unwrap_or(own) as u8
+    };
     BUILTINS.iter().enumerate().map(coded).collect()
 });
 

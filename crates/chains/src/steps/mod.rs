@@ -199,4 +199,5 @@ pub(crate) const BUILTINS: &[&str] = &[
     "numq-deflates",
     "numq-lzts",
     "po8-zz8-ce8",
+    "t4-lz4",
 ];
