@@ -13,7 +13,8 @@
 //! Chains by number: `docs/specs/chain.md`; 255: by the widths of differences. `BALANCED` was made when there were 104 of them, `RATIO` when
 //! there were 103 and `FAST` when there were 93. In `BALANCED` two leaves that named zstd behind planes were then changed by hand, since that
 //! took most of the time of pages of virtual machines: `t2-zstd` for `t2-lzt`, and a split by feature 15 above which `t8-lzt` comes first. In `RATIO` chains
-//! of `num` were then changed for those of `numq`. In `FAST` `t4-lzt` was split by feature 4, with `t4-lz4` below: numbers in big-endian words.
+//! of `num` were then changed for those of `numq`. In `FAST` `t4-lzt` was split by feature 4, with `t4-lz4`
+//! below: numbers in big-endian words; and `mk2-dk2-zz2-pk2` put beside `t2-lzt`, in the last leaf before it: images of 16 bits.
 
 use super::tree::{
     Node,
@@ -38,7 +39,7 @@ pub(super) const FAST: &[Node] = &[
     Split { feature: 1, at_most: 72, above: 17 },
     Split { feature: 18, at_most: 112, above: 16 },
     Leaf(&[77]),
-    Leaf(&[91]),
+    Leaf(&[91, 67]),
     Split { feature: 9, at_most: 54, above: 21 },
     Split { feature: 4, at_most: 118, above: 20 },
     Leaf(&[108]),
@@ -48,7 +49,7 @@ pub(super) const FAST: &[Node] = &[
     Split { feature: 13, at_most: 180, above: 29 },
     Split { feature: 2, at_most: 113, above: 28 },
     Split { feature: 18, at_most: 210, above: 27 },
-    Leaf(&[91]),
+    Leaf(&[91, 67]),
     Leaf(&[67]),
     Leaf(&[73]),
     Split { feature: 12, at_most: 96, above: 31 },
@@ -73,7 +74,7 @@ pub(super) const FAST: &[Node] = &[
     Split { feature: 10, at_most: 24, above: 50 },
     Leaf(&[255]),
     Leaf(&[73]),
-    Leaf(&[91]),
+    Leaf(&[67, 91]),
     Split { feature: 12, at_most: 48, above: 54 },
     Leaf(&[89]),
     Leaf(&[73]),
