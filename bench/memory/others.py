@@ -160,7 +160,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "lib.rs")
         source.write_text("".join(RUST.replace("N", str(n)) for n in range(6000)))
-        program(["rustc", "--crate-type=lib", "-O", "-Ccodegen-units=1", f"--out-dir={folder}", source], out / "memory-rustc", 400)
+        program(["rustc", "--crate-type=lib", "-O", "-Ccodegen-units=1", f"--out-dir={folder}", source], out / "memory-rustc", 250)
 
 
 if __name__ == "__main__":
