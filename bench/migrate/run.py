@@ -10,7 +10,8 @@ machine). Dirty guests are repeated and interleaved; `table.py` makes medians an
 
 A method is NAME:CHANNELS. QEMU's own: none:0, none:N, zstd-L:N, zlib-L:N, xbzrle:0, and before 9.1 compress-L:N (N threads a side, no
 multifd). Ours: plain (raw), opaque (adaptive, any bytes), aware (adaptive, multifd understood), zstdL and awarezstdL (fixed level), priceP (aware,
-`--cpu-price P`), keepM (aware, `--keep` of M MiB), awareraw (aware, nothing packed), direct (aware, `serve --direct`: QEMU to QEMU where the link outruns packing).
+`--cpu-price P`), keepM (aware, `--keep` of M MiB), awareraw (aware, nothing packed), direct (aware, `serve --direct`: QEMU to QEMU where the link outruns packing),
+around (the same, `--direct always`). Each of ours also with `tls-` before it: with certificates rather than `--insecure`.
 socat:N is QEMU's none through two socats in place of ours: what any tunnel that copies its bytes costs at least.
 """
 
@@ -31,11 +32,12 @@ from netns import NARROWS, Net, machine
 from qemu import Process, Qemu
 
 net = Net("migrate")
-OURS = {"plain": ["--policy", "none", "--opaque"], "opaque": ["--opaque"], "aware": [], "direct": [], "awareraw": ["--policy", "none"], "explain": ["--explain", "/tmp/explain.jsonl"]}
+OURS = {"plain": ["--policy", "none", "--opaque"], "opaque": ["--opaque"], "aware": [], "direct": [], "around": ["--direct", "always"], "awareraw": ["--policy", "none"], "explain": ["--explain", "/tmp/explain.jsonl"]}
 SILESIA = ["dickens", "mr", "nci", "ooffice", "osdb", "reymont", "samba", "x-ray", "xml"]
 
 
 def ours(method):
+    method = method.removeprefix("tls-")
     if method in OURS:
         return OURS[method]
     if method.startswith("keep"):
@@ -172,8 +174,12 @@ def measure(guest, method, channels, args, mbit):
             dest.qmp("migrate-incoming", uri=uri["d"])
             time.sleep(0.2 if relays else 0)
         else:
-            to = ["--direct", "--to", f"{net.address[1]}:4444"] if method == "direct" else ["--to", f"unix:{folder}/d.sock"]
-            serve = keep(Process(net.command(1, [NARROWS, "migrate", "serve", "-l", f"{net.address[1]}:4243", "--insecure", *to,
+            security = ["--insecure"]
+            if method.startswith("tls-"):
+                subprocess.run([NARROWS, "keys", folder / "keys", "--host", net.address[1]], check=True, stdout=subprocess.DEVNULL)
+                security = ["--tls-certificates", folder / "keys"]
+            to = ["--direct", "--to", f"{net.address[1]}:4444"] if method.endswith(("direct", "around")) else ["--to", f"unix:{folder}/d.sock"]
+            serve = keep(Process(net.command(1, [NARROWS, "migrate", "serve", "-l", f"{net.address[1]}:4243", *security, *to,
                                   "--qmp", f"unix:{dest.sockets[0]}", "-v", *(flags if "--keep" in flags else [])]), folder / "serve.log"))
             time.sleep(0.4)
         wire, load = net.sent_bytes(), busy_s()
@@ -184,7 +190,7 @@ def measure(guest, method, channels, args, mbit):
             source.qmp("migrate", uri=uri["s"])
         else:
             out = open(folder / "run.json", "wb")
-            run = subprocess.Popen(net.command(0, [NARROWS, "migrate", "run", "--json", "-v", "--insecure", "--qmp", f"unix:{source.sockets[0]}",
+            run = subprocess.Popen(net.command(0, [NARROWS, "migrate", "run", "--json", "-v", *security, "--qmp", f"unix:{source.sockets[0]}",
                                     "--to", f"{net.address[1]}:4243", "--channels", str(channels), "--downtime-ms", str(args.limit), *flags]),
                                    stdout=out, stderr=open(folder / "run.log", "wb"))
             keep(type("Run", (), {"stop": lambda self: (run.kill() if run.poll() is None else None, run.wait())})())
