@@ -2,7 +2,10 @@
 //!
 //! ```text
 //! run                                     serve
-//!  Prepare {lanes, capabilities}  ──▶      sets its QEMU up, has it listen
+//!  Prepare {lanes, capabilities}  ──▶      sets its QEMU up
+//!                                 ◀──      Offer {port}: only of TLS, if both sides have it
+//!  Listen {direct}                ──▶
+//!                                          has its QEMU listen
 //!                                 ◀──      Ready {version, port}, or Failed
 //!  (the migration)                ◀──      Running: the guest runs here
 //!  Done {resume} or Failed        ──▶      lets a guest that waits run
@@ -25,12 +28,26 @@ pub enum Message {
         multifd_channels: u8,
         /// Capabilities that both sides switch on besides.
         capabilities: Vec<String>,
+        /// The QEMU there could connect by itself under TLS: an [`Message::Offer`] is welcome.
+        #[serde(default)]
+        tls: bool,
+    },
+    /// Whether the QEMU here can be reached by itself under TLS. It does not listen yet: it takes either that or what comes plain from this
+    /// host, and only once in its life.
+    Offer {
+        /// Port of this host, as that of [`Message::Ready`]. Something listens there, which shows whether it can be reached. Or why not.
+        port: Result<u16, String>,
+    },
+    /// Answers [`Message::Offer`]: where QEMU shall listen.
+    Listen {
+        /// At that port, rather than for the tunnel.
+        direct: bool,
     },
     /// The destination waits for the migration.
     Ready {
         /// Version of the QEMU there; `None` where nobody drives it.
         qemu: Option<[u64; 3]>,
-        /// Port of this host at which the QEMU here may be reached without a tunnel. The host is the one that `run` was given: nobody
+        /// Port of this host at which the QEMU here may be reached without a tunnel, plain. The host is the one that `run` was given: nobody
         /// sends a guest elsewhere.
         #[serde(default)]
         direct_port: Option<u16>,

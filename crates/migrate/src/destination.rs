@@ -5,12 +5,16 @@
 //! Without `-S` the destination runs as soon as it has everything, and a break just then leaves the source in doubt: it
 //! goes on too. That is QEMU's own doing with any transport.
 
-use std::{sync::mpsc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::mpsc,
+    time::Duration,
+};
 
 use narrows::{
     ChannelWriter, Code, End, Incoming,
     io::{
-        Address,
+        Address, Listener, Tuning,
         meter::{CpuTime, Memory},
     },
 };
@@ -23,17 +27,52 @@ use crate::{
     monitor::Monitor,
     qmp::QmpError,
     thread::spawn,
+    tls::{Lent, Part},
 };
 
 /// Between two looks at QEMU's events while waiting for the source.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Attends to `run` at the other end, until it is done. `qmp` is the QEMU to drive, if any; `target` where it shall listen, and `direct`
-/// whether the source's may connect there itself.
+/// How the source's QEMU may connect to the destination's by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Direct {
+    /// Not at all.
+    No,
+    /// As it is.
+    Plain,
+    /// With the certificates in this directory.
+    Tls(PathBuf),
+}
+
+/// The destination's QEMU.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// How to drive it, if somebody shall.
+    pub qmp: Option<Address>,
+    /// Where it listens.
+    pub at: Address,
+    /// Whether the source's may connect there itself.
+    pub direct: Direct,
+}
+
+impl Target {
+    /// Where it listens for the tunnel. A QEMU that is reached under TLS would be open to all who reach it without: so only from this host.
+    #[must_use]
+    pub fn tunnel(&self) -> Address {
+        match (&self.direct, &self.at) {
+            (Direct::Tls(_), Address::Tcp { port, .. }) if !self.at.is_local() => {
+                Address::Tcp { host: "127.0.0.1".into(), port: *port }
+            }
+            _ => self.at.clone(),
+        }
+    }
+}
+
+/// Attends to `run` at the other end, until it is done.
 ///
 /// # Errors
 /// [`MigrateError`] with what went wrong; the other end was told.
-pub fn attend(incoming: Incoming, qmp: Option<&Address>, target: &Address, direct: bool) -> Result<(), MigrateError> {
+pub fn attend(incoming: Incoming, target: &Target) -> Result<(), MigrateError> {
     let Incoming { mut writer, mut reader, .. } = incoming;
     let (heard_in, heard) = mpsc::channel();
     spawn("migrate-control", move || {
@@ -45,7 +84,7 @@ pub fn attend(incoming: Incoming, qmp: Option<&Address>, target: &Address, direc
             }
         }
     });
-    let result = converse(&mut writer, &heard, qmp, target, direct);
+    let result = converse(&mut writer, &heard, target);
     match &result {
         Ok(()) => drop(writer.finish()),
         Err(MigrateError::End(_)) => {}
@@ -58,22 +97,34 @@ pub fn attend(incoming: Incoming, qmp: Option<&Address>, target: &Address, direc
 fn converse(
     writer: &mut ChannelWriter,
     heard: &mpsc::Receiver<Result<Option<Message>, End>>,
-    qmp: Option<&Address>,
-    target: &Address,
-    direct: bool,
+    target: &Target,
 ) -> Result<(), MigrateError> {
     let gone = || End { code: Code::FAILED, text: "the source's side ended the talk".into() };
-    let Message::Prepare { multifd_channels, capabilities } = heard.recv().map_err(|_| gone())??.ok_or_else(gone)?
-    else {
+    let hear = || Ok::<_, MigrateError>(heard.recv().map_err(|_| gone())??.ok_or_else(gone)?);
+    let Message::Prepare { multifd_channels, capabilities, tls } = hear()? else {
         return Err(End { code: Code::PROTOCOL, text: "the source's side did not say what to prepare".into() }.into());
     };
     let cpu_before = CpuTime::of_process();
-    let mut qemu = match qmp {
-        Some(address) => Some(Driven::prepare(address, target, multifd_channels, &capabilities)?),
+    let mut qemu = match &target.qmp {
+        Some(address) => Some(Driven::prepare(address, multifd_channels, &capabilities)?),
         None => None,
     };
-    let direct_port = match target {
-        Address::Tcp { port, .. } if direct => Some(*port),
+    let mut at = target.tunnel();
+    if let (Some(driven), Direct::Tls(dir), true) = (&mut qemu, &target.direct, tls) {
+        let offer = driven.lend(dir, &target.at);
+        let port = offer.as_ref().map(|(_, port)| *port).map_err(Clone::clone);
+        control::say(writer, &Message::Offer { port })?;
+        // Only what was offered: without certificates it must not listen there.
+        match hear()? {
+            Message::Listen { direct: true } if offer.is_ok() => at = target.at.clone(),
+            _ => driven.take_back(),
+        }
+    }
+    if let Some(driven) = &mut qemu {
+        driven.listen(&at)?;
+    }
+    let direct_port = match &target.at {
+        Address::Tcp { port, .. } if target.direct == Direct::Plain => Some(*port),
         _ => None,
     };
     control::say(writer, &Message::Ready { qemu: qemu.as_ref().map(|qemu| qemu.monitor.version), direct_port })?;
@@ -130,19 +181,40 @@ struct Driven {
     monitor: Monitor,
     cpu: QemuCpu,
     cpu_before_ns: Option<u64>,
+    lent: Option<Lent>,
+    listens: bool,
 }
 
 impl Driven {
-    fn prepare(qmp: &Address, target: &Address, channels: u8, capabilities: &[String]) -> Result<Self, MigrateError> {
+    fn prepare(qmp: &Address, channels: u8, capabilities: &[String]) -> Result<Self, QmpError> {
         let mut monitor = Monitor::connect(qmp)?;
         capable(&mut monitor, channels, capabilities)?;
         if channels > 0 {
             let parameters = json!({ "multifd-channels": channels, "multifd-compression": "none" });
             monitor.ask("migrate-set-parameters", &parameters)?;
         }
-        monitor.ask("migrate-incoming", &json!({ "uri": uri(target) }))?;
         let cpu = cpu_of(&mut monitor)?;
-        Ok(Self { cpu_before_ns: cpu.used_ns(), cpu, monitor })
+        Ok(Self { cpu_before_ns: cpu.used_ns(), cpu, monitor, lent: None, listens: false })
+    }
+
+    fn listen(&mut self, at: &Address) -> Result<(), QmpError> {
+        self.monitor.ask("migrate-incoming", &json!({ "uri": uri(at) }))?;
+        self.listens = true;
+        Ok(())
+    }
+
+    /// Gives it certificates, and listens `at` its address in its place; at which port, or why not.
+    fn lend(&mut self, dir: &Path, at: &Address) -> Result<(Listener, u16), String> {
+        let listener = Listener::bind(at, &Tuning::default()).map_err(|fault| fault.to_string())?;
+        let Address::Tcp { port, .. } = *at else { return Err(format!("{at} is no HOST:PORT")) };
+        self.lent = Some(Lent::new(&mut self.monitor, dir, Part::Server).map_err(|fault| fault.to_string())?);
+        Ok((listener, port))
+    }
+
+    fn take_back(&mut self) {
+        if let Some(lent) = self.lent.take() {
+            lent.take_back(&mut self.monitor);
+        }
     }
 
     /// Lets a guest that has come and waits run; whether it runs now.
@@ -164,6 +236,19 @@ impl Driven {
 
     fn used_s(&self) -> Option<f64> {
         Some(self.cpu.used_ns()?.saturating_sub(self.cpu_before_ns?) as f64 / 1e9)
+    }
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        if self.lent.is_none() {
+            return;
+        }
+        // Without certificates a QEMU that still waits would take a guest from anybody.
+        let status = self.monitor.ask("query-status", &Value::Null);
+        if !self.listens || status.is_ok_and(|status| status["status"] != "inmigrate") {
+            self.take_back();
+        }
     }
 }
 

@@ -17,6 +17,7 @@
 //! | [`lane`] | one socket joined to its channel |
 //! | [`law`] | how much may be held: pure |
 //! | [`direct`] | whether a tunnel has anything to give on this link |
+//! | [`tls`] | QEMU's own TLS, where there is none |
 //! | [`aware`] | what is known of QEMU's multifd packets: headers apart, pages sent before left out. Pure |
 //! | [`qmp`], [`monitor`] | QEMU's control protocol, and a connection that speaks it |
 //! | [`source`], [`destination`] | what `run` and `serve` ask of their QEMU |
@@ -40,6 +41,7 @@ pub mod report;
 pub mod source;
 pub mod status;
 mod thread;
+pub mod tls;
 
 use narrows::{
     Code, End, Plan, Settings,

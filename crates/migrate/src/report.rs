@@ -15,6 +15,8 @@ pub struct Report {
     pub channels: u8,
     /// QEMU connected by itself, since the link carries more than processors pack.
     pub direct: bool,
+    /// That connection was under QEMU's own TLS.
+    pub direct_tls: bool,
     /// Measured before the guest moved, in bytes a second; `None` where nobody asked.
     pub link_bytes_per_s: Option<f64>,
     /// From the start to the end, as QEMU has it.
@@ -69,6 +71,7 @@ impl Report {
             qemu,
             channels,
             direct: false,
+            direct_tls: false,
             link_bytes_per_s: None,
             total_ms: progress.total_ms,
             down_ms: progress.down_ms,
@@ -89,9 +92,9 @@ impl Report {
         }
     }
 
-    /// Notes that QEMU connected by itself.
-    pub fn set_direct(&mut self) {
-        self.direct = true;
+    /// Notes that QEMU connected by itself, and whether under TLS.
+    pub fn set_direct(&mut self, is_tls: bool) {
+        (self.direct, self.direct_tls) = (true, is_tls);
         self.wire_bytes += self.transferred_bytes;
     }
 
@@ -108,7 +111,11 @@ impl Report {
         let seen =
             self.down_seen_ms.map_or_else(String::new, |ms| format!(", {ms:.0} ms between seeing it stop and run"));
         let link = self.link_bytes_per_s.map_or_else(String::new, |rate| format!("; link {}", Rate(rate)));
-        let way = if self.direct { "QEMU to QEMU" } else { "tunnel" };
+        let way = match (self.direct, self.direct_tls) {
+            (true, true) => "QEMU to QEMU, TLS",
+            (true, false) => "QEMU to QEMU",
+            (false, _) => "tunnel",
+        };
         let rows = [
             ("QEMU", format!("{major}.{minor}.{micro}, {} channels", self.channels)),
             ("way", format!("{way}{link}")),

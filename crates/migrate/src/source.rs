@@ -1,6 +1,7 @@
 //! The source's QEMU, driven from its set-up to its end.
 
 use std::{
+    path::Path,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::{Duration, Instant, SystemTime},
@@ -16,6 +17,7 @@ use crate::{
     migration::Migration,
     monitor::Monitor,
     qmp::{Event, QmpError},
+    tls::{LendError, Lent, Part},
 };
 
 /// Between two looks at the migration.
@@ -115,6 +117,7 @@ pub struct Source {
     takes_rate: bool,
     told_rate: u64,
     told_at: Instant,
+    lent: Option<Lent>,
     /// The guest was running.
     pub running: bool,
     /// How long the guest may stand still, as QEMU has it.
@@ -153,6 +156,7 @@ impl Source {
             takes_rate,
             told_rate: 0,
             told_at: Instant::now(),
+            lent: None,
             running,
             downtime_limit: Duration::from_millis(limit_ms),
         })
@@ -168,6 +172,21 @@ impl Source {
     #[must_use]
     pub fn takes_rate(&self) -> bool {
         self.takes_rate
+    }
+
+    /// Has QEMU connect under TLS from now on, until this is dropped: with the certificates in `dir`, to a server of that name.
+    ///
+    /// # Errors
+    /// [`LendError`]; QEMU is then as it was.
+    pub fn lend(&mut self, dir: &Path, server_name: &str) -> Result<(), LendError> {
+        self.lent = Some(Lent::new(&mut self.monitor, dir, Part::Client(server_name))?);
+        Ok(())
+    }
+
+    /// Whether QEMU connects under TLS.
+    #[must_use]
+    pub fn has_tls(&self) -> bool {
+        self.lent.is_some()
     }
 
     /// Migrates, and shows how far it is ten times a second. `cancel` asks QEMU to give up.
@@ -235,6 +254,14 @@ impl Source {
             (self.told_rate, self.told_at) = (rate, Instant::now());
         }
         Ok(())
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        if let Some(lent) = self.lent.take() {
+            lent.take_back(&mut self.monitor);
+        }
     }
 }
 

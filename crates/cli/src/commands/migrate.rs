@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::Context;
 use narrows::{
-    Acceptor, Code, End, Endpoint, Engine, Settings,
+    Acceptor, ChannelReader, ChannelWriter, Code, End, Endpoint, Engine, Settings,
     core::{
         Level,
         units::{Rate, Size},
@@ -23,12 +23,14 @@ use narrows::{
         Address, Listener, Tuning,
         meter::CpuTime,
         secure::{self, Auth},
+        transport,
     },
 };
 use narrows_migrate::{
     ALSO, CODECS, CPU_PRICE, LEVEL_MAX, MigrateError, SERVICE_CONTROL,
     control::{self, Cost, Message},
-    destination, direct, far, far_settings, limits,
+    destination::{self, Direct, Target},
+    direct, far, far_settings, limits,
     migration::{LinkProbe, Migration, Options},
     near,
     report::Report,
@@ -48,6 +50,8 @@ use crate::{exit::Usage, output};
 
 /// A channel for each of QEMU's sockets (main, up to 32 multifd, urgent pages) and for `run`.
 const LANES_MAX: u16 = 36;
+/// How long the destination's QEMU may take to be reached.
+const REACHED_WITHIN: Duration = Duration::from_secs(3);
 /// How long lanes may take to close once QEMU says that it is done, and the destination to say what it cost.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
@@ -106,37 +110,42 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     let engine = Engine::new(0);
     let settings = settings(&engine, None, &args.carrying)?;
     let target = common::address(&args.to)?;
-    if args.direct {
-        if !matches!(target, Address::Tcp { .. }) {
-            return Err(
-                Usage("--direct needs --to HOST:PORT, where another host reaches this one's QEMU".into()).into()
-            );
-        }
-        secure::require_auth(&target, &Auth::None, args.security.insecure)?;
-    }
     let qmp = args.qmp.as_deref().map(common::address).transpose()?;
+    let usage = |text: &str| Err(Usage(text.into()).into());
+    let direct = match &args.security.tls_certificates {
+        _ if !args.direct => Direct::No,
+        _ if !matches!(target, Address::Tcp { .. }) => {
+            return usage("--direct needs --to HOST:PORT, where another host reaches this one's QEMU");
+        }
+        Some(_) if qmp.is_none() => return usage("--direct with --tls-certificates needs --qmp, to give them to QEMU"),
+        Some(dir) => Direct::Tls(dir.clone()),
+        None => {
+            secure::require_auth(&target, &Auth::None, args.security.insecure)?;
+            Direct::Plain
+        }
+    };
     let door = Door::open(&args.listen, &args.security)?;
     common::on_signal()?;
     let current = serve_status(&args.carrying, &args.security)?;
     eprintln!("taking migrations at {} for {target}", door.local());
     let options = args.carrying.options();
+    let target = Target { qmp, at: target, direct };
     for endpoint in door.sessions(Acceptor::new(engine, settings))? {
         let migration = Migration::new(Arc::new(endpoint), options, LinkProbe::default());
         *current.lock() = Arc::downgrade(&migration);
-        let (target, qmp, direct) = (target.clone(), qmp.clone(), args.direct);
+        let target = target.clone();
         thread::Builder::new().name("migrate-session".into()).spawn(move || {
             let (talk, talks) = mpsc::channel();
-            let (asked, driven) = (target.clone(), qmp.clone());
-            let talking = migration.clone();
+            let (tunnel, talking) = (target.tunnel(), migration.clone());
             let spawned = thread::Builder::new().name("migrate-talk".into()).spawn(move || {
                 for incoming in talks {
-                    if let Err(fault) = destination::attend(incoming, driven.as_ref(), &asked, direct) {
+                    if let Err(fault) = destination::attend(incoming, &target) {
                         talking.fail(fault.code(), &fault.to_string());
                     }
                 }
             });
             match spawned {
-                Ok(_) => match far::carry(&migration, &target, Some(&talk)) {
+                Ok(_) => match far::carry(&migration, &tunnel, Some(&talk)) {
                     Ok(()) => tracing::info!("{}", migration.status().line()),
                     Err(fault) => tracing::warn!("{fault}"),
                 },
@@ -293,15 +302,8 @@ impl Moving<'_> {
         local: &Address,
     ) -> Result<(Report, Option<Cost>), MigrateError> {
         let &Self { args, migration, .. } = self;
-        let gone = || End { code: Code::FAILED, text: "the destination's side ended the talk".into() };
         let (mut say, mut hear) = migration.endpoint.open(SERVICE_CONTROL)?;
-        let prepare = Message::Prepare { multifd_channels: args.channels, capabilities: args.capabilities.clone() };
-        control::say(&mut say, &prepare)?;
-        let port = match control::hear(&mut hear)?.ok_or_else(gone)? {
-            Message::Ready { direct_port, .. } => direct_port,
-            Message::Failed { text } => return Err(End { code: Code::FAILED, text }.into()),
-            _ => return Err(End { code: Code::PROTOCOL, text: "the destination's side is not ready".into() }.into()),
-        };
+        let (link, to) = self.prepare(source, &mut say, &mut hear)?;
         let (heard_in, heard) = mpsc::channel();
         let listening = thread::Builder::new().name("migrate-talk".into()).spawn(move || {
             while let Ok(Some(message)) = control::hear(&mut hear) {
@@ -312,7 +314,6 @@ impl Moving<'_> {
         });
         let socket_fault = |fault: io::Error| MigrateError::Socket { what: "cannot start a thread", fault };
         listening.map_err(socket_fault)?;
-        let (link, to) = self.around(port)?;
 
         let (events_in, events) = mpsc::channel();
         near::accept(listener, events_in.clone());
@@ -344,7 +345,7 @@ impl Moving<'_> {
         );
         report.link_bytes_per_s = link;
         if was_direct {
-            report.set_direct();
+            report.set_direct(source.has_tls());
         }
         let mut recv = None;
         let until = Instant::now() + LAST_WORDS;
@@ -370,7 +371,70 @@ impl Moving<'_> {
         Ok((report, recv))
     }
 
-    /// The link's rate, where it was measured, and where QEMU had better connect than to our socket, if anywhere. `port` is the destination's offer.
+    /// Prepares the destination. The link's rate, where it was measured, and where QEMU had better connect than to our socket, if anywhere.
+    fn prepare(
+        &self,
+        source: &mut Source,
+        say: &mut ChannelWriter,
+        hear: &mut ChannelReader,
+    ) -> Result<(Option<f64>, Option<Address>), MigrateError> {
+        let args = self.args;
+        let is_tls = matches!(self.way.auth, Auth::Tls { .. }) && args.direct != When::Never;
+        let (multifd_channels, capabilities) = (args.channels, args.capabilities.clone());
+        control::say(say, &Message::Prepare { multifd_channels, capabilities, tls: is_tls })?;
+        let gone = || End { code: Code::FAILED, text: "the destination's side ended the talk".into() };
+        let mut answer = || control::hear(hear)?.ok_or_else(gone);
+        let mut answered = answer()?;
+        let mut around = None;
+        if let Message::Offer { port } = answered {
+            let found = self.around_under_tls(source, port)?;
+            control::say(say, &Message::Listen { direct: found.1.is_some() })?;
+            around = Some(found);
+            answered = answer()?;
+        }
+        match (answered, around) {
+            (Message::Ready { .. }, Some(around)) => Ok(around),
+            (Message::Ready { direct_port, .. }, None) => self.around(direct_port),
+            (Message::Failed { text }, _) => Err(End { code: Code::FAILED, text }.into()),
+            _ => Err(End { code: Code::PROTOCOL, text: "the destination's side is not ready".into() }.into()),
+        }
+    }
+
+    /// [`Self::prepare`], where the destination offers `port`, or says why it does not. The destination's QEMU will listen either there or for the
+    /// tunnel, so whatever can be found out is found out before.
+    fn around_under_tls(
+        &self,
+        source: &mut Source,
+        port: Result<u16, String>,
+    ) -> Result<(Option<f64>, Option<Address>), MigrateError> {
+        let way = self.way;
+        let (Auth::Tls { dir, server_name }, Address::Tcp { host, .. }) = (&way.auth, &way.peer) else {
+            return Ok((None, None));
+        };
+        let reach = |port| {
+            let to = Address::Tcp { host: host.clone(), port };
+            let tuning = Tuning { connect_timeout: REACHED_WITHIN, ..Tuning::default() };
+            transport::connect(&to, &tuning).map(|_| to).map_err(|fault| fault.to_string())
+        };
+        let reached = match port {
+            Ok(port) => reach(port),
+            Err(why) => Err(format!("at the destination: {why}")),
+        };
+        let (link, is_faster) = match &reached {
+            Ok(_) => self.measure(direct::PACKED_UNDER_TLS_PER_S)?,
+            Err(_) => (None, true),
+        };
+        if !is_faster {
+            return Ok((link, None));
+        }
+        let name = server_name.as_deref().unwrap_or(host);
+        let lent = reached.and_then(|to| source.lend(dir, name).map(|()| to).map_err(|fault| fault.to_string()));
+        let to =
+            lent.inspect_err(|why| tracing::warn!("QEMU cannot connect by itself, and goes through the tunnel: {why}"));
+        Ok((link, to.ok()))
+    }
+
+    /// The same where the destination's QEMU listens plain, and at `port` for the source's too.
     fn around(&self, port: Option<u16>) -> Result<(Option<f64>, Option<Address>), MigrateError> {
         let (Some(port), Address::Tcp { host, .. }) = (port, &self.way.peer) else {
             if self.args.direct == When::Always {
@@ -394,12 +458,18 @@ impl Moving<'_> {
                 }
             }
         }
+        let (link, is_faster) = self.measure(direct::PACKED_PER_S)?;
+        Ok((link, is_faster.then_some(to)))
+    }
+
+    /// The link's rate, and whether QEMU had better connect by itself, where a processor packs so many bytes a second.
+    fn measure(&self, packed_per_s: f64) -> Result<(Option<f64>, bool), MigrateError> {
         let link = direct::link_rate(&self.migration.endpoint)?;
         let processors = self.way.engine.workers();
-        let is_direct = self.args.direct == When::Always || direct::outruns(link, processors);
-        let word = if is_direct { "by itself" } else { "through the tunnel" };
+        let is_faster = self.args.direct == When::Always || direct::outruns(link, processors, packed_per_s);
+        let word = if is_faster { "by itself" } else { "through the tunnel" };
         tracing::info!("the link carries {}, {processors} processors here: QEMU connects {word}", Rate(link));
-        Ok((Some(link), is_direct.then_some(to)))
+        Ok((Some(link), is_faster))
     }
 
     /// Has QEMU connect `to` the destination's, if that is given and can be reached, else to our socket, `local`; and whether it was the former.
@@ -410,12 +480,20 @@ impl Moving<'_> {
         local: &Address,
     ) -> Result<(Finished, bool), MigrateError> {
         let bar = output::progress(self.quiet);
+        let is_tls = source.has_tls();
         let mut run = |through| {
             source.migrate(self.migration, through, self.cancel, &mut |progress| show(&bar, progress, self.migration))
         };
         let around = to.map(|to| run(Through::Direct(to)));
         let finished = match around {
-            Some(Err(MigrateError::Qemu { state, reason, begun: false })) if state == "failed" => {
+            Some(Err(MigrateError::Qemu { state, reason: Some(why), begun: false })) if state == "failed" && is_tls => {
+                // The destination's waits for nothing else, and can be told for what only once.
+                let text = format!(
+                    "QEMU cannot connect by itself: {why}; start the destination's anew, and try `--direct never`"
+                );
+                (Err(End { code: Code::FAILED, text }.into()), true)
+            }
+            Some(Err(MigrateError::Qemu { state, reason, begun: false })) if state == "failed" && !is_tls => {
                 let why = reason.unwrap_or_else(|| "it does not say why".into());
                 tracing::warn!("QEMU cannot connect by itself, and goes through the tunnel: {why}");
                 (run(Through::Tunnel(local)), false)

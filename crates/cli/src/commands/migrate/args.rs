@@ -38,7 +38,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub qmp: Option<String>,
     /// Let the source's QEMU connect to --to by itself where the link carries more than processors pack. --to is then HOST:PORT of this
-    /// host; QEMU neither encrypts nor asks who comes, so beyond this machine this needs --insecure
+    /// host. With --tls-certificates it does so under QEMU's own TLS, and both QEMUs must be able to read their directory (needs --qmp); else QEMU
+    /// neither encrypts nor asks who comes, so beyond this machine this needs --insecure
     #[arg(long)]
     pub direct: bool,
     #[command(flatten)]
