@@ -32,10 +32,10 @@ pub enum Message {
         #[serde(default)]
         tls: bool,
     },
-    /// Whether the QEMU here can be reached by itself under TLS. It does not listen yet: it takes either that or what comes plain from this
+    /// Where the QEMU here could be reached by itself under TLS. It does not listen yet: it takes either that or what comes plain from this
     /// host, and only once in its life.
     Offer {
-        /// Port of this host, as that of [`Message::Ready`]. Something listens there, which shows whether it can be reached. Or why not.
+        /// Port of this host, as that of [`Message::Ready`]. Something listens there, which shows whether it is reached. Or why not.
         port: Result<u16, String>,
     },
     /// Answers [`Message::Offer`]: where QEMU shall listen.
@@ -47,10 +47,13 @@ pub enum Message {
     Ready {
         /// Version of the QEMU there; `None` where nobody drives it.
         qemu: Option<[u64; 3]>,
-        /// Port of this host at which the QEMU here may be reached without a tunnel, plain. The host is the one that `run` was given: nobody
-        /// sends a guest elsewhere.
+        /// Port of this host at which the QEMU here may be reached without a tunnel. The host is the one that `run` was given: nobody
+        /// sends a guest elsewhere. After an [`Message::Offer`] under TLS alone.
         #[serde(default)]
         direct_port: Option<u16>,
+        /// Why the QEMU here listens for the tunnel though [`Message::Listen`] said otherwise.
+        #[serde(default)]
+        refused: Option<String>,
     },
     /// The guest runs at the destination.
     Running,

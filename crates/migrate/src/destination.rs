@@ -27,7 +27,7 @@ use crate::{
     monitor::Monitor,
     qmp::QmpError,
     thread::spawn,
-    tls::{Lent, Part},
+    tls::{LendError, Lent, Part},
 };
 
 /// Between two looks at QEMU's events while waiting for the source.
@@ -109,25 +109,23 @@ fn converse(
         Some(address) => Some(Driven::prepare(address, multifd_channels, &capabilities)?),
         None => None,
     };
-    let mut at = target.tunnel();
-    if let (Some(driven), Direct::Tls(dir), true) = (&mut qemu, &target.direct, tls) {
-        let offer = driven.lend(dir, &target.at);
-        let port = offer.as_ref().map(|(_, port)| *port).map_err(Clone::clone);
-        control::say(writer, &Message::Offer { port })?;
-        // Only what was offered: without certificates it must not listen there.
-        match hear()? {
-            Message::Listen { direct: true } if offer.is_ok() => at = target.at.clone(),
-            _ => driven.take_back(),
-        }
-    }
-    if let Some(driven) = &mut qemu {
-        driven.listen(&at)?;
-    }
-    let direct_port = match &target.at {
+    let mut direct_port = match &target.at {
         Address::Tcp { port, .. } if target.direct == Direct::Plain => Some(*port),
         _ => None,
     };
-    control::say(writer, &Message::Ready { qemu: qemu.as_ref().map(|qemu| qemu.monitor.version), direct_port })?;
+    let mut refused = None;
+    if let (Some(driven), Direct::Tls(dir), true) = (&mut qemu, &target.direct, tls) {
+        match offer(writer, &target.at, hear)?.map(|port| driven.lend(dir).map(|()| port)) {
+            Some(Ok(port)) => direct_port = Some(port),
+            Some(Err(why)) => refused = Some(why.to_string()),
+            None => {}
+        }
+    }
+    if let Some(driven) = &mut qemu {
+        driven.listen(&if driven.lent.is_some() { target.at.clone() } else { target.tunnel() })?;
+    }
+    let version = qemu.as_ref().map(|qemu| qemu.monitor.version);
+    control::say(writer, &Message::Ready { qemu: version, direct_port, refused })?;
     let mut said = false;
     loop {
         if let Some(driven) = &mut qemu {
@@ -167,6 +165,23 @@ fn converse(
     Ok(())
 }
 
+/// Listens in QEMU's place while the source's side finds out what comes through; the port, if QEMU shall.
+fn offer(
+    writer: &mut ChannelWriter,
+    at: &Address,
+    hear: impl Fn() -> Result<Message, MigrateError>,
+) -> Result<Option<u16>, MigrateError> {
+    let listener = Listener::bind(at, &Tuning::default());
+    let port = match (&listener, at) {
+        (Ok(_), Address::Tcp { port, .. }) => Ok(*port),
+        (Err(fault), _) => Err(fault.to_string()),
+        _ => Err(format!("{at} is no HOST:PORT")),
+    };
+    control::say(writer, &Message::Offer { port: port.clone() })?;
+    let is_wanted = matches!(hear()?, Message::Listen { direct: true });
+    Ok(port.ok().filter(|_| is_wanted))
+}
+
 /// What this process cost since `before`, and QEMU.
 pub(crate) fn cost(qemu_cpu_s: Option<f64>, before: CpuTime) -> Cost {
     Cost {
@@ -203,18 +218,9 @@ impl Driven {
         Ok(())
     }
 
-    /// Gives it certificates, and listens `at` its address in its place; at which port, or why not.
-    fn lend(&mut self, dir: &Path, at: &Address) -> Result<(Listener, u16), String> {
-        let listener = Listener::bind(at, &Tuning::default()).map_err(|fault| fault.to_string())?;
-        let Address::Tcp { port, .. } = *at else { return Err(format!("{at} is no HOST:PORT")) };
-        self.lent = Some(Lent::new(&mut self.monitor, dir, Part::Server).map_err(|fault| fault.to_string())?);
-        Ok((listener, port))
-    }
-
-    fn take_back(&mut self) {
-        if let Some(lent) = self.lent.take() {
-            lent.take_back(&mut self.monitor);
-        }
+    fn lend(&mut self, dir: &Path) -> Result<(), LendError> {
+        self.lent = Some(Lent::new(&mut self.monitor, dir, Part::Server)?);
+        Ok(())
     }
 
     /// Lets a guest that has come and waits run; whether it runs now.
@@ -241,13 +247,11 @@ impl Driven {
 
 impl Drop for Driven {
     fn drop(&mut self) {
-        if self.lent.is_none() {
-            return;
-        }
+        let Some(lent) = self.lent.take() else { return };
         // Without certificates a QEMU that still waits would take a guest from anybody.
         let status = self.monitor.ask("query-status", &Value::Null);
         if !self.listens || status.is_ok_and(|status| status["status"] != "inmigrate") {
-            self.take_back();
+            lent.take_back(&mut self.monitor);
         }
     }
 }

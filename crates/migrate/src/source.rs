@@ -174,13 +174,20 @@ impl Source {
         self.takes_rate
     }
 
-    /// Has QEMU connect under TLS from now on, until this is dropped: with the certificates in `dir`, to a server of that name.
+    /// Has QEMU connect under TLS from now on, until it is taken back or this is dropped: with the certificates in `dir`, to a server of that name.
     ///
     /// # Errors
     /// [`LendError`]; QEMU is then as it was.
     pub fn lend(&mut self, dir: &Path, server_name: &str) -> Result<(), LendError> {
         self.lent = Some(Lent::new(&mut self.monitor, dir, Part::Client(server_name))?);
         Ok(())
+    }
+
+    /// Leaves QEMU as it was before [`Self::lend`].
+    pub fn take_back(&mut self) {
+        if let Some(lent) = self.lent.take() {
+            lent.take_back(&mut self.monitor);
+        }
     }
 
     /// Whether QEMU connects under TLS.
@@ -259,9 +266,7 @@ impl Source {
 
 impl Drop for Source {
     fn drop(&mut self) {
-        if let Some(lent) = self.lent.take() {
-            lent.take_back(&mut self.monitor);
-        }
+        self.take_back();
     }
 }
 

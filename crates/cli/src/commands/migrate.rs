@@ -50,6 +50,8 @@ use crate::{exit::Usage, output};
 
 /// A channel for each of QEMU's sockets (main, up to 32 multifd, urgent pages) and for `run`.
 const LANES_MAX: u16 = 36;
+/// Before the reason.
+const NOT_BY_ITSELF: &str = "QEMU cannot connect by itself, and goes through the tunnel: ";
 /// How long the destination's QEMU may take to be reached.
 const REACHED_WITHIN: Duration = Duration::from_secs(3);
 /// How long lanes may take to close once QEMU says that it is done, and the destination to say what it cost.
@@ -393,6 +395,11 @@ impl Moving<'_> {
             answered = answer()?;
         }
         match (answered, around) {
+            (Message::Ready { refused: Some(why), .. }, Some((link, _))) => {
+                source.take_back();
+                tracing::warn!("{NOT_BY_ITSELF}at the destination: {why}");
+                Ok((link, None))
+            }
             (Message::Ready { .. }, Some(around)) => Ok(around),
             (Message::Ready { direct_port, .. }, None) => self.around(direct_port),
             (Message::Failed { text }, _) => Err(End { code: Code::FAILED, text }.into()),
@@ -429,9 +436,7 @@ impl Moving<'_> {
         }
         let name = server_name.as_deref().unwrap_or(host);
         let lent = reached.and_then(|to| source.lend(dir, name).map(|()| to).map_err(|fault| fault.to_string()));
-        let to =
-            lent.inspect_err(|why| tracing::warn!("QEMU cannot connect by itself, and goes through the tunnel: {why}"));
-        Ok((link, to.ok()))
+        Ok((link, lent.inspect_err(|why| tracing::warn!("{NOT_BY_ITSELF}{why}")).ok()))
     }
 
     /// The same where the destination's QEMU listens plain, and at `port` for the source's too.
@@ -495,7 +500,7 @@ impl Moving<'_> {
             }
             Some(Err(MigrateError::Qemu { state, reason, begun: false })) if state == "failed" && !is_tls => {
                 let why = reason.unwrap_or_else(|| "it does not say why".into());
-                tracing::warn!("QEMU cannot connect by itself, and goes through the tunnel: {why}");
+                tracing::warn!("{NOT_BY_ITSELF}{why}");
                 (run(Through::Tunnel(local)), false)
             }
             Some(result) => (result, true),
