@@ -5,8 +5,8 @@
 //! chains that are promising by that look are tried. Noise is refused untried, and so is a page that shows no more signs of
 //! structure than the last ones that were tried in vain.
 //!
-//! `Ratio` makes sure of noise, and trusts the last page's chain only where it packs numbers; among those that look for repeats
-//! the best changes from page to page.
+//! `Ratio` makes sure of noise, and trusts the last page's chain only where it packs numbers by an entropy coder; among those that look for
+//! repeats the best changes from page to page.
 
 use std::sync::{
     Arc, LazyLock,
@@ -277,11 +277,12 @@ static MATCHES: LazyLock<[u8; 3]> = LazyLock::new(|| ["lzt", "zstdl", "zstd"].ma
 static DIFFERENCES: LazyLock<u8> = LazyLock::new(|| steps::builtin("d8-lzt"));
 
 /// Where the first is the best, the second may be, too, and is too slow to be tried always.
-static LONGER: LazyLock<[[u8; 2]; 6]> = LazyLock::new(|| {
+static LONGER: LazyLock<[[u8; 2]; 7]> = LazyLock::new(|| {
     [
         ["deflate", "deflates"],
         ["numq-deflate", "numq-deflates"],
         ["dk8-zz8-ce8", "po8-zz8-ce8"],
+        ["dk8-zz8-pk8", "po8-zz8-ce8"],
         ["fm8-dk8-zz8-ce8", "po8-zz8-ce8"],
         ["lag8-dk8-zz8-ce8", "po8-zz8-ce8"],
         ["mk8-dk8-zz8-ce8", "po8-zz8-ce8"],
@@ -384,7 +385,7 @@ impl Packer {
             // Not in vain if it is too long: what others make of the page must be shorter.
             best = chain.pack(page, &mut out[..limit], &mut self.scratch).map(|len| Packed { chain, len });
             failed = best.is_none().then_some(chain);
-            let trusted = self.profile != Profile::Ratio || !chain.ends_in_matches();
+            let trusted = self.profile != Profile::Ratio || !chain.ends_in_matches() && !chain.ends_in_blocks();
             if let Some(Packed { len, .. }) = best
                 && trusted
                 && !probe
@@ -422,7 +423,12 @@ impl Packer {
         }
         self.before = match best {
             Some(Packed { chain, len }) => {
-                let again = probe || !matches!(self.before, Before::Packed { chain: before, .. } if before != chain);
+                // Blocks that were tried since nothing else packed say little of the next page.
+                let in_need = !probe && self.profile != Profile::Fast && chain.ends_in_blocks();
+                let again = match self.before {
+                    Before::Packed { chain: before, again, .. } => probe || before == chain && (again || !in_need),
+                    _ => !in_need,
+                };
                 Before::Packed { chain, len, again }
             }
             None => {
@@ -505,6 +511,11 @@ impl Packer {
             }
         } else if by_width.len <= contest.most() {
             contest.builtin(by_width.chain);
+        }
+        if (probe || *profile == Profile::Ratio || contest.best.is_none())
+            && let Some(blocks) = select::blocks_of(by_width.chain)
+        {
+            contest.builtin(blocks);
         }
         own.iter().for_each(|&chain| contest.attempt(&now[chain]));
         for (beaten, (before, left)) in beaten.chains.iter_mut().zip(before.iter().zip(contest.left)) {

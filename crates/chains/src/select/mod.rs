@@ -97,6 +97,20 @@ static CODED_OF: LazyLock<Vec<u8>> = LazyLock::new(|| {
     BUILTINS.iter().enumerate().map(coded).collect()
 });
 
+/// Of a built-in chain the one with blocks of bits in place of coded lengths, if that is built in too. Where a page holds both words of few bits
+/// and words of many, it is the shorter one.
+#[must_use]
+pub fn blocks_of(chain: u8) -> Option<u8> {
+    static BLOCKS_OF: LazyLock<Vec<Option<u8>>> = LazyLock::new(|| {
+        let number = |names: &str| BUILTINS.iter().position(|builtin| *builtin == names).map(|number| number as u8);
+        BUILTINS
+            .iter()
+            .map(|names| names.contains("-ce").then(|| number(&names.replace("-ce", "-pk"))).flatten())
+            .collect()
+    });
+    BLOCKS_OF[usize::from(chain)]
+}
+
 /// As [`CODED`], without an entropy coder.
 static PACKED: LazyLock<[u8; 8]> = LazyLock::new(|| {
     numbers([

@@ -11,7 +11,7 @@ use narrows_core::Workspace;
 #[cfg(target_arch = "x86_64")]
 use crate::simd;
 use crate::{
-    step::{Info, Side, SideReader, Step, UnpackError},
+    step::{Info, Side, SideReader, Step, StepId, UnpackError},
     word::{Word, pack_whole, unpack_whole},
 };
 
@@ -29,6 +29,11 @@ steps_by_width!(
     Bitpack, keeps_length: false, has_side: false,
     (u8, 12, "pk1"), (u16, 13, "pk2"), (u32, 14, "pk4"), (u64, 15, "pk8")
 );
+
+/// Whether this step is one of these.
+pub(crate) fn packs_in_blocks(id: StepId) -> bool {
+    STEPS.iter().any(|step| step.id() == id)
+}
 
 impl<W: Word> Step for Bitpack<W> {
     fn info(&self) -> &Info {
