@@ -504,6 +504,11 @@ impl Packer {
         }
         if *profile == Profile::Ratio {
             contest.builtin(by_width.chain);
+            // What others would take costs little beside all of this, and is the shortest now and then.
+            for other in [Profile::Fast, Profile::Dense] {
+                select::promising(other, features).for_each(|number| contest.builtin(number));
+                contest.builtin(select::by_width(other, features).chain);
+            }
             ALWAYS.iter().for_each(|&number| contest.builtin(number));
             let best = contest.best.and_then(|best| best.chain.builtin());
             for [_, longer] in LONGER.iter().filter(|[chain, _]| Some(*chain) == best) {
@@ -512,7 +517,7 @@ impl Packer {
         } else if by_width.len <= contest.most() {
             contest.builtin(by_width.chain);
         }
-        if (probe || *profile == Profile::Ratio || contest.best.is_none())
+        if (probe || contest.best.is_none())
             && let Some(blocks) = select::blocks_of(by_width.chain)
         {
             contest.builtin(blocks);
