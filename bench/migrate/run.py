@@ -10,7 +10,7 @@ machine). Dirty guests are repeated and interleaved; `table.py` makes medians an
 
 A method is NAME:CHANNELS. QEMU's own: none:0, none:N, zstd-L:N, zlib-L:N, xbzrle:0, and before 9.1 compress-L:N (N threads a side, no
 multifd). Ours: plain (raw), opaque (adaptive, any bytes), aware (adaptive, multifd understood), zstdL and awarezstdL (fixed level), priceP (aware,
-`--cpu-price P`), keepM (aware, `--keep` of M MiB), awareraw (aware, nothing packed), direct (aware, `serve --direct`: QEMU to QEMU where the link outruns packing),
+`--cpu-price P`), keepM (aware, `--keep` of M MiB), awareraw (aware, nothing packed), direct (aware, `serve --direct`: QEMU to QEMU, by its zstd or as it is, where the link outruns the tunnel),
 around (the same, `--direct always`). Each of ours also with `tls-` before it: with certificates rather than `--insecure`.
 socat:N is QEMU's none through two socats in place of ours: what any tunnel that copies its bytes costs at least.
 """
@@ -238,7 +238,7 @@ def measure(guest, method, channels, args, mbit):
             "others_cpu": round((busy_s() - load - (after["s"] - before["s"]) - (after["d"] - before["d"]) - tunnel["s"] - tunnel["d"]) / max(seconds, 0.1), 2),
         }
         if report:
-            row |= {k: report[k] for k in ("direct", "link_bytes_per_s", "down_seen_ms", "goodput_bytes_per_s", "pages_left_out", "pages_as_difference", "pages_with_copies")}
+            row |= {k: report[k] for k in ("direct", "direct_zstd_level", "link_bytes_per_s", "down_seen_ms", "goodput_bytes_per_s", "pages_left_out", "pages_as_difference", "pages_with_copies")}
         if row["status"] == "completed":
             if guest.live:
                 row["alive"] = guest.alive(folder)

@@ -3,8 +3,8 @@
 //! ```text
 //! run                                     serve
 //!  Prepare {lanes, capabilities}  ──▶      sets its QEMU up
-//!                                 ◀──      Offer {port}: only of TLS, if both sides have it
-//!  Listen {direct}                ──▶
+//!                                 ◀──      Offer {port}: where both sides could have QEMU connect under TLS, or packing
+//!  Listen {direct, zstd_level}    ──▶
 //!                                          has its QEMU listen
 //!                                 ◀──      Ready {version, port}, or Failed
 //!  (the migration)                ◀──      Running: the guest runs here
@@ -31,24 +31,33 @@ pub enum Message {
         /// The QEMU there could connect by itself under TLS: an [`Message::Offer`] is welcome.
         #[serde(default)]
         tls: bool,
+        /// The QEMU there packs by zstd, should it connect by itself: an [`Message::Offer`] is welcome without TLS too.
+        #[serde(default)]
+        zstd: bool,
     },
-    /// Where the QEMU here could be reached by itself under TLS. It does not listen yet: it takes either that or what comes plain from this
-    /// host, and only once in its life.
+    /// Where the QEMU here could be reached by itself. It does not listen yet: it takes either that or what comes through the tunnel, under TLS or
+    /// not, packed or not, and only once in its life.
     Offer {
         /// Port of this host, as that of [`Message::Ready`]. Something listens there, which shows whether it is reached. Or why not.
         port: Result<u16, String>,
+        /// It unpacks zstd.
+        #[serde(default)]
+        zstd: bool,
     },
     /// Answers [`Message::Offer`]: where QEMU shall listen.
     Listen {
         /// At that port, rather than for the tunnel.
         direct: bool,
+        /// And for what the QEMU there packs by zstd of this level.
+        #[serde(default)]
+        zstd_level: Option<u8>,
     },
     /// The destination waits for the migration.
     Ready {
         /// Version of the QEMU there; `None` where nobody drives it.
         qemu: Option<[u64; 3]>,
         /// Port of this host at which the QEMU here may be reached without a tunnel. The host is the one that `run` was given: nobody
-        /// sends a guest elsewhere. After an [`Message::Offer`] under TLS alone.
+        /// sends a guest elsewhere. After an [`Message::Offer`] only as that was answered.
         #[serde(default)]
         direct_port: Option<u16>,
         /// Why the QEMU here listens for the tunnel though [`Message::Listen`] said otherwise.
@@ -102,5 +111,25 @@ pub fn hear(reader: &mut ChannelReader) -> Result<Option<Message>, End> {
         None => Ok(None),
         Some(chunk) if chunk.len() > LEN_MAX => Err(refused("a document that is too long".into())),
         Some(chunk) => serde_json::from_slice(chunk).map(Some).map_err(|fault| refused(fault.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Goal: a peer that knows nothing of QEMU's zstd, nor of its TLS, is neither asked for it nor thought to ask.
+    #[test]
+    fn an_older_peer_is_understood() {
+        let heard = |text: &str| serde_json::from_str::<Message>(text).unwrap();
+        let capabilities = Vec::new();
+        assert_eq!(
+            heard(r#"{"what":"prepare","multifd_channels":2,"capabilities":[]}"#),
+            Message::Prepare { multifd_channels: 2, capabilities, tls: false, zstd: false }
+        );
+        assert_eq!(heard(r#"{"what":"offer","port":{"Ok":4444}}"#), Message::Offer { port: Ok(4444), zstd: false });
+        assert_eq!(heard(r#"{"what":"listen","direct":true}"#), Message::Listen { direct: true, zstd_level: None });
+        let newer = heard(r#"{"what":"listen","direct":false,"of later versions":1}"#);
+        assert_eq!(newer, Message::Listen { direct: false, zstd_level: None });
     }
 }

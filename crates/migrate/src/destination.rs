@@ -5,11 +5,7 @@
 //! Without `-S` the destination runs as soon as it has everything, and a break just then leaves the source in doubt: it
 //! goes on too. That is QEMU's own doing with any transport.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::mpsc,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::mpsc, time::Duration};
 
 use narrows::{
     ChannelWriter, Code, End, Incoming,
@@ -28,6 +24,7 @@ use crate::{
     qmp::QmpError,
     thread::spawn,
     tls::{LendError, Lent, Part},
+    zstd::Zstd,
 };
 
 /// Between two looks at QEMU's events while waiting for the source.
@@ -101,7 +98,7 @@ fn converse(
 ) -> Result<(), MigrateError> {
     let gone = || End { code: Code::FAILED, text: "the source's side ended the talk".into() };
     let hear = || Ok::<_, MigrateError>(heard.recv().map_err(|_| gone())??.ok_or_else(gone)?);
-    let Message::Prepare { multifd_channels, capabilities, tls } = hear()? else {
+    let Message::Prepare { multifd_channels, capabilities, tls, zstd } = hear()? else {
         return Err(End { code: Code::PROTOCOL, text: "the source's side did not say what to prepare".into() }.into());
     };
     let cpu_before = CpuTime::of_process();
@@ -113,12 +110,22 @@ fn converse(
         Address::Tcp { port, .. } if target.direct == Direct::Plain => Some(*port),
         _ => None,
     };
+    let is_offered = match &target.direct {
+        Direct::No => false,
+        Direct::Plain => zstd,
+        Direct::Tls(_) => tls,
+    };
     let mut refused = None;
-    if let (Some(driven), Direct::Tls(dir), true) = (&mut qemu, &target.direct, tls) {
-        match offer(writer, &target.at, hear)?.map(|port| driven.lend(dir).map(|()| port)) {
-            Some(Ok(port)) => direct_port = Some(port),
-            Some(Err(why)) => refused = Some(why.to_string()),
-            None => {}
+    if let (Some(driven), true) = (&mut qemu, is_offered) {
+        direct_port = None;
+        if let Some((port, zstd_level)) = offer(writer, &target.at, driven.zstd.is_possible(), hear)? {
+            match driven.lend(&target.direct) {
+                Ok(()) => direct_port = Some(port),
+                Err(why) => refused = Some(why.to_string()),
+            }
+            if let (Some(level), Some(_)) = (zstd_level, direct_port) {
+                driven.zstd.switch_on(&mut driven.monitor, level)?;
+            }
         }
     }
     if let Some(driven) = &mut qemu {
@@ -165,21 +172,24 @@ fn converse(
     Ok(())
 }
 
-/// Listens in QEMU's place while the source's side finds out what comes through; the port, if QEMU shall.
+/// Listens in QEMU's place while the source's side finds out what comes through; the port, if QEMU shall, and the level if for zstd.
 fn offer(
     writer: &mut ChannelWriter,
     at: &Address,
+    zstd: bool,
     hear: impl Fn() -> Result<Message, MigrateError>,
-) -> Result<Option<u16>, MigrateError> {
+) -> Result<Option<(u16, Option<u8>)>, MigrateError> {
     let listener = Listener::bind(at, &Tuning::default());
     let port = match (&listener, at) {
         (Ok(_), Address::Tcp { port, .. }) => Ok(*port),
         (Err(fault), _) => Err(fault.to_string()),
         _ => Err(format!("{at} is no HOST:PORT")),
     };
-    control::say(writer, &Message::Offer { port: port.clone() })?;
-    let is_wanted = matches!(hear()?, Message::Listen { direct: true });
-    Ok(port.ok().filter(|_| is_wanted))
+    control::say(writer, &Message::Offer { port: port.clone(), zstd })?;
+    match hear()? {
+        Message::Listen { direct: true, zstd_level } => Ok(port.ok().map(|port| (port, zstd_level))),
+        _ => Ok(None),
+    }
 }
 
 /// What this process cost since `before`, and QEMU.
@@ -196,6 +206,7 @@ struct Driven {
     monitor: Monitor,
     cpu: QemuCpu,
     cpu_before_ns: Option<u64>,
+    zstd: Zstd,
     lent: Option<Lent>,
     listens: bool,
 }
@@ -204,12 +215,13 @@ impl Driven {
     fn prepare(qmp: &Address, channels: u8, capabilities: &[String]) -> Result<Self, QmpError> {
         let mut monitor = Monitor::connect(qmp)?;
         capable(&mut monitor, channels, capabilities)?;
+        let mut zstd = Zstd::default();
         if channels > 0 {
-            let parameters = json!({ "multifd-channels": channels, "multifd-compression": "none" });
-            monitor.ask("migrate-set-parameters", &parameters)?;
+            monitor.ask("migrate-set-parameters", &json!({ "multifd-channels": channels }))?;
+            zstd = Zstd::switched_off(&mut monitor)?;
         }
         let cpu = cpu_of(&mut monitor)?;
-        Ok(Self { cpu_before_ns: cpu.used_ns(), cpu, monitor, lent: None, listens: false })
+        Ok(Self { cpu_before_ns: cpu.used_ns(), cpu, monitor, zstd, lent: None, listens: false })
     }
 
     fn listen(&mut self, at: &Address) -> Result<(), QmpError> {
@@ -218,8 +230,10 @@ impl Driven {
         Ok(())
     }
 
-    fn lend(&mut self, dir: &Path) -> Result<(), LendError> {
-        self.lent = Some(Lent::new(&mut self.monitor, dir, Part::Server)?);
+    fn lend(&mut self, direct: &Direct) -> Result<(), LendError> {
+        if let Direct::Tls(dir) = direct {
+            self.lent = Some(Lent::new(&mut self.monitor, dir, Part::Server)?);
+        }
         Ok(())
     }
 
@@ -247,6 +261,7 @@ impl Driven {
 
 impl Drop for Driven {
     fn drop(&mut self) {
+        self.zstd.put_back(&mut self.monitor);
         let Some(lent) = self.lent.take() else { return };
         // Without certificates a QEMU that still waits would take a guest from anybody.
         let status = self.monitor.ask("query-status", &Value::Null);

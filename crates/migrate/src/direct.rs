@@ -2,8 +2,8 @@
 //!
 //! A tunnel copies every byte four times more. On a link that carries more than processors pack it has nothing to give for that: through two
 //! plain relays a guest takes 1.9 times as long there. So `run` measures the link before the guest moves, and where
-//! packing cannot keep up with it, and `serve --direct` allows it, has the source's QEMU connect to the destination's, under TLS where the session
-//! is. Session and control channel stay: who
+//! packing in the tunnel cannot keep up with it, and `serve --direct` allows it, has the source's QEMU connect to the destination's, under TLS where the
+//! session is: with QEMU's own zstd, which takes less of the processors, up to where that cannot keep up either. Session and control channel stay: who
 //! runs the guest is settled as ever.
 
 use std::time::{Duration, Instant};
@@ -13,15 +13,36 @@ use narrows::{End, Endpoint, Incoming};
 /// Service name of a channel whose bytes mean nothing, which shows what the link carries.
 pub const SERVICE_PROBE: &str = "migrate-probe";
 
-/// What a processor packs in a second of programs and documents, carrying them through the tunnel besides: two move 0.78 GB/s, whatever the
-/// link. In bytes.
-pub const PACKED_PER_S: f64 = 4e8;
+/// How QEMU's bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// Through the tunnel, which packs them.
+    Tunnel,
+    /// From QEMU to QEMU, packed by its zstd of that level or not at all.
+    Direct(Option<u8>),
+}
 
-/// The same under TLS, the tunnel's or QEMU's own. Two processors, for both hosts, moved 0.50 GB/s (0.41 to 0.55) through the tunnel where without TLS
-/// it was 0.74, and 0.84 (0.83 to 0.90) around it, with half the processor time at the source, so QEMU's cipher is not what limits. On 4 Gbit/s direct took
-/// 14 % less time than the tunnel, on 3 Gbit/s 7 % more and 34 % more bytes (QEMU 7.2, four channels, medians): equal at 0.4 GB/s. What is measured of the
-/// link is what one connection's cipher lets through, 0.7 to 1.0 GB/s there.
-pub const PACKED_UNDER_TLS_PER_S: f64 = 2e8;
+// Where the ways part, in bytes a second that the link carries for each processor of an end. Measured with 780 MiB of programs and documents (*fill*, four
+// channels, QEMU 10.0.2, docs/results/migrate.md) and two processors for both ends, so one each; seconds, medians of two to five:
+//
+// | Mbit/s | tunnel | zstd 2 | zstd 1 | unpacked |
+// |---|---|---|---|---|
+// | 500 | 5.3 | 5.0 | 5.4 | 13 |
+// | 1000 | 3.8 | 2.9 | 2.9 | 6.6 |
+// | 2000 | 2.7 | 2.6 | 2.3 | 3.4 |
+// | 3000 | 2.6 | 2.6 | 2.3 | 2.3 |
+
+/// From here on QEMU by itself with [`LEVEL_MAX`]. At half a gigabit the tunnel takes as long, and of a guest that writes it sends far less.
+const ZSTD_2_PER_S: f64 = 9e7;
+/// From here on level 1. A processor packs level 2's 287 MiB in 2.5 s and level 1's 306 in 2.1: they take as long where the link carries this.
+const ZSTD_1_PER_S: f64 = 1.3e8;
+/// From here on unpacked, which takes as long as level 1 on any faster link.
+const UNPACKED_PER_S: f64 = 3.6e8;
+/// The same under TLS, the tunnel's or QEMU's own, whose cipher has less to do where bytes are packed. QEMU 7.2 around the tunnel took 14 % less time than
+/// through it on 4 Gbit/s, 7 % more and 34 % more bytes on 3. What is measured of the link is what one connection's cipher lets through, 0.7 to 1.0 GB/s there.
+const UNPACKED_UNDER_TLS_PER_S: f64 = 4e8;
+/// Level where the link is no faster than the tunnel.
+pub const LEVEL_MAX: u8 = 2;
 
 /// The link is looked at for no longer than this, and with no more bytes: 10 Mbit/s are busy for half a second with what is on its way by then.
 const PROBE_FOR: Duration = Duration::from_millis(100);
@@ -55,10 +76,18 @@ pub fn drain(incoming: Incoming) {
     let _ = writer.finish();
 }
 
-/// Whether a link of that rate carries more than so many processors pack, all in bytes a second.
+/// The way for a link of that rate, in bytes a second, where each end has so many processors to itself. `is_tls`: so is QEMU's own connection. `zstd`: both
+/// QEMUs have it.
 #[must_use]
-pub fn outruns(link: f64, processors: usize, packed_per_s: f64) -> bool {
-    link > packed_per_s * processors as f64
+pub fn choose(link: f64, processors: f64, is_tls: bool, zstd: bool) -> Route {
+    let each = link / processors;
+    let unpacked = if is_tls { UNPACKED_UNDER_TLS_PER_S } else { UNPACKED_PER_S };
+    match zstd {
+        _ if each > unpacked => Route::Direct(None),
+        true if each > ZSTD_1_PER_S => Route::Direct(Some(1)),
+        true if each > ZSTD_2_PER_S => Route::Direct(Some(2)),
+        _ => Route::Tunnel,
+    }
 }
 
 /// What no codec makes shorter and no history has seen (xorshift64; Marsaglia 2003).
@@ -76,11 +105,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_processors_keep_up_with_a_gigabit_and_not_with_ten() {
-        let (gigabit, ten) = (117e6, 1.17e9);
-        for packed in [PACKED_PER_S, PACKED_UNDER_TLS_PER_S] {
-            assert!(!outruns(gigabit, 1, packed) && !outruns(gigabit, 2, packed));
-            assert!(outruns(ten, 1, packed) && outruns(ten, 2, packed) && !outruns(ten, 16, packed));
+    fn the_faster_the_link_the_less_is_packed() {
+        let way = |mbit: f64, processors, is_tls, zstd| choose(mbit * 1e6 / 8.0, processors, is_tls, zstd);
+        for is_tls in [false, true] {
+            assert_eq!(way(500.0, 1.0, is_tls, true), Route::Tunnel);
+            assert_eq!(way(940.0, 1.0, is_tls, true), Route::Direct(Some(2)));
+            assert_eq!(way(1900.0, 1.0, is_tls, true), Route::Direct(Some(1)));
+            assert_eq!(way(10_000.0, 1.0, is_tls, true), Route::Direct(None));
+            assert_eq!(way(940.0, 2.0, is_tls, true), Route::Tunnel, "two processors pack a gigabit in the tunnel");
+            assert_eq!(way(10_000.0, 16.0, is_tls, true), Route::Tunnel);
+            assert_eq!(way(1900.0, 1.0, is_tls, false), Route::Tunnel, "nothing is better than the tunnel but zstd");
         }
     }
 

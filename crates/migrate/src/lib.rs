@@ -17,7 +17,7 @@
 //! | [`lane`] | one socket joined to its channel |
 //! | [`law`] | how much may be held: pure |
 //! | [`direct`] | whether a tunnel has anything to give on this link |
-//! | [`tls`] | QEMU's own TLS, where there is none |
+//! | [`tls`], `zstd` | QEMU's own TLS and its own packing, where there is none |
 //! | [`aware`] | what is known of QEMU's multifd packets: headers apart, pages sent before left out. Pure |
 //! | [`qmp`], [`monitor`] | QEMU's control protocol, and a connection that speaks it |
 //! | [`source`], [`destination`] | what `run` and `serve` ask of their QEMU |
@@ -42,6 +42,7 @@ pub mod source;
 pub mod status;
 mod thread;
 pub mod tls;
+mod zstd;
 
 use narrows::{
     Code, End, Plan, Settings,

@@ -1,5 +1,7 @@
 //! What a migration took and cost: the table of QEMU's own page on compressed migration, with what that leaves out.
 
+use std::fmt::Write;
+
 use narrows::core::units::{Rate, Size};
 use serde::Serialize;
 
@@ -13,10 +15,12 @@ pub struct Report {
     pub qemu: [u64; 3],
     /// Multifd channels; 0 for none.
     pub channels: u8,
-    /// QEMU connected by itself, since the link carries more than processors pack.
+    /// QEMU connected by itself, since the link carries more than the tunnel packs.
     pub direct: bool,
     /// That connection was under QEMU's own TLS.
     pub direct_tls: bool,
+    /// QEMU packed by its own zstd of that level.
+    pub direct_zstd_level: Option<u8>,
     /// Measured before the guest moved, in bytes a second; `None` where nobody asked.
     pub link_bytes_per_s: Option<f64>,
     /// From the start to the end, as QEMU has it.
@@ -72,6 +76,7 @@ impl Report {
             channels,
             direct: false,
             direct_tls: false,
+            direct_zstd_level: None,
             link_bytes_per_s: None,
             total_ms: progress.total_ms,
             down_ms: progress.down_ms,
@@ -92,9 +97,9 @@ impl Report {
         }
     }
 
-    /// Notes that QEMU connected by itself, and whether under TLS.
-    pub fn set_direct(&mut self, is_tls: bool) {
-        (self.direct, self.direct_tls) = (true, is_tls);
+    /// Notes that QEMU connected by itself, whether under TLS, and how it packed.
+    pub fn set_direct(&mut self, is_tls: bool, zstd_level: Option<u8>) {
+        (self.direct, self.direct_tls, self.direct_zstd_level) = (true, is_tls, zstd_level);
         self.wire_bytes += self.transferred_bytes;
     }
 
@@ -111,11 +116,13 @@ impl Report {
         let seen =
             self.down_seen_ms.map_or_else(String::new, |ms| format!(", {ms:.0} ms between seeing it stop and run"));
         let link = self.link_bytes_per_s.map_or_else(String::new, |rate| format!("; link {}", Rate(rate)));
-        let way = match (self.direct, self.direct_tls) {
-            (true, true) => "QEMU to QEMU, TLS",
-            (true, false) => "QEMU to QEMU",
-            (false, _) => "tunnel",
-        };
+        let mut way = String::from(if self.direct { "QEMU to QEMU" } else { "tunnel" });
+        if self.direct_tls {
+            way.push_str(", TLS");
+        }
+        if let Some(level) = self.direct_zstd_level {
+            let _ = write!(way, ", zstd {level}");
+        }
         let rows = [
             ("QEMU", format!("{major}.{minor}.{micro}, {} channels", self.channels)),
             ("way", format!("{way}{link}")),

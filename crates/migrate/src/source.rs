@@ -18,6 +18,7 @@ use crate::{
     monitor::Monitor,
     qmp::{Event, QmpError},
     tls::{LendError, Lent, Part},
+    zstd::Zstd,
 };
 
 /// Between two looks at the migration.
@@ -117,6 +118,7 @@ pub struct Source {
     takes_rate: bool,
     told_rate: u64,
     told_at: Instant,
+    zstd: Zstd,
     lent: Option<Lent>,
     /// The guest was running.
     pub running: bool,
@@ -137,8 +139,6 @@ impl Source {
         let mut wanted = json!({ "max-bandwidth": ask.max_bandwidth.unwrap_or(BANDWIDTH_MAX) });
         if ask.multifd_channels > 0 {
             wanted["multifd-channels"] = ask.multifd_channels.into();
-            // What QEMU packed, nobody can pack better.
-            wanted["multifd-compression"] = "none".into();
         }
         if let Some(limit) = ask.downtime_limit {
             wanted["downtime-limit"] = (limit.as_millis() as u64).into();
@@ -149,6 +149,7 @@ impl Source {
             wanted["avail-switchover-bandwidth"] = 0.into();
         }
         monitor.ask("migrate-set-parameters", &wanted)?;
+        let zstd = if ask.multifd_channels > 0 { Zstd::switched_off(&mut monitor)? } else { Zstd::default() };
         let limit_ms = wanted["downtime-limit"].as_u64().or_else(|| held["downtime-limit"].as_u64()).unwrap_or(300);
         Ok(Self {
             monitor,
@@ -156,6 +157,7 @@ impl Source {
             takes_rate,
             told_rate: 0,
             told_at: Instant::now(),
+            zstd,
             lent: None,
             running,
             downtime_limit: Duration::from_millis(limit_ms),
@@ -183,8 +185,29 @@ impl Source {
         Ok(())
     }
 
-    /// Leaves QEMU as it was before [`Self::lend`].
+    /// Whether QEMU can pack by zstd.
+    #[must_use]
+    pub fn takes_zstd(&self) -> bool {
+        self.zstd.is_possible()
+    }
+
+    /// Has QEMU pack by zstd of that level, until it is taken back or this is dropped.
+    ///
+    /// # Errors
+    /// [`QmpError`]
+    pub fn pack(&mut self, level: u8) -> Result<(), QmpError> {
+        self.zstd.switch_on(&mut self.monitor, level)
+    }
+
+    /// The level by which QEMU packs, if it does.
+    #[must_use]
+    pub fn zstd_level(&self) -> Option<u8> {
+        self.zstd.level()
+    }
+
+    /// Leaves QEMU as it was before [`Self::lend`] and [`Self::pack`].
     pub fn take_back(&mut self) {
+        self.zstd.put_back(&mut self.monitor);
         if let Some(lent) = self.lent.take() {
             lent.take_back(&mut self.monitor);
         }

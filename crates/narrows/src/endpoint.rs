@@ -96,6 +96,12 @@ impl Endpoint {
         }
     }
 
+    /// Whether the peer runs on the same machine, as far as both know: its processors are then the same.
+    #[must_use]
+    pub fn shares_host(&self) -> bool {
+        self.inner.state.lock().machine.shares_host()
+    }
+
     /// State of links and workers at this moment.
     #[must_use]
     pub fn gauges(&self) -> Gauges {

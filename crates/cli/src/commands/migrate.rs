@@ -30,7 +30,8 @@ use narrows_migrate::{
     ALSO, CODECS, CPU_PRICE, LEVEL_MAX, MigrateError, SERVICE_CONTROL,
     control::{self, Cost, Message},
     destination::{self, Direct, Target},
-    direct, far, far_settings, limits,
+    direct::{self, Route},
+    far, far_settings, limits,
     migration::{LinkProbe, Migration, Options},
     near,
     report::Report,
@@ -347,7 +348,7 @@ impl Moving<'_> {
         );
         report.link_bytes_per_s = link;
         if was_direct {
-            report.set_direct(source.has_tls());
+            report.set_direct(source.has_tls(), source.zstd_level());
         }
         let mut recv = None;
         let until = Instant::now() + LAST_WORDS;
@@ -381,16 +382,20 @@ impl Moving<'_> {
         hear: &mut ChannelReader,
     ) -> Result<(Option<f64>, Option<Address>), MigrateError> {
         let args = self.args;
-        let is_tls = matches!(self.way.auth, Auth::Tls { .. }) && args.direct != When::Never;
         let (multifd_channels, capabilities) = (args.channels, args.capabilities.clone());
-        control::say(say, &Message::Prepare { multifd_channels, capabilities, tls: is_tls })?;
+        // A port is one of a host that we know.
+        let may = args.direct != When::Never && matches!(self.way.peer, Address::Tcp { .. });
+        let (tls, zstd) = (may && matches!(self.way.auth, Auth::Tls { .. }), may && source.takes_zstd());
+        control::say(say, &Message::Prepare { multifd_channels, capabilities, tls, zstd })?;
         let gone = || End { code: Code::FAILED, text: "the destination's side ended the talk".into() };
         let mut answer = || control::hear(hear)?.ok_or_else(gone);
         let mut answered = answer()?;
         let mut around = None;
-        if let Message::Offer { port } = answered {
-            let found = self.around_under_tls(source, port)?;
-            control::say(say, &Message::Listen { direct: found.1.is_some() })?;
+        if let Message::Offer { port, zstd } = answered {
+            let port = port.map_err(|why| format!("at the destination: {why}"));
+            let found = self.around(source, port, Some(zstd))?;
+            let (direct, zstd_level) = (found.1.is_some(), source.zstd_level());
+            control::say(say, &Message::Listen { direct, zstd_level })?;
             around = Some(found);
             answered = answer()?;
         }
@@ -401,80 +406,84 @@ impl Moving<'_> {
                 Ok((link, None))
             }
             (Message::Ready { .. }, Some(around)) => Ok(around),
-            (Message::Ready { direct_port, .. }, None) => self.around(direct_port),
+            (Message::Ready { direct_port: Some(port), .. }, None) if may => self.around(source, Ok(port), None),
+            (Message::Ready { .. }, None) if args.direct == When::Always => Err(End {
+                code: Code::FAILED,
+                text: "the destination's side does not let QEMU connect by itself; start it with `serve --direct --to HOST:PORT`".into(),
+            }
+            .into()),
+            (Message::Ready { .. }, None) => Ok((None, None)),
             (Message::Failed { text }, _) => Err(End { code: Code::FAILED, text }.into()),
             _ => Err(End { code: Code::PROTOCOL, text: "the destination's side is not ready".into() }.into()),
         }
     }
 
-    /// [`Self::prepare`], where the destination offers `port`, or says why it does not. The destination's QEMU will listen either there or for the
-    /// tunnel, so whatever can be found out is found out before.
-    fn around_under_tls(
+    /// [`Self::prepare`], where the destination's QEMU may be reached at `port`. It listens there plain, unless that is an offer, which says whether it has
+    /// zstd: then it will listen either there or for the tunnel, so whatever can be found out is found out before.
+    fn around(
         &self,
         source: &mut Source,
         port: Result<u16, String>,
+        offer: Option<bool>,
     ) -> Result<(Option<f64>, Option<Address>), MigrateError> {
-        let way = self.way;
-        let (Auth::Tls { dir, server_name }, Address::Tcp { host, .. }) = (&way.auth, &way.peer) else {
-            return Ok((None, None));
+        let Self { args, way, .. } = self;
+        let Address::Tcp { host, .. } = &way.peer else { return Ok((None, None)) };
+        let at = |port| Address::Tcp { host: host.clone(), port };
+        let tls = match &way.auth {
+            Auth::Tls { dir, server_name } if offer.is_some() => Some((dir, server_name.as_deref().unwrap_or(host))),
+            _ => None,
         };
-        let reach = |port| {
-            let to = Address::Tcp { host: host.clone(), port };
-            let tuning = Tuning { connect_timeout: REACHED_WITHIN, ..Tuning::default() };
-            transport::connect(&to, &tuning).map(|_| to).map_err(|fault| fault.to_string())
+        let is_allowed = match tls {
+            Some(_) => Ok(()),
+            None => secure::require_auth_to(&at(0), &Auth::None, args.security.insecure),
         };
-        let reached = match port {
-            Ok(port) => reach(port),
-            Err(why) => Err(format!("at the destination: {why}")),
-        };
-        let (link, is_faster) = match &reached {
-            Ok(_) => self.measure(direct::PACKED_UNDER_TLS_PER_S)?,
-            Err(_) => (None, true),
-        };
-        if !is_faster {
-            return Ok((link, None));
-        }
-        let name = server_name.as_deref().unwrap_or(host);
-        let lent = reached.and_then(|to| source.lend(dir, name).map(|()| to).map_err(|fault| fault.to_string()));
-        Ok((link, lent.inspect_err(|why| tracing::warn!("{NOT_BY_ITSELF}{why}")).ok()))
-    }
-
-    /// The same where the destination's QEMU listens plain, and at `port` for the source's too.
-    fn around(&self, port: Option<u16>) -> Result<(Option<f64>, Option<Address>), MigrateError> {
-        let (Some(port), Address::Tcp { host, .. }) = (port, &self.way.peer) else {
-            if self.args.direct == When::Always {
-                return Err(End {
-                    code: Code::FAILED,
-                    text: "the destination's side does not let QEMU connect by itself; start it with `serve --direct --to HOST:PORT`".into(),
-                }
-                .into());
+        match (args.direct, is_allowed) {
+            (_, Ok(())) => {}
+            (When::Always, Err(refused)) => {
+                return Err(End { code: Code::FAILED, text: refused.to_string() }.into());
             }
-            return Ok((None, None));
-        };
-        let to = Address::Tcp { host: host.clone(), port };
-        let is_allowed = secure::require_auth_to(&to, &Auth::None, self.args.security.insecure);
-        match self.args.direct {
-            When::Never => return Ok((None, None)),
-            When::Always => is_allowed.map_err(|refused| End { code: Code::FAILED, text: refused.to_string() })?,
-            When::Auto => {
-                if let Err(refused) = is_allowed {
-                    tracing::info!("QEMU does not connect by itself: {refused}");
-                    return Ok((None, None));
-                }
+            (_, Err(refused)) => {
+                tracing::info!("QEMU does not connect by itself: {refused}");
+                return Ok((None, None));
             }
         }
-        let (link, is_faster) = self.measure(direct::PACKED_PER_S)?;
-        Ok((link, is_faster.then_some(to)))
+        let tuning = Tuning { connect_timeout: REACHED_WITHIN, ..Tuning::default() };
+        let reached = port.map(at).and_then(|to| match offer {
+            Some(_) => transport::connect(&to, &tuning).map(|_| to).map_err(|fault| fault.to_string()),
+            None => Ok(to),
+        });
+        let cannot = |why: &String| tracing::warn!("{NOT_BY_ITSELF}{why}");
+        let Ok(to) = reached.inspect_err(cannot) else { return Ok((None, None)) };
+        let (link, chosen) = self.measure(tls.is_some(), offer == Some(true) && source.takes_zstd())?;
+        let Route::Direct(zstd_level) = chosen else { return Ok((Some(link), None)) };
+        if let Some((dir, name)) = tls
+            && let Err(why) = source.lend(dir, name)
+        {
+            cannot(&why.to_string());
+            return Ok((Some(link), None));
+        }
+        if let Some(level) = zstd_level {
+            source.pack(level)?;
+        }
+        Ok((Some(link), Some(to)))
     }
 
-    /// The link's rate, and whether QEMU had better connect by itself, where a processor packs so many bytes a second.
-    fn measure(&self, packed_per_s: f64) -> Result<(Option<f64>, bool), MigrateError> {
-        let link = direct::link_rate(&self.migration.endpoint)?;
-        let processors = self.way.engine.workers();
-        let is_faster = self.args.direct == When::Always || direct::outruns(link, processors, packed_per_s);
-        let word = if is_faster { "by itself" } else { "through the tunnel" };
-        tracing::info!("the link carries {}, {processors} processors here: QEMU connects {word}", Rate(link));
-        Ok((Some(link), is_faster))
+    /// The link's rate, and how QEMU's bytes had better go.
+    fn measure(&self, is_tls: bool, zstd: bool) -> Result<(f64, Route), MigrateError> {
+        let endpoint = &self.migration.endpoint;
+        let link = direct::link_rate(endpoint)?;
+        let processors = self.way.engine.workers() as f64 / if endpoint.shares_host() { 2.0 } else { 1.0 };
+        let chosen = match direct::choose(link, processors, is_tls, zstd) {
+            Route::Tunnel if self.args.direct == When::Always => Route::Direct(zstd.then_some(direct::LEVEL_MAX)),
+            chosen => chosen,
+        };
+        let word = match chosen {
+            Route::Tunnel => "through the tunnel".into(),
+            Route::Direct(None) => "by itself".into(),
+            Route::Direct(Some(level)) => format!("by itself, with zstd {level}"),
+        };
+        tracing::info!("the link carries {}, {processors} processors for this end: QEMU connects {word}", Rate(link));
+        Ok((link, chosen))
     }
 
     /// Has QEMU connect `to` the destination's, if that is given and can be reached, else to our socket, `local`; and whether it was the former.
@@ -499,6 +508,7 @@ impl Moving<'_> {
                 (Err(End { code: Code::FAILED, text }.into()), true)
             }
             Some(Err(MigrateError::Qemu { state, reason, begun: false })) if state == "failed" && !is_tls => {
+                // Packed, if the destination's waits for that: the tunnel carries it as it is.
                 let why = reason.unwrap_or_else(|| "it does not say why".into());
                 tracing::warn!("{NOT_BY_ITSELF}{why}");
                 (run(Through::Tunnel(local)), false)

@@ -37,8 +37,9 @@ pub struct ServeArgs {
     /// QMP socket of the destination's QEMU: it is set up as the source's is. Start it with `-incoming defer`
     #[arg(long, value_name = "ADDRESS")]
     pub qmp: Option<String>,
-    /// Let the source's QEMU connect to --to by itself where the link carries more than processors pack. --to is then HOST:PORT of this
-    /// host. With --tls-certificates it does so under QEMU's own TLS, and both QEMUs must be able to read their directory (needs --qmp); else QEMU
+    /// Let the source's QEMU connect to --to by itself where the link carries more than processors pack in the tunnel: packing by its own
+    /// zstd, if both QEMUs have that (needs --qmp), or on a link faster still as it is. --to is then HOST:PORT of this host. With
+    /// --tls-certificates it does so under QEMU's own TLS, and both QEMUs must be able to read their directory (needs --qmp); else QEMU
     /// neither encrypts nor asks who comes, so beyond this machine this needs --insecure
     #[arg(long)]
     pub direct: bool,
@@ -76,7 +77,7 @@ pub struct RunArgs {
     #[arg(long = "capability", value_name = "NAME")]
     pub capabilities: Vec<String>,
     /// Whether QEMU connects to the destination's by itself, where `serve --direct` lets it: if the link carries more than processors
-    /// pack, whatever it carries, or never
+    /// pack in the tunnel, whatever it carries, or never. The faster the link, the less QEMU packs; without multifd nothing
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
     pub direct: When,
     /// Address that QEMU connects to here; a Unix socket in a directory of its own if not given
