@@ -4,6 +4,7 @@
 //! two steps, and no number has two spellings. Why the check covers the whole sequence number though only 16 bits
 //! of it travel: a frame that was replayed, reordered beyond 32,767 chunks or moved to another channel fails it.
 
+use crc_fast::{CrcAlgorithm, Digest};
 use narrows_core::{ChannelId, CodecId, DecodeError, Limits, Seq, limits};
 
 /// Length of the short header, in bytes; every header is at least this long.
@@ -50,14 +51,13 @@ pub const fn packed_len_max(raw_len: u32) -> u32 {
 /// the sum means that the right bytes in the wrong place are noticed too.
 #[must_use]
 pub fn chunk_check(channel: ChannelId, seq: Seq, raw: &[u8]) -> u32 {
-    crc32c::crc32c_append(place_check(channel, seq), raw)
-}
-
-fn place_check(channel: ChannelId, seq: Seq) -> u32 {
     let mut place = [0; 10];
     place[..2].copy_from_slice(&channel.0.to_le_bytes());
     place[2..].copy_from_slice(&seq.0.to_le_bytes());
-    crc32c::crc32c(&place)
+    let mut sum = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    sum.update(&place);
+    sum.update(raw);
+    sum.finalize() as u32
 }
 
 impl Header {
@@ -200,7 +200,7 @@ fn bounded(less_1: u32, limit: usize, what: &'static str) -> Result<u32, DecodeE
 /// whether a flipped bit shows depends on its place alone: `every_bit_flip_is_noticed` covers all headers by trying
 /// one of each shape.
 fn header_check(bytes: &[u8], checked: usize, channel: ChannelId, seq: Seq) -> u16 {
-    crc32c::crc32c_append(place_check(channel, seq), &bytes[..checked]) as u16
+    chunk_check(channel, seq, &bytes[..checked]) as u16
 }
 
 /// The number nearest to `next` whose low 16 bits are `low`.

@@ -57,7 +57,7 @@ impl Method {
     #[must_use]
     pub fn check(self, raw: &[u8]) -> u32 {
         match self {
-            Self::Deflate => crc32fast::hash(raw),
+            Self::Deflate => crc_fast::crc32_iso_hdlc(raw),
             Self::Zstd => xxh64(raw, 0) as u32,
             Self::Lz4 => 0,
         }

@@ -89,26 +89,24 @@ static CODED: LazyLock<[u8; 8]> = LazyLock::new(|| {
 
 /// Of each built-in chain the one with coded lengths in place of blocks of bits, or with LZ-T in place of LZ4, if that is built in too; else
 /// itself.
-static CODED_OF: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let number = |names: &str| BUILTINS.iter().position(|builtin| *builtin == names);
-    let coded = |(own, names): (usize, &&str)| {
-        number(&names.replace("-pk", "-ce").replace("-lz4", "-lzt")).unwrap_or(own) as u8
-    };
-    BUILTINS.iter().enumerate().map(coded).collect()
-});
+static CODED_OF: LazyLock<Vec<u8>> =
+    LazyLock::new(|| named_alike(|names| names.replace("-pk", "-ce").replace("-lz4", "-lzt")));
+
+/// Of each built-in chain the one with blocks of bits in place of coded lengths, as above.
+static BLOCKS_OF: LazyLock<Vec<u8>> = LazyLock::new(|| named_alike(|names| names.replace("-ce", "-pk")));
+
+/// Of each built-in chain the one whose name that makes of its own; itself where none has it.
+fn named_alike(other: impl Fn(&str) -> String) -> Vec<u8> {
+    let number = |names: String| BUILTINS.iter().position(|builtin| *builtin == names);
+    BUILTINS.iter().enumerate().map(|(own, names)| number(other(names)).unwrap_or(own) as u8).collect()
+}
 
 /// Of a built-in chain the one with blocks of bits in place of coded lengths, if that is built in too. Where a page holds both words of few bits
 /// and words of many, it is the shorter one.
 #[must_use]
 pub fn blocks_of(chain: u8) -> Option<u8> {
-    static BLOCKS_OF: LazyLock<Vec<Option<u8>>> = LazyLock::new(|| {
-        let number = |names: &str| BUILTINS.iter().position(|builtin| *builtin == names).map(|number| number as u8);
-        BUILTINS
-            .iter()
-            .map(|names| names.contains("-ce").then(|| number(&names.replace("-ce", "-pk"))).flatten())
-            .collect()
-    });
-    BLOCKS_OF[usize::from(chain)]
+    let blocks = BLOCKS_OF[usize::from(chain)];
+    (blocks != chain).then_some(blocks)
 }
 
 /// As [`CODED`], without an entropy coder.

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, Write},
+    os::fd::AsFd,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -22,12 +23,16 @@ use narrows::{
 };
 use narrows_wire::TransferError;
 use parking_lot::Mutex;
+use rustix::pipe;
 
 use super::options::{Packing, PolicyName, Security, Session};
 use crate::exit::Usage;
 
 /// Port where none is given.
 pub const PORT: u16 = 4242;
+
+/// See [`descriptor`]: what a chunk of a stream holds.
+const PIPE_LEN: usize = 256 << 10;
 
 /// Worker threads and codecs, as the flags have it.
 pub fn engine(packing: &Packing) -> Engine {
@@ -226,6 +231,17 @@ pub fn metered(session: &Session, endpoint: &Arc<Endpoint>) -> anyhow::Result<()
     Ok(())
 }
 
+/// A standard stream's descriptor itself: std's own buffers cut what is read at 8 KiB and what is written at its last line end.
+/// A pipe is widened to a chunk, since at the 64 KiB that it comes with both sides sleep more than they copy.
+pub fn descriptor(stream: &impl AsFd) -> io::Result<File> {
+    let file = File::from(stream.as_fd().try_clone_to_owned()?);
+    if pipe::fcntl_getpipe_size(&file).is_ok_and(|len| len < PIPE_LEN) {
+        // Whoever may have no wider one has that.
+        let _ = pipe::fcntl_setpipe_size(&file, PIPE_LEN);
+    }
+    Ok(file)
+}
+
 /// As it could be typed again.
 pub fn command_line() -> String {
     let words = std::env::args().skip(1).map(|word| {
@@ -233,4 +249,17 @@ pub fn command_line() -> String {
         if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
     });
     std::iter::once("narrows".to_string()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_is_widened_to_a_chunk_and_a_file_is_left_as_it_is() {
+        let (reader, _writer) = io::pipe().unwrap();
+        descriptor(&reader).unwrap();
+        assert_eq!(pipe::fcntl_getpipe_size(&reader).unwrap(), PIPE_LEN);
+        descriptor(&File::open("/dev/null").unwrap()).unwrap();
+    }
 }

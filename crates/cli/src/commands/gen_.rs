@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufWriter, IsTerminal, Write},
+    io::{self, IsTerminal, Write},
     path::PathBuf,
 };
 
@@ -10,6 +10,7 @@ use anyhow::Context;
 use narrows::core::units::Size;
 use narrows_lab::synthetic::{self, Kind};
 
+use super::common;
 use crate::exit::{OutputClosed, Usage};
 
 #[derive(Debug, clap::Args)]
@@ -35,7 +36,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         None if io::stdout().is_terminal() => {
             return Err(Usage("standard output is a terminal; redirect it, or name a file with -o".into()).into());
         }
-        None => (Box::new(BufWriter::new(io::stdout().lock())), "the output".into()),
+        None => (Box::new(common::descriptor(&io::stdout())?), "the output".into()),
     };
     let written = synthetic::write(args.kind, args.size.0, args.seed, &mut out).and_then(|()| out.flush());
     written.map_err(|fault| match fault.kind() {

@@ -1,9 +1,7 @@
 //! `narrows recv`
 
 use std::{
-    fs::File,
     io::{self, IsTerminal, Write},
-    os::fd::AsFd,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -106,8 +104,7 @@ fn receive(endpoint: &Arc<Endpoint>, args: &Args, quiet: bool) -> anyhow::Result
             recv::incoming(incoming, Sink::Stream(&mut nowhere), &mut progress)
                 .map(|received| (received, Some(format!("{:016x}", nowhere.0.digest()))))
         } else if args.into == Path::new("-") {
-            // The descriptor itself: `Stdout` would look for line ends and cut every chunk at its last one.
-            let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+            let mut out = common::descriptor(&io::stdout())?;
             recv::incoming(incoming, Sink::Stream(&mut out), &mut progress).map(|done| (done, None))
         } else {
             recv::incoming(incoming, Sink::Dir(&args.into), &mut progress).map(|done| (done, None))

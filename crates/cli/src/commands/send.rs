@@ -65,7 +65,7 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     let bar = output::progress(quiet);
     let mut progress = |bytes| bar.set_position(bytes);
     let received = if from_stdin {
-        send::stream(&endpoint, &mut io::stdin().lock(), &mut progress)
+        send::stream(&endpoint, &mut common::descriptor(&io::stdin())?, &mut progress)
     } else {
         send::paths(&endpoint, &paths, &mut progress)
     };

@@ -75,7 +75,11 @@ impl Contestant {
             settings.set(steps).map_err(|fault| unknown(&fault))?;
             Way::Zbewalgo(Box::new(Zbewalgo::new(settings.clone())), settings)
         } else {
-            return Err(unknown(&"no codec, profile or chain has this name"));
+            let known = CODECS.iter().map(|(name, ..)| *name).chain(PROFILES.iter().map(|(name, _)| *name));
+            let known = known.collect::<Vec<_>>().join(", ");
+            return Err(unknown(&format!(
+                "no such codec; there are {known}, zbewalgo, zbewalgo:STEPS and chain:STEPS"
+            )));
         };
         Ok(Self { name: name.into(), way })
     }
