@@ -474,7 +474,7 @@ impl Moving<'_> {
         let link = direct::link_rate(endpoint)?;
         let processors = self.way.engine.workers() as f64 / if endpoint.shares_host() { 2.0 } else { 1.0 };
         let chosen = match direct::choose(link, processors, is_tls, zstd) {
-            Route::Tunnel if self.args.direct == When::Always => Route::Direct(zstd.then_some(direct::LEVEL_MAX)),
+            Route::Tunnel if self.args.direct == When::Always => Route::Direct(zstd.then_some(direct::ZSTD_LEVEL)),
             chosen => chosen,
         };
         let word = match chosen {
