@@ -24,8 +24,8 @@ pub struct Guard {
     /// Since when bytes are counted, and how many they are.
     counted_ns: u64,
     bytes: u64,
-    /// Bytes still to be decided on before any count: those before them went the other way.
-    skipped: u64,
+    /// Bytes decided on since the way changed, as long as others are in hand: no pace counts before those have left.
+    since: Option<u64>,
     /// Bytes a nanosecond that got through, priced and raw: a mean in which the last span counts [`MEMORY`].
     rates: [Option<f64>; 2],
     /// Spans for which the better way stays before the other is tried.
@@ -33,6 +33,8 @@ pub struct Guard {
     stay: u32,
     /// This span tries the way that lost last time.
     trial: bool,
+    /// The other way seemed better after the last span already.
+    doubted: bool,
     /// Raw bytes got through faster than a slow link lets them.
     seen_fast: bool,
 }
@@ -43,11 +45,13 @@ impl Default for Guard {
             way: Way::Priced,
             counted_ns: 0,
             bytes: 0,
-            skipped: 0,
+            since: None,
             rates: [None; 2],
             patience: PATIENCE_MIN,
             stay: PATIENCE_MIN,
             trial: false,
+            // Nothing speaks for either way yet: the first comparison counts.
+            doubted: true,
             seen_fast: false,
         }
     }
@@ -61,9 +65,9 @@ impl Guard {
             *self = Self { counted_ns: now_ns, ..Self::default() };
             return Way::Priced;
         }
-        if self.skipped > 0 {
-            // The pace is that of what was under way before the change.
-            self.skipped = self.skipped.saturating_sub(raw_len as u64);
+        if let Some(since) = self.since {
+            // Until all in hand went this way the pace is the other's, or that at which the queue fills.
+            self.since = (since < in_hand).then_some(since + raw_len as u64);
             (self.counted_ns, self.bytes) = (now_ns, 0);
             return self.way;
         }
@@ -79,7 +83,7 @@ impl Guard {
             }
             self.turn();
             (self.counted_ns, self.bytes) = (now_ns, 0);
-            self.skipped = if self.way == before { 0 } else { in_hand };
+            self.since = (self.way != before).then_some(0);
         }
         self.way
     }
@@ -92,16 +96,21 @@ impl Guard {
             return;
         };
         let better = if priced > GAIN_MIN * raw { Way::Priced } else { Way::Raw };
+        let clear = priced.min(raw) < CLEAR * priced.max(raw);
+        let doubted = std::mem::replace(&mut self.doubted, better != self.way);
         if self.trial {
             self.trial = false;
             self.patience = match better {
                 better if better == self.way => PATIENCE_MIN,
-                Way::Raw if priced < CLEAR * raw => PATIENCE_MAX,
+                _ if clear => PATIENCE_MAX,
                 _ => (self.patience * 2).min(PATIENCE_MAX),
             };
-            self.settle(better);
+            self.settle(better, clear);
         } else if better != self.way {
-            self.settle(better);
+            // One span may hit a pause, or a chunk that packs slowly.
+            if doubted {
+                self.settle(better, false);
+            }
         } else if self.stay > 0 {
             self.stay -= 1;
         } else {
@@ -110,10 +119,10 @@ impl Guard {
         }
     }
 
-    /// One look may be wrong. That packing pays is looked at again sooner: raw is what was promised.
-    fn settle(&mut self, better: Way) {
-        self.stay = if better == Way::Raw { self.patience } else { self.patience / HASTE };
-        self.way = better;
+    /// One look may be wrong. That packing pays is looked at again sooner where it does not clearly: raw is what was promised.
+    fn settle(&mut self, better: Way, clear: bool) {
+        self.stay = if better == Way::Raw || clear { self.patience } else { self.patience / HASTE };
+        (self.way, self.doubted) = (better, false);
     }
 }
 
@@ -127,7 +136,7 @@ const SPAN_NS: u64 = 5_000_000;
 const MEMORY: f64 = 0.6;
 /// What packing must gain to stay.
 const GAIN_MIN: f64 = 1.03;
-/// Packing that gets less than this of raw through is tried as seldom as may be: each trial takes two or three spans.
+/// A way that gets less than this of the other's through is tried as seldom as may be: each trial takes two or three spans.
 const CLEAR: f64 = 0.7;
 /// Spans between two trials, at first and at most.
 const PATIENCE_MIN: u32 = 12;
@@ -201,6 +210,35 @@ mod tests {
         let (mut guard, mut now_ns) = (Guard::default(), 0);
         run(&mut guard, &mut now_ns, 100, 1.0, 2.0);
         assert!(run(&mut guard, &mut now_ns, 600, 1.0, 2.0) < 0.012);
+    }
+
+    // Goal: one slow span, of a chunk that packs slowly or a pause, sends nothing raw that packs well.
+    #[test]
+    fn a_slow_span_is_not_enough_to_leave_what_pays() {
+        let (mut guard, mut now_ns) = (Guard::default(), 0);
+        run(&mut guard, &mut now_ns, 300, 2.0, 1.0);
+        for _ in 0..5 {
+            now_ns += 3 * SPAN_NS;
+            assert!(run(&mut guard, &mut now_ns, 100, 2.0, 1.0) > 0.8, "{guard:?}");
+        }
+    }
+
+    // Goal: packers leave no queue and raw fills one, which is no pace. Method: a link of 1, packing at 1.1, and four megabytes of room.
+    #[test]
+    fn a_queue_that_fills_is_no_pace() {
+        let (mut guard, mut now_ns, mut queued, mut priced) = (Guard::default(), 0, 0_u64, 0);
+        while now_ns < 1_000_000_000 {
+            let way = guard.way(now_ns, 65_536, 1.0, queued);
+            priced += if way == Way::Priced { 1 } else { 0 };
+            let took = match way {
+                Way::Priced => 59_578,
+                Way::Raw if queued < 4 << 20 => 0,
+                Way::Raw => 65_536,
+            };
+            now_ns += took;
+            queued = (queued + if way == Way::Raw { 65_536 } else { 0 }).saturating_sub(took);
+        }
+        assert!(priced > 14_000, "{priced} of 16,000 chunks, {guard:?}");
     }
 
     #[test]
