@@ -18,6 +18,7 @@ DIR holds unpacked corpus files; without it the data is made from the bundled sa
 
 import argparse
 import json
+import math
 import os
 import random
 import shlex
@@ -217,10 +218,10 @@ def measure_cell(mbit, kind, args, cache, out):
     out.flush()
     found = {setting: rate(setting, runs) for setting, runs in rounds.items()}
     mine, none = found["adaptive"], found["none"]
-    fixed = max((found[s], s) for s in again if s in FIXED or s == "none")
-    peer = max((found[s], s) for s in again if s in PEERS)
+    best = lambda names: max(((found[s], s) for s in again if s in names), default=(math.nan, "none ran"))
+    fixed, peer = best([*FIXED, "none"]), best(PEERS)
     print(f"{mbit or 'none':>5} {kind:<12} adaptive {mine:8.1f} MB/s  ×none {mine / none:5.2f}  ×fixed {mine / fixed[0]:5.3f}"
-          f" ({fixed[1]})  ×peer {mine / peer[0]:5.3f} ({peer[1]})  ×adapt {mine / found['zstd --adapt']:5.2f}", flush=True)
+          f" ({fixed[1]})  ×peer {mine / peer[0]:5.3f} ({peer[1]})  ×adapt {mine / found.get('zstd --adapt', math.nan):5.2f}", flush=True)
 
 
 def main():
