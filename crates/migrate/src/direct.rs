@@ -39,7 +39,7 @@ const UNPACKED_PER_S: f64 = 3.6e8;
 /// The same under TLS, the tunnel's or QEMU's own, whose cipher has less to do where bytes are packed. QEMU 7.2 around the tunnel took 14 % less time than
 /// through it on 4 Gbit/s, 7 % more and 34 % more bytes on 3. What is measured of the link is what one connection's cipher lets through, 0.7 to 1.0 GB/s there.
 const UNPACKED_UNDER_TLS_PER_S: f64 = 4e8;
-/// Level of QEMU's zstd. Level 2 takes a fifth more of the processors and, from [`ZSTD_PER_S`] on, no less time.
+/// Level of QEMU's zstd. Level 2 takes a fifth more of the processors and, on links that it is used for, no less time.
 pub const ZSTD_LEVEL: u8 = 1;
 
 /// The link is looked at for no longer than this, and with no more bytes: 10 Mbit/s are busy for half a second with what is on its way by then.
