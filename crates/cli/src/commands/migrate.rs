@@ -306,7 +306,9 @@ impl Moving<'_> {
     ) -> Result<(Report, Option<Cost>), MigrateError> {
         let &Self { args, migration, .. } = self;
         let (mut say, mut hear) = migration.endpoint.open(SERVICE_CONTROL)?;
-        let (link, to) = self.prepare(source, &mut say, &mut hear)?;
+        // Before the channel is let go of, of which the other side says no more than that.
+        let prepared = self.prepare(source, &mut say, &mut hear);
+        let (link, to) = prepared.inspect_err(|fault| migration.fail(fault.code(), &fault.to_string()))?;
         let (heard_in, heard) = mpsc::channel();
         let listening = thread::Builder::new().name("migrate-talk".into()).spawn(move || {
             while let Ok(Some(message)) = control::hear(&mut hear) {
