@@ -21,6 +21,7 @@ class Net:
     """`with Net("bench") as net:` has both ends; they are gone when it ends."""
 
     address = ("10.77.0.1", "10.77.0.2")
+    address6 = ("fd77::1", "fd77::2")
     device = "narrows0"
 
     def __init__(self, name):
@@ -39,8 +40,9 @@ class Net:
         for ns in self.ns:
             sh(f"ip netns add {ns} && ip -n {ns} link set lo up")
         sh(f"ip link add {self.device} netns {self.ns[0]} type veth peer name {self.device} netns {self.ns[1]}")
-        for ns, address in zip(self.ns, self.address):
-            sh(f"ip -n {ns} addr add {address}/24 dev {self.device} && ip -n {ns} link set {self.device} up")
+        for ns, address, address6 in zip(self.ns, self.address, self.address6):
+            sh(f"ip -n {ns} addr add {address}/24 dev {self.device} && ip -n {ns} addr add {address6}/64 dev {self.device} nodad")
+            sh(f"ip -n {ns} link set {self.device} up")
 
     def delete(self):
         for ns in self.ns:
@@ -60,6 +62,11 @@ class Net:
     def tbf(self, verb, mbit, burst, latency):
         for ns in self.ns:
             sh(f"tc -n {ns} qdisc {verb} dev {self.device} root tbf rate {mbit}mbit burst {burst} latency {latency}")
+
+    def packets(self, size):
+        """The longest that the ends pass on whole, in bytes, as network cards do that cut what they send; above 64 KiB with IPv6 only."""
+        for ns in self.ns:
+            sh(f"ip -n {ns} link set {self.device} gso_max_size {size} gro_max_size {size}")
 
     def command(self, end, words):
         """The words of a command that runs at an end, 0 or 1. `ip netns exec` replaces itself, so its id is the command's."""

@@ -42,7 +42,7 @@ def send(conn, lengths):
 
 
 def serve(address, port):
-    with socket.create_server((address, port)) as listener:
+    with socket.create_server((address, port), family=socket.AF_INET6) as listener:
         while True:
             conn, _ = listener.accept()
             with conn:

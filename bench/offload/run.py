@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Measures `narrows offload pack` between two network namespaces over a shaped link.
 
-Needs root, iproute2, a release build; gzip, zstd and lz4 check what was made. Client and server get a processor each
-(taskset), as two small hosts would have; `--shared` lets both use all of them. The link is a veth pair with tbf both ways.
+Needs root, iproute2, a release build; gzip, zstd and lz4 check what was made, igzip (isal) besides where it is there. Of two
+processors, by `--layout`: `each`, client and server get one (taskset), as two small hosts would have; `device`, what packs has one
+to itself, as an accelerator beside the server's own would, and everything else the other; `shared`, both use both. The link is a
+veth pair with tbf both ways; `--packet` is what its ends pass on whole, as network cards do that cut what they send.
 
 One round of a cell packs the file once (`turn_around_s`, from the job's begin until the file is written) and then has the
 same bytes carried there and back with nothing being packed (`copy_s`). What packing alone takes on the server is the
 processor time of its workers over their number (`pack_s`): what the network costs there beside it does not count.
-`echo_*` is the processor time of the same file there and as many bytes back into a file by plain sockets (echo.py). `bound_s` is what no
-program gets below without an accelerator: the copying alone, packing and what plain sockets take of the server's processor beside it,
-or what they and the files take of the client's (with `--shared`, half of all that). `busiest_s` is the copying, or all that either processor did.
+`echo_*` is the processor time of the same file there and as many bytes back into a file by plain sockets (echo.py), `test_s` that
+of the format's own program reading the file made (`-t`, the quickest of several). `plain_s` is what these plain parts take of whichever
+processor has most to do, packing included, or the copying; a turn-around below 1.15 times packing cannot be had where they take more.
 Settings are interleaved; the table shows medians, and the spread as (max - min) / median.
 
     bench/offload/run.py --corpus DIR [--links 1000,10000] [--data float,text] [--rounds 5] [--out FILE.jsonl]
@@ -18,6 +20,7 @@ Settings are interleaved; the table shows medians, and the spread as (max - min)
 import argparse
 import json
 import os
+import resource
 import shlex
 import shutil
 import statistics
@@ -37,8 +40,9 @@ CPUS = ("0", "1")
 
 # Megabits a second: tbf burst.
 LINKS = {1000: "256kb", 10000: "1mb"}
+PACKET = 256 << 10
 SETTINGS = ["deflate:6", "deflate:1", "zstd:3", "zstd:1", "lz4:0"]
-CHECK = {"deflate": ("gz", "gzip"), "zstd": ("zst", "zstd"), "lz4": ("lz4", "lz4")}
+CHECK = {"deflate": ("gz", ["gzip", "igzip"]), "zstd": ("zst", ["zstd"]), "lz4": ("lz4", ["lz4"])}
 
 # Files of the corpus by kind, one after the other and repeated: the period is longer than any block, and no block refers
 # to another, so that repeating helps nobody.
@@ -58,25 +62,33 @@ def make_data(kind, size, corpus, cache):
 
 
 def command(end, args, words):
-    pin = [] if args.shared else ["taskset", "-c", CPUS[end]]
+    pin = {"shared": [], "each": ["taskset", "-c", CPUS[end]], "device": ["taskset", "-c", CPUS[0]]}[args.layout]
     return net.command(end, [*pin, *words])
 
 
 def serve(args):
-    workers = os.cpu_count() if args.shared else 1
-    words = [NARROWS, "offload", "serve", "--insecure", "--listen", f"{net.address[1]}:{PORT}", "--workers", str(workers)]
+    workers = os.cpu_count() if args.layout == "shared" else 1
+    words = [NARROWS, "offload", "serve", "--insecure", "--listen", f"[{net.address6[1]}]:{PORT}", "--workers", str(workers)]
     server = subprocess.Popen(command(1, args, words), stderr=subprocess.PIPE, text=True)
     for line in server.stderr:
         if line.startswith("listening"):
+            if args.layout == "device":
+                pin_workers(server.pid)
             return server
     raise RuntimeError("the server does not listen")
+
+
+def pin_workers(pid):
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        if (task / "comm").read_text().startswith("offload-"):
+            sh(f"taskset -p -c {CPUS[1]} {task.name}")
 
 
 def measure(setting, path, args):
     """One round: numbers by name."""
     codec, level = setting.split(":")
-    threads = [] if args.shared else ["-T", "1"]
-    words = [NARROWS, "offload", "pack", str(path), "--to", f"{net.address[1]}:{PORT}", "--insecure", "--codec", codec, "--level", level, "--json",
+    threads = [] if args.layout == "shared" else ["-T", "1"]
+    words = [NARROWS, "offload", "pack", str(path), "--to", f"[{net.address6[1]}]:{PORT}", "--insecure", "--codec", codec, "--level", level, "--json",
              "--copy", "--force", *threads, *shlex.split(args.flags)]
     began = time.monotonic()
     done = subprocess.run(command(0, args, words), capture_output=True, text=True)
@@ -87,21 +99,14 @@ def measure(setting, path, args):
     copy, pack = rows[0]["values"], rows[1]["values"]
     workers = rows[1]["case"]["threads"]
     pack_s = pack["server_work_cpu_s"] / workers
-    plain = subprocess.run(command(0, args, [sys.executable, ECHO, "ask", net.address[1], ECHO_PORT, path, int(pack["packed_bytes"]), f"{path}.echo"]),
+    plain = subprocess.run(command(0, args, [sys.executable, ECHO, "ask", net.address6[1], ECHO_PORT, path, int(pack["packed_bytes"]), f"{path}.echo"]),
                            capture_output=True, text=True, check=True)
     echo = json.loads(plain.stdout)
-    needed = pack["server_work_cpu_s"] + echo["server_cpu_s"]
-    if args.shared:
-        bound = (needed + echo["client_cpu_s"]) / workers
-        busiest = (pack["client_cpu_s"] + pack["server_cpu_s"]) / workers
-    else:
-        bound, busiest = max(needed, echo["client_cpu_s"]), max(pack["client_cpu_s"], pack["server_cpu_s"])
     return {
         "turn_around_s": pack["turn_around_s"], "copy_s": copy["turn_around_s"], "pack_s": pack_s,
         "over": pack["turn_around_s"] / max(copy["turn_around_s"], pack_s), "device_s": pack["device_s"],
-        "bound_s": max(copy["turn_around_s"], bound), "busiest_s": max(copy["turn_around_s"], busiest),
         "echo_s": echo["seconds"], "echo_client_cpu_s": echo["client_cpu_s"], "echo_server_cpu_s": echo["server_cpu_s"],
-        "queue_mean_s": pack["queue_mean_s"], "client_cpu_s": pack["client_cpu_s"], "server_cpu_s": pack["server_cpu_s"],
+        "queue_mean_s": pack["queue_mean_s"], "client_cpu_s": pack["client_cpu_s"], "server_cpu_s": pack["server_cpu_s"], "work_cpu_s": pack["server_work_cpu_s"],
         "packed_bytes": pack["packed_bytes"], "ratio": pack["ratio"], "sent_bytes": pack["sent_bytes"],
         "received_bytes": pack["received_bytes"], "spilled": sum(pack[f"spilled_{why}_blocks"] for why in ("busy", "bad", "slow", "lost")),
         "process_s": seconds, "by": next(mark for mark in rows[1]["marks"] if mark.startswith("by "))[3:],
@@ -109,14 +114,27 @@ def measure(setting, path, args):
 
 
 def check(setting, path):
-    """Whether the format's own program finds the file whole, and the same bytes in it."""
-    ending, program = CHECK[setting.split(":")[0]]
-    made = Path(f"{path}.{ending}")
-    if shutil.which(program) is None:
-        return "no " + program
-    sh(f"{program} -q -t {shlex.quote(str(made))}")
-    sh(f"{program} -q -d -c {shlex.quote(str(made))} | cmp - {shlex.quote(str(path))}")
-    return "same"
+    """Whether the format's own programs find the file whole, and the same bytes in it; and the least processor time one takes to test it."""
+    ending, programs = CHECK[setting.split(":")[0]]
+    made = shlex.quote(f"{path}.{ending}")
+    there = [program for program in programs if shutil.which(program)]
+    for program in there:
+        sh(f"{program} -d -c {made} | cmp - {shlex.quote(str(path))}")
+    return ("same" if programs[0] in there else "no " + programs[0]), min((test_seconds(program, made) for program in there), default=0)
+
+
+def test_seconds(program, made):
+    def once():
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        sh(f"{program} -t {made}")
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    return min(once() for _ in range(3))
+
+
+def plain_seconds(row, layout):
+    """What plain parts take of whichever processor has most to do."""
+    pack, client, server = row["work_cpu_s"], row["echo_client_cpu_s"] + row["test_s"], row["echo_server_cpu_s"]
+    return max(row["copy_s"], {"each": max(pack + server, client), "device": max(pack, client + server), "shared": (pack + client + server) / 2}[layout])
 
 
 def main():
@@ -127,7 +145,8 @@ def main():
     parser.add_argument("--settings", default=",".join(SETTINGS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--megabytes", type=int, default=100)
-    parser.add_argument("--shared", action="store_true", help="client and server on all processors, instead of one each")
+    parser.add_argument("--layout", choices=("each", "device", "shared"), default="each", help="who has which processors, above (default %(default)s)")
+    parser.add_argument("--packet", type=int, default=PACKET, help="bytes that the ends pass on whole; above 65536 that is IPv6's BIG TCP (default %(default)s)")
     parser.add_argument("--flags", default="", help="more flags for every `offload pack`")
     parser.add_argument("--out", type=Path, default=Path("offload.jsonl"))
     parser.add_argument("--cache", type=Path, default=Path("/dev/shm/narrows-bench"))
@@ -137,8 +156,9 @@ def main():
     args.cache.mkdir(exist_ok=True)
     with args.out.open("a") as out, net:
         out.write(json.dumps(machine(command=command_line(args))) + "\n")
+        net.packets(args.packet)
         server = serve(args)
-        echo = subprocess.Popen(command(1, args, [sys.executable, ECHO, "serve", net.address[1], ECHO_PORT]))
+        echo = subprocess.Popen(command(1, args, [sys.executable, ECHO, "serve", net.address6[1], ECHO_PORT]))
         try:
             for mbit in map(int, args.links.split(",")):
                 net.shape(mbit, LINKS[mbit])
@@ -172,16 +192,18 @@ def command_line(args):
 def report(mbit, kind, path, setting, rounds, checked, args, out):
     medians = {name: statistics.median(one[name] for one in rounds) for name in rounds[0] if name != "by"}
     spread = {name: (max(one[name] for one in rounds) - min(one[name] for one in rounds)) / medians[name] for name in SHOWN}
-    row = {"schema": "narrows.offload-bench/1", "link_mbit": mbit, "data": kind, "bytes": path.stat().st_size, "setting": setting,
-           "by": rounds[0]["by"], "shared": args.shared, "rounds": len(rounds), **medians, "spread": spread, "checked": checked,
-           "turn_around_s_all": [one["turn_around_s"] for one in rounds]}
+    same, test_s = checked
+    row = {"schema": "narrows.offload-bench/1", "link_mbit": mbit, "packet": args.packet, "layout": args.layout, "data": kind,
+           "bytes": path.stat().st_size, "setting": setting, "by": rounds[0]["by"], "rounds": len(rounds), **medians, "test_s": test_s,
+           "spread": spread, "checked": same, "turn_around_s_all": [one["turn_around_s"] for one in rounds]}
+    row["plain_s"] = plain_seconds(row, args.layout)
     out.write(json.dumps(row) + "\n")
     out.flush()
     print(f"{mbit:>6} {kind:<6} {setting:<10} {row['by']:<6} turn-around {medians['turn_around_s']:.3f} s  copy {medians['copy_s']:.3f}"
-          f"  pack {medians['pack_s']:.3f}  × {medians['over']:.3f} ± {spread['over'] * 50:.0f} %  bound {medians['bound_s']:.3f}"
-          f"  echo {medians['echo_client_cpu_s']:.3f} + {medians['echo_server_cpu_s']:.3f}"
-          f"  busiest {medians['busiest_s']:.3f}  {medians['packed_bytes'] * 100 / row['bytes']:.1f} %"
-          f"  CPU {medians['client_cpu_s']:.2f} + {medians['server_cpu_s']:.2f}  spilled {medians['spilled']:.0f}  {checked}", flush=True)
+          f"  pack {medians['pack_s']:.3f}  × {medians['over']:.3f} ± {spread['over'] * 50:.0f} %"
+          f"  plain {row['plain_s']:.3f} × {row['plain_s'] / max(medians['copy_s'], medians['pack_s']):.2f}"
+          f"  echo {medians['echo_client_cpu_s']:.3f} + {medians['echo_server_cpu_s']:.3f}  test {test_s:.3f}  {medians['packed_bytes'] * 100 / row['bytes']:.1f} %"
+          f"  CPU {medians['client_cpu_s']:.2f} + {medians['server_cpu_s']:.2f}  spilled {medians['spilled']:.0f}  {same}", flush=True)
 
 
 if __name__ == "__main__":
