@@ -9,7 +9,7 @@ For each cell (link, data) there are two passes. The first runs every setting on
 the best few of the first pass, interleaved, several rounds; the table shows medians and spread of the second pass.
 The best fixed setting of the sweep is thus measured again under the same conditions as what is compared with it.
 With `--seconds S` the second pass repeats the data until the best setting takes S seconds, so that its start weighs
-less; `none` and `tcp`, where a link holds them to its rate, carry it once.
+less; `none` and `tcp`, where a link holds them to its rate, and what was ten times slower than the best carry it once.
 
     bench/wire/run.py --corpus DIR [--links 100,1000] [--data text,mixed] [--rounds 3] [--out FILE.jsonl]
 
@@ -155,10 +155,9 @@ def run(setting, path):
     return seconds, cpu
 
 
-def repeats(seconds, fastest, size, mbit):
-    """How often the data are repeated: `seconds` of the fastest setting, but no more than 20 s raw, and 3 GB."""
-    raw = 20 * mbit * 1e6 / 8 if mbit else 3e9
-    return max(1, min(round(seconds / fastest), int(min(raw, 3e9) / size)))
+def repeats(seconds, fastest, size):
+    """How often the data are repeated: `seconds` of the fastest setting, but no more than 3 GB."""
+    return max(1, min(round(seconds / fastest), int(3e9 / size)))
 
 
 def make_long(path, times):
@@ -193,8 +192,9 @@ def measure_cell(mbit, kind, args, cache, out):
     again = ["adaptive", "none", "tcp", "zstd --adapt", *best(FIXED, 3), *best(PEERS, 2), *best(PAPER, 1)]
     again = [s for s in dict.fromkeys(again) if s in first]
     rounds = {setting: [] for setting in again}
-    times = repeats(args.seconds, min(first[s][0] for s in again), size, mbit) if period == 0 or period >= PERIOD_MIN else 1
-    held = ("none", "tcp") if mbit else ()
+    fastest = min(first[s][0] for s in again)
+    times = repeats(args.seconds, fastest, size) if period == 0 or period >= PERIOD_MIN else 1
+    held = [s for s in again if mbit and s in ("none", "tcp") or first[s][0] > 10 * fastest]
     sizes = {setting: size * times if setting in again and setting not in held else size for setting in settings}
     long = path if times == 1 else make_long(path, times)
     for _ in range(args.rounds):

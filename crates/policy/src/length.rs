@@ -21,9 +21,10 @@ pub fn chunk_len(decided: u64, bytes_per_ns: f64, measured: bool, size: f32) -> 
     while measured && len > CHUNK_LEN_MIN && len as f64 * f64::from(size) / bytes_per_ns > HOLD_NS {
         len /= 2;
     }
+    let mistake_ns = MISTAKE_NS[usize::from(decided >= SETTLED)];
     while (CHUNK_LEN_DEFAULT..CHUNK_LEN_LONG).contains(&len)
         && (2 * len) as f32 * size < NEXT_TO_NOTHING
-        && (2 * len) as f64 / bytes_per_ns < MISTAKE_NS
+        && (2 * len) as f64 / bytes_per_ns < mistake_ns
     {
         len *= 2;
     }
@@ -37,8 +38,11 @@ const SLOW_START: u64 = 8;
 /// Longest chunk, and what one longer than usual may pack to.
 const CHUNK_LEN_LONG: usize = 1 << 20;
 const NEXT_TO_NOTHING: f32 = (32 << 10) as f32;
-/// Longest time for which one of them may hold the link after all, if a codec is tried that does not pack it.
-const MISTAKE_NS: f64 = 2e7;
+/// Longest time for which one of them may hold the link after all, if a codec is tried that does not pack it: at first, and
+/// where chunks have shown what they pack to.
+const MISTAKE_NS: [f64; 2] = [2e7, 5e7];
+/// Chunks after which mistakes are rare.
+const SETTLED: u64 = 128;
 /// Longest time one chunk may hold the link.
 const HOLD_NS: f64 = 150e6;
 
@@ -61,6 +65,7 @@ mod tests {
         assert_eq!(chunk_len(99, 0.125, true, 0.06), 512 << 10);
         assert_eq!(chunk_len(99, 0.125, true, 0.1), CHUNK_LEN_DEFAULT);
         assert_eq!(chunk_len(99, 0.0125, true, 0.01), CHUNK_LEN_DEFAULT);
+        assert_eq!(chunk_len(SETTLED, 0.0125, true, 0.01), 512 << 10);
         assert_eq!(chunk_len(99, 0.00001, true, 0.01), 128 << 10);
     }
 }
