@@ -17,21 +17,19 @@ pub(crate) fn unpacks_to(packed: &[u8], raw: &[u8], codes: &mut Codes) -> bool {
     follow(packed, raw, codes, LITERAL_SHARE_MIN).is_some()
 }
 
-fn follow(packed: &[u8], raw: &[u8], codes: &mut Codes, share_min: f32) -> Option<()> {
+fn follow(packed: &[u8], raw: &[u8], codes: &mut Codes, mut share_min: f32) -> Option<()> {
     let mut stream = Stream { packed, at: 0, raw, done: 0 };
-    let mut first = true;
     loop {
-        let (kind, last) = stream.head(codes)?;
+        let (kind, last) = stream.head(codes, share_min)?;
         match kind {
             Kind::Stored => stream.stored()?,
-            // The first block tells how many literals there are.
-            Kind::Coded if first && codes.literal_share < share_min => return None,
             Kind::Coded => stream.block(codes)?,
         }
         if last {
             return stream.is_at_end().then_some(());
         }
-        first = false;
+        // The first block tells how many literals there are.
+        share_min = 0.0;
     }
 }
 
@@ -43,15 +41,13 @@ pub(crate) struct Codes {
     symbols: Decoder<SYMBOL_BITS>,
     distances: Decoder<DISTANCE_BITS>,
     lengths: Decoder<LENGTH_BITS>,
-    /// How much of the codes' space the literals have: about their share of the symbols.
-    literal_share: f32,
 }
 
 impl Default for Codes {
     fn default() -> Self {
         let literals = [(0, NONE); 256];
         let (symbols, distances, lengths) = (Decoder::new(), Decoder::new(), Decoder::new());
-        Self { literals, symbols, distances, lengths, literal_share: 0.0 }
+        Self { literals, symbols, distances, lengths }
     }
 }
 
@@ -72,13 +68,14 @@ struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    /// The head of a block, its codes among it; and whether it is the last.
-    fn head(&mut self, codes: &mut Codes) -> Option<(Kind, bool)> {
+    /// The head of a block, its codes among it; and whether it is the last. `None` also where fewer of its symbols than
+    /// `share_min` are literals.
+    fn head(&mut self, codes: &mut Codes, share_min: f32) -> Option<(Kind, bool)> {
         let last = self.bits(1)? == 1;
         let kind = match self.bits(2)? {
             0 => Kind::Stored,
-            1 => codes.fixed().map(|()| Kind::Coded)?,
-            2 => self.codes(codes).map(|()| Kind::Coded)?,
+            1 => codes.fixed(share_min).map(|()| Kind::Coded)?,
+            2 => self.codes(codes, share_min).map(|()| Kind::Coded)?,
             _ => return None,
         };
         Some((kind, last))
@@ -105,7 +102,7 @@ impl Stream<'_> {
     }
 
     /// The code lengths of a dynamic block.
-    fn codes(&mut self, codes: &mut Codes) -> Option<()> {
+    fn codes(&mut self, codes: &mut Codes, share_min: f32) -> Option<()> {
         let (symbols, distances, count) = (self.bits(5)? + 257, self.bits(5)? + 1, self.bits(4)? + 4);
         let mut lengths = [0; 19];
         for &place in &LENGTHS_ORDER[..count] {
@@ -129,7 +126,7 @@ impl Stream<'_> {
         if filled > symbols + distances || symbols > 286 || distances > 30 {
             return None;
         }
-        codes.build(&all[..symbols], &all[symbols..filled])
+        codes.build(&all[..symbols], &all[symbols..filled], share_min)
     }
 
     /// The symbols of a block, its end among them.
@@ -226,21 +223,26 @@ fn repeats(raw: &[u8], from: usize, to: usize, length: usize) -> Option<bool> {
 }
 
 impl Codes {
-    fn fixed(&mut self) -> Option<()> {
+    fn fixed(&mut self, share_min: f32) -> Option<()> {
         let mut lengths = [8; 288];
         lengths[144..256].fill(9);
         lengths[256..280].fill(7);
-        self.build(&lengths, &[5; 32])
+        self.build(&lengths, &[5; 32], share_min)
     }
 
-    fn build(&mut self, symbols: &[u8], distances: &[u8]) -> Option<()> {
+    fn build(&mut self, symbols: &[u8], distances: &[u8], share_min: f32) -> Option<()> {
+        // How much of the codes' space the literals have is about their share of the symbols.
+        let literal_share: f32 =
+            symbols[..256].iter().filter(|len| **len > 0).map(|len| 0.5_f32.powi((*len).into())).sum();
+        if literal_share < share_min {
+            return None;
+        }
         self.symbols.build(symbols)?;
         self.distances.build(distances)?;
         self.literals = std::array::from_fn(|symbol| match symbols[symbol] {
             0 => (0, NONE),
             len => (self.symbols.codes[symbol], len),
         });
-        self.literal_share = symbols[..256].iter().filter(|len| **len > 0).map(|len| 0.5_f32.powi((*len).into())).sum();
         // A block that cannot end is no block.
         (symbols[END] > 0).then_some(())
     }
