@@ -38,9 +38,8 @@ ECHO_PORT = 4245
 ECHO = Path(__file__).with_name("echo.py")
 CPUS = ("0", "1")
 
-# Megabits a second: tbf burst.
-LINKS = {1000: "256kb", 10000: "1mb"}
-PACKET = 256 << 10
+# Megabits a second: tbf burst, and the longest packet, which must be shorter.
+LINKS = {1000: ("256kb", 64 << 10), 10000: ("1mb", 256 << 10)}
 SETTINGS = ["deflate:6", "deflate:1", "zstd:3", "zstd:1", "lz4:0"]
 CHECK = {"deflate": ("gz", ["gzip", "igzip"]), "zstd": ("zst", ["zstd"]), "lz4": ("lz4", ["lz4"])}
 
@@ -146,7 +145,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--megabytes", type=int, default=100)
     parser.add_argument("--layout", choices=("each", "device", "shared"), default="each", help="who has which processors, above (default %(default)s)")
-    parser.add_argument("--packet", type=int, default=PACKET, help="bytes that the ends pass on whole; above 65536 that is IPv6's BIG TCP (default %(default)s)")
+    parser.add_argument("--packet", type=int, help="bytes that the ends pass on whole; above 65536 that is IPv6's BIG TCP (if not given, 65536, and 262144 at 10 Gbit/s)")
     parser.add_argument("--flags", default="", help="more flags for every `offload pack`")
     parser.add_argument("--out", type=Path, default=Path("offload.jsonl"))
     parser.add_argument("--cache", type=Path, default=Path("/dev/shm/narrows-bench"))
@@ -156,12 +155,13 @@ def main():
     args.cache.mkdir(exist_ok=True)
     with args.out.open("a") as out, net:
         out.write(json.dumps(machine(command=command_line(args))) + "\n")
-        net.packets(args.packet)
         server = serve(args)
         echo = subprocess.Popen(command(1, args, [sys.executable, ECHO, "serve", net.address6[1], ECHO_PORT]))
         try:
             for mbit in map(int, args.links.split(",")):
-                net.shape(mbit, LINKS[mbit])
+                burst, packet = LINKS[mbit]
+                net.shape(mbit, burst)
+                net.packets(args.packet or packet)
                 for kind in args.data.split(","):
                     measure_cell(mbit, kind, args, out)
         finally:
@@ -193,7 +193,7 @@ def report(mbit, kind, path, setting, rounds, checked, args, out):
     medians = {name: statistics.median(one[name] for one in rounds) for name in rounds[0] if name != "by"}
     spread = {name: (max(one[name] for one in rounds) - min(one[name] for one in rounds)) / medians[name] for name in SHOWN}
     same, test_s = checked
-    row = {"schema": "narrows.offload-bench/1", "link_mbit": mbit, "packet": args.packet, "layout": args.layout, "data": kind,
+    row = {"schema": "narrows.offload-bench/1", "link_mbit": mbit, "packet": args.packet or LINKS[mbit][1], "layout": args.layout, "data": kind,
            "bytes": path.stat().st_size, "setting": setting, "by": rounds[0]["by"], "rounds": len(rounds), **medians, "test_s": test_s,
            "spread": spread, "checked": same, "turn_around_s_all": [one["turn_around_s"] for one in rounds]}
     row["plain_s"] = plain_seconds(row, args.layout)
