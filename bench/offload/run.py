@@ -38,7 +38,7 @@ ECHO_PORT = 4245
 ECHO = Path(__file__).with_name("echo.py")
 CPUS = ("0", "1")
 
-# Megabits a second: tbf burst, and the longest packet, which must be shorter.
+# Megabits a second: tbf burst, and the longest packet, headers included less than that.
 LINKS = {1000: ("256kb", 64 << 10), 10000: ("1mb", 256 << 10)}
 SETTINGS = ["deflate:6", "deflate:1", "zstd:3", "zstd:1", "lz4:0"]
 CHECK = {"deflate": ("gz", ["gzip", "igzip"]), "zstd": ("zst", ["zstd"]), "lz4": ("lz4", ["lz4"])}
@@ -78,9 +78,11 @@ def serve(args):
 
 
 def pin_workers(pid):
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        if (task / "comm").read_text().startswith("offload-"):
-            sh(f"taskset -p -c {CPUS[1]} {task.name}")
+    workers = [task.name for task in Path(f"/proc/{pid}/task").iterdir() if (task / "comm").read_text().startswith("offload-")]
+    if not workers:
+        raise RuntimeError("the server has no thread that packs, by its name")
+    for worker in workers:
+        sh(f"taskset -p -c {CPUS[1]} {worker}")
 
 
 def measure(setting, path, args):
