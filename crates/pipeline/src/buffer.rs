@@ -4,6 +4,10 @@
 //! pages to fault in and zero. Shelves hold buffers by size, four sizes to each power of two so that at most a fifth of
 //! a buffer is idle, last in, first out so that the next one is still in the processor's cache. All bytes of a buffer are initialised once, when it is made, and a reader never sees
 //! beyond the length that was filled.
+//!
+//! Long ones begin with a cache line. Where they would begin by themselves, 16 bytes into a page, AMD's Zen 3 copies what begins with a
+//! page (a file's, a pipe's) three times slower: `rep movsb`, which the kernel uses, does so where the destination is 1 to 31 bytes behind the
+//! source, modulo the page (measured: 2.0 and 6.7 GB/s from a file in memory).
 
 use std::{
     ops::{Deref, DerefMut},
@@ -21,6 +25,14 @@ pub type Bytes = Arc<Buf>;
 const LEN_MIN: usize = 256;
 const LEN_MAX: usize = 32 << 20;
 const SHELVES: usize = shelf(LEN_MAX).0 + 1;
+/// Where buffers of at least [`ALIGNED_LEN_MIN`] begin: at a multiple of so many bytes.
+const ALIGN: usize = 64;
+const ALIGNED_LEN_MIN: usize = 4096;
+
+/// Bytes that a buffer of a shelf has besides, to be aligned.
+const fn slack(rounded: usize) -> usize {
+    if rounded < ALIGNED_LEN_MIN { 0 } else { ALIGN }
+}
 
 /// Which shelf serves `len` bytes, and the length of its buffers.
 const fn shelf(len: usize) -> (usize, usize) {
@@ -43,6 +55,7 @@ pub struct BufferPool {
 #[derive(Debug)]
 pub struct Buf {
     bytes: Vec<u8>,
+    start: usize,
     len: usize,
     pool: Weak<BufferPool>,
 }
@@ -71,8 +84,9 @@ impl BufferPool {
             .inspect(|bytes| {
                 self.kept_bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
             })
-            .unwrap_or_else(|| vec![0; rounded]);
-        Buf { bytes, len, pool: Arc::downgrade(self) }
+            .unwrap_or_else(|| vec![0; rounded + slack(rounded)]);
+        let start = bytes.as_ptr().align_offset(ALIGN).min(slack(rounded));
+        Buf { bytes, start, len, pool: Arc::downgrade(self) }
     }
 }
 
@@ -80,7 +94,7 @@ impl Buf {
     /// A buffer of its own, outside any pool.
     #[must_use]
     pub fn from_vec(bytes: Vec<u8>) -> Self {
-        Self { len: bytes.len(), bytes, pool: Weak::new() }
+        Self { start: 0, len: bytes.len(), bytes, pool: Weak::new() }
     }
 
     /// Shortens the filled part.
@@ -93,13 +107,13 @@ impl Deref for Buf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        &self.bytes[self.start..][..self.len]
     }
 }
 
 impl DerefMut for Buf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[..self.len]
+        &mut self.bytes[self.start..][..self.len]
     }
 }
 
@@ -115,7 +129,8 @@ impl Drop for Buf {
         let bytes = std::mem::take(&mut self.bytes);
         if pool.kept_bytes.load(Ordering::Relaxed) + bytes.len() <= pool.kept_bytes_max {
             pool.kept_bytes.fetch_add(bytes.len(), Ordering::Relaxed);
-            pool.shelves[shelf(bytes.len()).0].lock().push(bytes);
+            let rounded = bytes.len() - slack(bytes.len());
+            pool.shelves[shelf(rounded).0].lock().push(bytes);
         }
     }
 }
@@ -130,6 +145,19 @@ mod tests {
             let (at, rounded) = shelf(len);
             assert!(at < SHELVES && rounded >= len && (len < LEN_MIN || (rounded - len) * 5 <= rounded), "{len}");
             assert_eq!(shelf(rounded), (at, rounded), "{len}");
+        }
+    }
+
+    #[test]
+    fn long_buffers_begin_with_a_cache_line_and_go_back_to_their_shelf() {
+        let pool = BufferPool::new(64 << 20);
+        for len in [ALIGNED_LEN_MIN - 511, ALIGNED_LEN_MIN, 5000, 64 << 10, (256 << 10) + 1, 20 << 20] {
+            let buf = pool.take(len);
+            let at = buf.as_ptr();
+            assert!(at.addr().is_multiple_of(ALIGN), "{len}");
+            assert_eq!(buf.len(), len);
+            drop(buf);
+            assert_eq!(pool.take(len).as_ptr(), at, "{len}");
         }
     }
 
