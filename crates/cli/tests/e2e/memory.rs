@@ -36,7 +36,7 @@ const DEPTH: usize = 8;
 impl Case {
     fn new(flags: &str, kind: Kind, chunk: usize, window: usize) -> Self {
         let flags: Vec<_> = flags.split(' ').map(str::to_owned).collect();
-        let history = if flags.iter().any(|flag| flag == "--no-history") { 0 } else { 8 * MIB };
+        let history = if flags.iter().any(|flag| flag == "--no-history") { 0 } else { MIB };
         Self { flags, kind, chunk, window, history, context: [MIB; 2] }
     }
 
