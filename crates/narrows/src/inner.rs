@@ -256,7 +256,11 @@ impl Inner {
                 self.end(end.clone(), true);
                 end
             }
-            UnpackError::Aborted(_) => self.end_of(channel),
+            // Where nobody else ended it, the unpacker did: a message that is longer than it holds.
+            UnpackError::Aborted(why) => {
+                let ended = self.state.lock().end_of(channel);
+                ended.unwrap_or_else(|| End::new(Code::LIMIT, why.clone()))
+            }
         }
     }
 

@@ -89,6 +89,8 @@ fn chunk_len_max(block_len: usize) -> usize {
 /// Bytes that a side sends ahead of the other's consumption; one block may always go. Enough for 10 Gbit/s over 3 ms, and
 /// short since every client may fill it before it has asked for anything.
 const WINDOW_LEN: usize = 4 << 20;
+/// Bytes of a copy's pieces, below what `memcpy` leaves to `rep movsb`.
+const COPY_PIECE: usize = 1 << 10;
 
 /// A server. Its workers end when it is dropped.
 #[derive(Debug)]
@@ -367,7 +369,10 @@ impl Job {
             Task::Unpack(_) => (Outcome::Failed, 0),
             Task::Copy { back } => {
                 let len = copied_len(raw_len, *back);
-                out[..len].copy_from_slice(&bytes[..len]);
+                // In short pieces: the heads put the two 8 bytes apart, at which Zen 3 copies long ones ten times slower (`rep movsb`).
+                for (out, bytes) in out[..len].chunks_mut(COPY_PIECE).zip(bytes.chunks(COPY_PIECE)) {
+                    out.copy_from_slice(bytes);
+                }
                 (Outcome::Done, len)
             }
         };
