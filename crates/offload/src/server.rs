@@ -370,7 +370,7 @@ impl Job {
             Task::Copy { back } => {
                 let len = copied_len(raw_len, *back);
                 // In short pieces: the heads put the two 8 bytes apart, at which Zen 3 copies long ones ten times slower (`rep movsb`).
-                for (out, bytes) in out[..len].chunks_mut(COPY_PIECE).zip(bytes.chunks(COPY_PIECE)) {
+                for (out, bytes) in out[..len].chunks_mut(COPY_PIECE).zip(bytes[..len].chunks(COPY_PIECE)) {
                     out.copy_from_slice(bytes);
                 }
                 (Outcome::Done, len)
