@@ -14,7 +14,7 @@ use narrows_testkit::data::{Kind, make};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::process::{NARROWS, Process, eventually, has, is_root, narrows, parts, run, skip, start};
+use crate::process::{NARROWS, Process, eventually, full, has, is_root, narrows, parts, run, skip, start};
 
 /// A large file, a receiver for it, and a link between them that is slow enough to get in the way of.
 struct Slow {
@@ -67,6 +67,24 @@ fn a_link_cut_in_mid_transfer_resumes() {
     assert_eq!(received["content_bytes"], 8 << 20);
     assert!(fs::read(slow.into.path().join("big")).unwrap() == make(Kind::Random, 8 << 20, 1));
     assert_eq!(fs::read_dir(slow.into.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_message_longer_than_a_naive_receiver_holds_is_told_as_that() {
+    if !full() {
+        return skip("NARROWS_FULL_TESTS=1 sends more than the gigabyte that a naive receiver holds");
+    }
+    let (from, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let big = from.path().join("big");
+    let mut file = fs::File::create(&big).unwrap();
+    let part = make(Kind::Random, 32 << 20, 1);
+    (0..34).for_each(|_| file.write_all(&part).unwrap());
+    let naive = ["--policy", "naive", "--codec", "lz4"];
+    let receiver = start([&["recv", "-l", "127.0.0.1:0", into.path().to_str().unwrap()][..], &naive].concat());
+    let words = "longer than the 1 GiB that a naive receiver holds";
+    run([&["send", big.to_str().unwrap(), &receiver.address()][..], &naive].concat()).expect(6).says(words);
+    receiver.wait().expect(6).says(words);
+    assert_eq!(fs::read_dir(into.path()).unwrap().count(), 0);
 }
 
 #[test]
