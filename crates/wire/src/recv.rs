@@ -7,11 +7,11 @@
 use std::{
     collections::HashSet,
     ffi::OsStr,
-    fs::{self, File, OpenOptions, Permissions},
+    fs::{self, DirBuilder, File, OpenOptions, Permissions},
     io::{self, BufRead, Write},
     os::unix::{
         ffi::OsStrExt,
-        fs::{FileExt, OpenOptionsExt, PermissionsExt, symlink},
+        fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt, symlink},
     },
     path::{Component, Path, PathBuf},
     time::{Duration, SystemTime},
@@ -130,7 +130,8 @@ impl Drop for Part {
 impl TreeWriter<'_> {
     fn dir(&mut self, meta: Meta) -> Result<(), TransferError> {
         let place = self.place(&meta)?;
-        match fs::create_dir(&place) {
+        // Closed to others until it has its own mode: files inside have theirs at once, and count on its.
+        match DirBuilder::new().mode(0o700).create(&place) {
             Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => {}
             other => other.map_err(|fault| TransferError::file("cannot make", &place, fault))?,
         }
@@ -223,7 +224,9 @@ impl TreeWriter<'_> {
     fn place(&mut self, meta: &Meta) -> Result<PathBuf, TransferError> {
         let path = Path::new(OsStr::from_bytes(&meta.path));
         let name = path.display().to_string();
-        if path.components().any(|part| !matches!(part, Component::Normal(_))) {
+        // `a/` and `a/.` have the same parts as `a`, but the system follows a link to get there.
+        let plain = path.components().collect::<PathBuf>().as_os_str() == path.as_os_str();
+        if !plain || path.components().any(|part| !matches!(part, Component::Normal(_))) {
             return Err(TransferError::Refused(format!("the path `{}` leads elsewhere", name.escape_debug())));
         }
         let mut on_the_way = self.dir.to_path_buf();
