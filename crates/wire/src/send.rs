@@ -16,7 +16,10 @@ use std::{
 };
 
 use narrows::{Buf, ChannelReader, ChannelWriter, Code, Endpoint};
-use rustix::fs::{SeekFrom, seek};
+use rustix::{
+    fs::{SeekFrom, seek},
+    io::Errno,
+};
 
 use crate::{
     Received, SERVICE_STREAM, SERVICE_TREE, TransferError,
@@ -211,13 +214,15 @@ impl Sender<'_> {
         let mut file = File::open(path).map_err(read)?;
         let mut at = 0;
         loop {
-            // A file system without holes says that all of a file is data.
-            let data = seek(&file, SeekFrom::Data(at)).ok();
-            let end = match data {
-                Some(data) => seek(&file, SeekFrom::Hole(data)).map_err(|fault| read(fault.into()))?,
-                None => file.metadata().map_err(read)?.len(),
+            // Asked for before the data: what is appended in between is read, and no hole.
+            let len = file.metadata().map_err(read)?.len();
+            let (data, end) = match seek(&file, SeekFrom::Data(at)) {
+                Ok(data) => (data, seek(&file, SeekFrom::Hole(data)).map_err(|fault| read(fault.into()))?),
+                Err(Errno::NXIO) => (len.max(at), len.max(at)),
+                // No file system has to know of holes: then all of a file is data.
+                Err(Errno::INVAL | Errno::OPNOTSUPP) => (at, len.max(at)),
+                Err(fault) => return Err(read(fault.into())),
             };
-            let data = data.unwrap_or(end).min(end);
             if data > at {
                 self.extent(Extent::Hole(data - at))?;
                 self.count(data - at);
