@@ -332,8 +332,10 @@ impl Inner {
             state.direct = Some(direct);
             if let Some(cost) = consumed {
                 drop(state.pop_done());
-                // The consumer waits for chunks, but also for the end that may come right behind the last of them.
-                if state.chunks == Some(state.next_deliver) {
+                // The consumer waits for chunks, one of which may have overtaken this one on another link, but also for the end
+                // that may come right behind the last of them.
+                let next = matches!(state.slots.front(), Some(Slot::Done(_)));
+                if next || state.chunks == Some(state.next_deliver) {
                     self.ready.notify_one();
                 }
                 return Accepted::Consumed(cost);
@@ -366,5 +368,75 @@ impl State {
             self.history.push(&chunk.bytes);
             self.next_history += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, thread, time::Duration};
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct NoTime;
+
+    impl Clock for NoTime {
+        fn now_ns(&self) -> u64 {
+            0
+        }
+
+        fn thread_cpu_ns(&self) -> u64 {
+            0
+        }
+    }
+
+    fn frame(seq: u64, bytes: &[u8]) -> Frame<Bytes> {
+        let (channel, seq, len) = (ChannelId(2), Seq(seq), bytes.len() as u32);
+        let check = chunk_check(channel, seq, bytes);
+        let header = narrows_format::Header {
+            codec: CodecId::RAW,
+            channel,
+            seq,
+            raw_len: len,
+            packed_len: len,
+            history_len: 0,
+            check,
+        };
+        let mut payload = BufferPool::new(0).take(bytes.len());
+        payload.copy_from_slice(bytes);
+        Frame { header, payload: Bytes::new(payload) }
+    }
+
+    // Goal: of two chunks that overtook each other on two links, the later one is not forgotten behind the one that went directly.
+    #[test]
+    fn a_chunk_that_came_early_follows_one_that_a_direct_sink_took() {
+        let shared = Unpacking {
+            registry: Arc::default(),
+            pool: WorkerPool::new(1),
+            buffers: BufferPool::new(0),
+            clock: Arc::new(NoTime),
+            depth: 4,
+            history_len_max: 0,
+            whole: false,
+            counters: Arc::default(),
+        };
+        let unpacker = Unpacker::new(shared, ChannelId(2));
+        unpacker.set_direct(Box::new(|bytes| bytes.len()));
+        let (told, chunks) = mpsc::channel();
+        let consumer = unpacker.clone();
+        let consumer = thread::spawn(move || {
+            while let Ok(Some(chunk)) = consumer.next() {
+                told.send(chunk.bytes.to_vec()).unwrap();
+            }
+        });
+        while !unpacker.0.state.lock().idle {
+            thread::yield_now();
+        }
+        let mut ws = Workspace::default();
+        assert_eq!(unpacker.accept(frame(1, b"later"), &mut ws), Accepted::Done);
+        assert!(matches!(unpacker.accept(frame(0, b"first"), &mut ws), Accepted::Consumed(_)));
+        assert_eq!(chunks.recv_timeout(Duration::from_secs(10)).as_deref(), Ok(&b"later"[..]));
+        unpacker.finish(2);
+        consumer.join().unwrap();
     }
 }
