@@ -2,7 +2,8 @@
 //!
 //! Invariants. Sending: `unacked` holds every frame that went out and was not consumed by the peer, `queue` those
 //! that are to go out, in order of sequence; `submitted_cost - queued_cost - consumed_cost <= window`. Receiving: every
-//! chunk below `next_seq` has arrived, those in `ahead` too; `consumed_seq <= next_seq`. Cost: see [`Header::cost`].
+//! chunk below `next_seq` has arrived, those in `ahead` too; `consumed_seq <= next_seq`, but where chunks count as consumed as they
+//! come (`naive`). Cost: see [`Header::cost`].
 //!
 //! [`Header::cost`]: narrows_format::Header::cost
 
@@ -47,6 +48,8 @@ pub(crate) struct Tx<B> {
     queued_cost: u64,
     submitted_cost: u64,
     consumed_cost: u64,
+    /// Cost of the frames that a credit covered and that are held no longer.
+    released_cost: u64,
     window: u64,
     next_submit: u64,
     pub(crate) finish: Option<u64>,
@@ -78,6 +81,7 @@ impl<B> Channel<B> {
             queued_cost: 0,
             submitted_cost: 0,
             consumed_cost: 0,
+            released_cost: 0,
             window: tx_window as u64,
             next_submit: 0,
             finish: None,
@@ -136,7 +140,7 @@ impl<B> Tx<B> {
         // What was rewound may have been consumed all the same, so this can fall below nothing.
         let outstanding = (self.submitted_cost - self.queued_cost).saturating_sub(self.consumed_cost);
         let next = self.queue.front().map_or(0, |frame| frame.header.cost() as u64);
-        outstanding == 0 || outstanding + next <= self.window && self.unacked.len() < FRAMES_MAX
+        self.unacked.len() < FRAMES_MAX && (outstanding == 0 || outstanding + next <= self.window)
     }
 
     pub(crate) fn pop(&mut self, link: LinkId) -> Option<Arc<Frame<B>>> {
@@ -153,15 +157,22 @@ impl<B> Tx<B> {
         if cost > self.submitted_cost || next_seq > self.next_submit {
             return Err(SessionError::Protocol("credit for more than was sent"));
         }
-        self.consumed_cost = self.consumed_cost.max(cost);
         // In order but for what was sent again, so mostly the front goes.
-        while self.unacked.front().is_some_and(|(frame, _)| frame.header.seq.0 < next_seq) {
-            self.unacked.pop_front();
+        while let Some((frame, _)) = self.unacked.pop_front_if(|(frame, _)| frame.header.seq.0 < next_seq) {
+            self.released_cost += frame.header.cost() as u64;
         }
-        self.unacked.retain(|(frame, _)| frame.header.seq.0 >= next_seq);
+        let released = &mut self.released_cost;
+        self.unacked.retain(|(frame, _)| {
+            let kept = frame.header.seq.0 >= next_seq;
+            *released += if kept { 0 } else { frame.header.cost() as u64 };
+            kept
+        });
         while let Some(frame) = self.queue.pop_front_if(|frame| frame.header.seq.0 < next_seq) {
             self.unqueued(&frame.header);
+            self.released_cost += frame.header.cost() as u64;
         }
+        // Credit for bytes whose frames are still held here would have us hold any number of them.
+        self.consumed_cost = self.consumed_cost.max(cost.min(self.released_cost));
         Ok(())
     }
 
@@ -187,6 +198,8 @@ impl<B> Tx<B> {
             self.queued(&frame.header);
             self.queue.push_front(frame);
         }
+        // Links are lost one by one, and credit takes from the front.
+        self.queue.make_contiguous().sort_unstable_by_key(|frame| frame.header.seq.0);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -259,8 +272,9 @@ impl Rx {
 
     pub(crate) fn credit_now(&mut self) -> (u64, u64) {
         self.told_cost = self.consumed_cost;
-        self.told_seq = self.consumed_seq;
-        (self.consumed_seq, self.consumed_cost)
+        // Whoever consumes chunks as they come may have consumed more than has come in a row: the peer must keep the missing one.
+        self.told_seq = self.consumed_seq.min(self.next_seq);
+        (self.told_seq, self.consumed_cost)
     }
 
     /// The peer ended its direction and every chunk of it is consumed.
@@ -285,3 +299,60 @@ impl Rx {
 const STEP_MAX: u64 = 512 << 10;
 /// What a chunk is taken for where windows are counted in chunks.
 const CHUNK_LEN: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use narrows_core::{ChannelId, CodecId};
+
+    use super::*;
+
+    fn frame(seq: u64, len: u32) -> Frame<()> {
+        let (codec, channel) = (CodecId::RAW, ChannelId(2));
+        let header = Header { codec, channel, seq: Seq(seq), raw_len: len, packed_len: len, history_len: 0, check: 0 };
+        Frame { header, payload: () }
+    }
+
+    fn cost(len: u32) -> u64 {
+        frame(0, len).header.cost() as u64
+    }
+
+    #[test]
+    fn credit_for_bytes_whose_chunks_are_still_held_is_not_believed() {
+        let mut tx = Channel::new(String::new(), 0, 4096, 4096).tx;
+        (0..10).for_each(|seq| tx.submit(frame(seq, 1000)));
+        while tx.pop(LinkId(0)).is_some() {
+            tx.credit(0, tx.submitted_cost - tx.queued_cost).unwrap();
+        }
+        assert_eq!(tx.unacked.len(), 4, "a window of them");
+        tx.credit(3, 3 * cost(1000)).unwrap();
+        assert_eq!((0..).find(|_| tx.pop(LinkId(0)).is_none()), Some(3));
+    }
+
+    #[test]
+    fn frames_of_two_lost_links_go_out_in_order_and_are_released_once() {
+        let mut tx = Channel::new(String::new(), 0, 1 << 20, 4096).tx;
+        (0..6).for_each(|seq| tx.submit(frame(seq, 1000)));
+        (0..6).for_each(|seq| drop(tx.pop(LinkId(seq % 2))));
+        for lost in [LinkId(0), LinkId(1)] {
+            tx.mark_lost(lost);
+            tx.rewind(0, LinkId(2));
+        }
+        tx.credit(4, 4 * cost(1000)).unwrap();
+        let again: Vec<_> = std::iter::from_fn(|| tx.pop(LinkId(2))).map(|frame| frame.header.seq.0).collect();
+        assert_eq!(again, [4, 5]);
+        tx.credit(6, 6 * cost(1000)).unwrap();
+        assert!(tx.is_drained() && tx.unconsumed_cost() == 0);
+    }
+
+    // Goal: a chunk that overtook another on a second link is not credited before the other has come.
+    #[test]
+    fn what_counts_as_consumed_when_it_comes_is_told_as_far_as_nothing_is_missing() {
+        let mut rx = Rx { window: 4096, ..Rx::default() };
+        assert!(rx.accept(Seq(1), 1000).unwrap());
+        rx.consume(1000);
+        assert_eq!(rx.credit_now(), (0, 1000));
+        assert!(rx.accept(Seq(0), 1000).unwrap());
+        rx.consume(1000);
+        assert_eq!(rx.credit_now(), (2, 2000));
+    }
+}

@@ -3,9 +3,9 @@
 //! Invariants: each waiting payload is of at most `CONTROL_LEN_MAX` bytes; numbers are those of the frames on this link, both ways,
 //! and the Hellos were number 0. What waits is bounded: a peer that asks and does not read the answers gets no more of them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use narrows_core::{Seq, limits};
+use narrows_core::{ChannelId, Seq, limits};
 
 use crate::{Message, SessionError};
 
@@ -17,13 +17,15 @@ pub struct LinkId(pub u32);
 pub(crate) struct Link {
     /// Payloads of control frames to come.
     messages: VecDeque<Vec<u8>>,
+    /// The last credit of each channel, still to be said: a peer that reads nothing and sends on makes no queue of them.
+    credits: BTreeMap<ChannelId, (u64, u64)>,
     next_tx: u64,
     next_rx: u64,
 }
 
 impl Default for Link {
     fn default() -> Self {
-        Self { messages: VecDeque::new(), next_tx: 1, next_rx: 1 }
+        Self { messages: VecDeque::new(), credits: BTreeMap::new(), next_tx: 1, next_rx: 1 }
     }
 }
 
@@ -43,6 +45,11 @@ impl Link {
         }
     }
 
+    /// Says how far a channel's chunks are consumed, before anything else that waits.
+    pub(crate) fn credit(&mut self, channel: ChannelId, next_seq: u64, bytes: u64) {
+        self.credits.insert(channel, (next_seq, bytes));
+    }
+
     /// A control frame has come.
     pub(crate) fn heard(&mut self) -> Result<(), SessionError> {
         self.next_rx += 1;
@@ -58,12 +65,18 @@ impl Link {
     }
 
     pub(crate) fn has_messages(&self) -> bool {
-        !self.messages.is_empty()
+        !self.messages.is_empty() || !self.credits.is_empty()
     }
 
     /// The next control frame's number and payload.
     pub(crate) fn pop(&mut self) -> Option<(Seq, Vec<u8>)> {
-        let payload = self.messages.pop_front()?;
+        let mut credits = Vec::new();
+        while credits.len() + MESSAGE_LEN_MAX <= limits::CONTROL_LEN_MAX
+            && let Some((channel, (next_seq, bytes))) = self.credits.pop_first()
+        {
+            Message::Credit { channel, next_seq, bytes }.write(&mut credits);
+        }
+        let payload = if credits.is_empty() { self.messages.pop_front()? } else { credits };
         let seq = Seq(self.next_tx);
         self.next_tx += 1;
         Some((seq, payload))
@@ -102,6 +115,24 @@ mod tests {
         assert_eq!(link.next_seq(), Seq(1));
         link.heard().unwrap();
         assert_eq!(link.next_seq(), Seq(2));
+    }
+
+    #[test]
+    fn of_credits_that_nobody_reads_only_the_last_is_kept() {
+        let mut link = Link::default();
+        link.say(&Message::Ping);
+        for next_seq in 1..=100_000 {
+            link.credit(ChannelId(1), next_seq, 64);
+        }
+        link.credit(ChannelId(2), 7, 8);
+        let mut expected = Vec::new();
+        Message::Credit { channel: ChannelId(1), next_seq: 100_000, bytes: 64 }.write(&mut expected);
+        Message::Credit { channel: ChannelId(2), next_seq: 7, bytes: 8 }.write(&mut expected);
+        assert_eq!(link.pop(), Some((Seq(1), expected)));
+        let mut ping = Vec::new();
+        Message::Ping.write(&mut ping);
+        assert_eq!(link.pop(), Some((Seq(2), ping)));
+        assert!(!link.has_messages());
     }
 
     #[test]
