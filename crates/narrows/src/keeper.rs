@@ -95,12 +95,12 @@ impl Keeper {
         let mut state = inner.state.lock();
         let mut longest_ns = 0;
         for link in state.links.values() {
-            let silent_ns = link.silent_ns(now_ns);
-            if silent_ns > give_up_after_ns {
+            if link.silent_ns(now_ns) > give_up_after_ns {
                 tracing::info!("nothing came on a link for {silence:?}; it is given up");
                 link.cut();
             } else {
-                longest_ns = longest_ns.max(silent_ns);
+                // Asked for while a long frame comes, too: its sender hears nothing else from here meanwhile.
+                longest_ns = longest_ns.max(link.unheard_ns(now_ns));
             }
         }
         if longest_ns > ask_after_ns && now_ns.saturating_sub(self.asked_ns) > ask_after_ns {

@@ -33,8 +33,10 @@ pub(crate) struct Link {
     probe: Probe,
     /// Bytes acknowledged when last asked; `None` where the transport does not tell.
     acked: Option<AtomicU64>,
-    /// When a frame came last.
+    /// When a frame came last: a peer is asked for a sign of life where none did for a while.
     heard_ns: AtomicU64,
+    /// When bytes came last: on a slow link one long frame may take longer than any silence allowed.
+    came_ns: Arc<AtomicU64>,
 }
 
 impl Link {
@@ -44,11 +46,14 @@ impl Link {
         let acked = probe.tcp_info().map(|info| AtomicU64::new(info.acked));
         let now_ns = inner.engine.clock.now_ns();
         let writer = Mutex::new(Writer::new(writer, probe.clone(), now_ns));
-        let link = Arc::new(Self { id, writer, shutdown, probe, acked, heard_ns: AtomicU64::new(now_ns) });
+        let came_ns = Arc::new(AtomicU64::new(now_ns));
+        let heard_ns = AtomicU64::new(now_ns);
+        let link = Arc::new(Self { id, writer, shutdown, probe, acked, heard_ns, came_ns });
         let (read_inner, read_link) = (inner.clone(), link.clone());
         let (write_inner, write_link) = (inner.clone(), link.clone());
         spawn("link-reader", move || {
             let mut ahead = ReadAhead::new(reader);
+            ahead.noted = Some((read_inner.engine.clock.clone(), read_link.came_ns.clone()));
             // Else what comes is not what there is to be read.
             ahead.watched = (security == Security::Plain).then(|| (read_link.probe.clone(), Watch::default()));
             let fault = Reader::new(&read_inner, &read_link, ahead).run();
@@ -92,9 +97,14 @@ impl Link {
         self.probe.unread().unwrap_or(0)
     }
 
-    /// How long nothing has come.
-    pub(crate) fn silent_ns(&self, now_ns: u64) -> u64 {
+    /// How long no frame has come.
+    pub(crate) fn unheard_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.heard_ns.load(Relaxed))
+    }
+
+    /// How long nothing at all has come.
+    pub(crate) fn silent_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.came_ns.load(Relaxed))
     }
 
     pub(crate) fn cut(&self) {

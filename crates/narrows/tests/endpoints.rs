@@ -223,7 +223,7 @@ fn a_peer_that_accepts_and_is_silent_has_not_come_back() {
 }
 
 /// Passes bytes on both ways until `dead`, then takes no more of them, and keeps its connections.
-fn relay(to: Address, dead: Arc<AtomicBool>) -> Address {
+fn relay(to: Address, dead: Arc<AtomicBool>, per_piece: Duration) -> Address {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = Address::parse(&listener.local_addr().unwrap().to_string(), 0).unwrap();
     thread::spawn(move || {
@@ -235,6 +235,7 @@ fn relay(to: Address, dead: Arc<AtomicBool>) -> Address {
                 let mut buf = [0; 16 << 10];
                 while !dead.load(Relaxed) {
                     let Ok(len @ 1..) = from.read(&mut buf) else { return };
+                    thread::sleep(per_piece);
                     if dead.load(Relaxed) || to.write_all(&buf[..len]).is_err() {
                         break;
                     }
@@ -256,7 +257,7 @@ fn a_dead_link_among_several_is_given_up() {
     let (listener, address) = listener();
     let sessions = accept(listener, &engine, settings.clone());
     let dead = Arc::new(AtomicBool::new(false));
-    let relayed = relay(address.clone(), dead.clone());
+    let relayed = relay(address.clone(), dead.clone(), Duration::ZERO);
     let dials = AtomicU64::new(0);
     // Only the second connection goes by way of the relay.
     let dial: Dial = Box::new(move || {
@@ -286,4 +287,38 @@ fn a_dead_link_among_several_is_given_up() {
     let got = wait.recv_timeout(Duration::from_secs(20)).expect("the transfer goes on");
     assert!(got == bytes);
     sender.join().unwrap();
+}
+
+// Goal: a frame that takes longer than the silence allowed is no silence, to either side.
+#[test]
+fn a_long_frame_on_a_slow_link_is_no_silence() {
+    let engine = Engine::new(2);
+    let mut settings = Settings { plan: Plan::None, chunk_len: Some(4 << 20), ..Settings::default() };
+    settings.silence = Duration::from_millis(600);
+    let (listener, address) = listener();
+    let sessions = accept(listener, &engine, settings.clone());
+    // 16 KiB in 10 ms: 4 MiB take 2.5 s and more.
+    let relayed = relay(address, Arc::default(), Duration::from_millis(10));
+    let dials = Arc::new(AtomicU64::new(0));
+    let dialled = dials.clone();
+    let dial: Dial = Box::new(move || {
+        dialled.fetch_add(1, Relaxed);
+        transport::connect(&relayed, &Tuning::default()).map_err(std::io::Error::other)
+    });
+    let here = Endpoint::connect(&engine, settings, dial).unwrap();
+    let there = sessions.recv_timeout(Duration::from_secs(10)).unwrap();
+    let (mut writer, _reader) = here.open("x").unwrap();
+    let bytes = data(4 << 20);
+    let sent = bytes.clone();
+    let sender = thread::spawn(move || {
+        writer.write_all(&sent).unwrap();
+        writer.finish().unwrap();
+        writer.wait_consumed().unwrap();
+    });
+    let mut incoming = there.accept().unwrap().unwrap();
+    let mut got = Vec::new();
+    incoming.reader.read_to_end(&mut got).unwrap();
+    assert!(got == bytes);
+    sender.join().unwrap();
+    assert_eq!(dials.load(Relaxed), 1, "the link was given up");
 }

@@ -5,10 +5,14 @@
 
 use std::{
     io::{self, IoSliceMut, Read},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Instant,
 };
 
-use narrows_core::{ChannelId, Limits, Seq};
+use narrows_core::{ChannelId, Clock, Limits, Seq};
 use narrows_format::{HEADER_LEN_MAX, HEADER_LEN_MIN, Header};
 use narrows_io::{TransportRead, transport::Probe, watch::Watch};
 
@@ -19,6 +23,8 @@ pub(crate) struct ReadAhead {
     half: Box<dyn TransportRead>,
     /// Tells what came on its socket, where that may be looked for before sleeping.
     pub(super) watched: Option<(Probe, Watch)>,
+    /// Where it is noted when bytes came last, and by which clock.
+    pub(super) noted: Option<(Arc<dyn Clock>, Arc<AtomicU64>)>,
     buf: Box<[u8; READ_AHEAD_LEN]>,
     start: usize,
     end: usize,
@@ -26,7 +32,7 @@ pub(crate) struct ReadAhead {
 
 impl ReadAhead {
     pub(crate) fn new(half: Box<dyn TransportRead>) -> Self {
-        Self { half, watched: None, buf: Box::new([0; READ_AHEAD_LEN]), start: 0, end: 0 }
+        Self { half, watched: None, noted: None, buf: Box::new([0; READ_AHEAD_LEN]), start: 0, end: 0 }
     }
 
     /// Reads with `read`, after looking for a moment whether there is something.
@@ -34,13 +40,19 @@ impl ReadAhead {
         &mut self,
         read: impl FnOnce(&mut dyn TransportRead, &mut [u8; READ_AHEAD_LEN]) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        let Some((probe, watch)) = &mut self.watched else { return read(&mut *self.half, &mut self.buf) };
-        if watch.look(|| Ok(probe.unread().filter(|&len| len > 0)))?.is_some() {
-            return read(&mut *self.half, &mut self.buf);
+        let mut watch = None;
+        if let Some((probe, look)) = &mut self.watched
+            && look.look(|| Ok(probe.unread().filter(|&len| len > 0)))?.is_none()
+        {
+            watch = Some((look, Instant::now()));
         }
-        let begun = Instant::now();
         let len = read(&mut *self.half, &mut self.buf);
-        watch.waited(begun.elapsed());
+        if let Some((watch, begun)) = watch {
+            watch.waited(begun.elapsed());
+        }
+        if let Some((clock, at_ns)) = &self.noted {
+            at_ns.store(clock.now_ns(), Relaxed);
+        }
         len
     }
 
