@@ -1,6 +1,7 @@
 //! TLS settings from one directory of PEM files, under the names nbdkit, libnbd and QEMU give them.
 
 use std::{
+    fs, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -71,12 +72,16 @@ fn authority(dir: &Path) -> Result<Authority, FileError> {
         roots.add(certificate).map_err(|err| fault(dir, "ca-cert.pem", &err))?;
     }
     let name = "ca-crl.pem";
-    let crls = match dir.join(name).exists() {
-        true => CertificateRevocationListDer::pem_file_iter(dir.join(name))
-            .and_then(Iterator::collect)
-            .map_err(|err| fault(dir, name, &err))?,
-        false => Vec::new(),
-    };
+    // A name whose file cannot be read, or has no list in it, revokes nobody: that must not pass for no list.
+    if fs::symlink_metadata(dir.join(name)).is_err_and(|err| err.kind() == io::ErrorKind::NotFound) {
+        return Ok((Arc::new(roots), Vec::new()));
+    }
+    let crls: Vec<_> = CertificateRevocationListDer::pem_file_iter(dir.join(name))
+        .and_then(Iterator::collect)
+        .map_err(|err| fault(dir, name, &err))?;
+    if crls.is_empty() {
+        return Err(fault(dir, name, &"it holds no revocation list in PEM form"));
+    }
     Ok((Arc::new(roots), crls))
 }
 
