@@ -93,6 +93,7 @@ pub fn unpack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadEr
         method,
         unpacker: method.checker(&engine.registry).ok_or_else(none)?,
         verify: options.verify,
+        is_checked: pieces.inner.is_checked(),
         path: from,
         engine,
     };
@@ -127,7 +128,7 @@ pub fn unpack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadEr
     let packed_bytes = fs::metadata(from).map_err(|fault| OffloadError::file("cannot read", from, fault))?.len();
     target.place()?;
     let mut report = Report::new("unpack", &options, &tally, raw_bytes, packed_bytes);
-    report.verified = options.verify && (pieces.inner.checks_blocks() || claimed.is_some());
+    report.verified = options.verify;
     report.own_backend = craft.unpacker.backend.into();
     Ok(report)
 }
@@ -170,6 +171,16 @@ struct Packing<'a> {
 #[derive(Default)]
 struct Scratch(Vec<u8>);
 
+/// Whether `packed` unpacks to `raw`.
+fn unpacks(unpacker: &Worker, packed: &[u8], raw: &[u8], ws: &mut Workspace) -> bool {
+    let mut scratch = std::mem::take(ws.get::<Scratch>());
+    scratch.0.resize(scratch.0.len().max(raw.len()), 0);
+    let out = &mut scratch.0[..raw.len()];
+    let right = unpacker.unpack(packed, out, ws) && out == raw;
+    *ws.get::<Scratch>() = scratch;
+    right
+}
+
 impl Craft for Packing<'_> {
     fn op(&self) -> Op {
         self.op
@@ -186,14 +197,12 @@ impl Craft for Packing<'_> {
             }
             _ => return None,
         }
-        let known =
-            self.method == Method::Deflate && self.verify && inflated::unpacks_to(bytes, raw, ws.get::<Codes>());
-        if self.verify && !known {
-            let mut scratch = std::mem::take(ws.get::<Scratch>());
-            scratch.0.resize(scratch.0.len().max(raw.len()), 0);
-            let out = &mut scratch.0[..raw.len()];
-            let right = self.checker.unpack(bytes, out, ws) && out == raw;
-            *ws.get::<Scratch>() = scratch;
+        if self.verify {
+            let right = match self.method {
+                Method::Deflate => inflated::unpacks_to(bytes, raw, ws.get::<Codes>()),
+                Method::Zstd => container::zstd::is_plain(bytes) && unpacks(&self.checker, bytes, raw, ws),
+                Method::Lz4 => unpacks(&self.checker, bytes, raw, ws),
+            };
             if !right {
                 return None;
             }
@@ -227,6 +236,8 @@ struct Unpacking<'a> {
     method: Method,
     unpacker: Worker,
     verify: bool,
+    /// The file has checksums that what came back is compared with.
+    is_checked: bool,
     path: &'a Path,
     engine: &'a Engine,
 }
@@ -242,9 +253,12 @@ impl Craft for Unpacking<'_> {
         Op::Unpack { method: self.method }
     }
 
-    fn check(&self, block: &Block, answer: Answer, _: &mut Workspace) -> Option<Done> {
+    fn check(&self, block: &Block, answer: Answer, ws: &mut Workspace) -> Option<Done> {
         let raw = answer.bytes();
         let right = answer.outcome == Outcome::Done && raw.len() == block.raw_len as usize && self.agrees(block, raw);
+        // With nothing in the file to tell a lie by, it is unpacked here as well.
+        let packed = &block.bytes[Question::HEAD_LEN..];
+        let right = right && (!self.verify || self.is_checked || unpacks(&self.unpacker, packed, raw, ws));
         right.then(|| Done { bytes: Some((answer.into_chunk(), Answer::HEAD_LEN)), check: 0 })
     }
 

@@ -1,4 +1,4 @@
-//! Whether a DEFLATE stream (RFC 1951) unpacks to bytes that are known, where that is cheaper to see than by unpacking.
+//! Whether a DEFLATE stream (RFC 1951) unpacks to bytes that are known.
 //!
 //! Why: what a server sends back is checked by the client, who offloads to save processor time; unpacking was half of what
 //! it still spent. Who knows what must come out need not find out what comes next: the codes of the next four bytes, one
@@ -6,21 +6,22 @@
 //! comparison of what is known with itself; nothing is written.
 //!
 //! Twice as fast as unpacking where nearly all symbols are literals, as in floats and other data that pack little; a
-//! third slower in text, whose literals come in twos and threes. So streams that begin with few literals are left to
-//! whoever unpacks, and so is what is not found right.
+//! third slower in text, whose literals come in twos and threes. Unpacking by libdeflate would not do there either: it takes
+//! streams that gzip refuses (287 lengths, symbols that mean nothing, codes that are not complete), and a server that sends
+//! one would have us write a file that nobody else reads.
 //!
-//! Strict where unpackers are: codes must be complete (or one distance alone, or none), distances within what has come
-//! out, the last block must end with the last byte. Bytes behind it are refused too.
+//! As strict as zlib: codes must be complete (or one symbol alone, or none, but not for the lengths of codes), distances
+//! within what has come out, the last block must end with the last byte. Bytes behind it are refused too.
 
-/// Whether `packed` is surely one DEFLATE stream that unpacks to `raw`, and nothing more. Where not, unpacking tells.
+/// Whether `packed` is one DEFLATE stream that unpacks to `raw`, and nothing more.
 pub(crate) fn unpacks_to(packed: &[u8], raw: &[u8], codes: &mut Codes) -> bool {
-    follow(packed, raw, codes, LITERAL_SHARE_MIN).is_some()
+    follow(packed, raw, codes).is_some()
 }
 
-fn follow(packed: &[u8], raw: &[u8], codes: &mut Codes, mut share_min: f32) -> Option<()> {
+fn follow(packed: &[u8], raw: &[u8], codes: &mut Codes) -> Option<()> {
     let mut stream = Stream { packed, at: 0, raw, done: 0 };
     loop {
-        let (kind, last) = stream.head(codes, share_min)?;
+        let (kind, last) = stream.head(codes)?;
         match kind {
             Kind::Stored => stream.stored()?,
             Kind::Coded => stream.block(codes)?,
@@ -28,8 +29,6 @@ fn follow(packed: &[u8], raw: &[u8], codes: &mut Codes, mut share_min: f32) -> O
         if last {
             return stream.is_at_end().then_some(());
         }
-        // The first block tells how many literals there are.
-        share_min = 0.0;
     }
 }
 
@@ -68,14 +67,13 @@ struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    /// The head of a block, its codes among it; and whether it is the last. `None` also where fewer of its symbols than
-    /// `share_min` are literals.
-    fn head(&mut self, codes: &mut Codes, share_min: f32) -> Option<(Kind, bool)> {
+    /// The head of a block, its codes among it; and whether it is the last.
+    fn head(&mut self, codes: &mut Codes) -> Option<(Kind, bool)> {
         let last = self.bits(1)? == 1;
         let kind = match self.bits(2)? {
             0 => Kind::Stored,
-            1 => codes.fixed(share_min).map(|()| Kind::Coded)?,
-            2 => self.codes(codes, share_min).map(|()| Kind::Coded)?,
+            1 => codes.fixed().map(|()| Kind::Coded)?,
+            2 => self.codes(codes).map(|()| Kind::Coded)?,
             _ => return None,
         };
         Some((kind, last))
@@ -102,13 +100,13 @@ impl Stream<'_> {
     }
 
     /// The code lengths of a dynamic block.
-    fn codes(&mut self, codes: &mut Codes, share_min: f32) -> Option<()> {
+    fn codes(&mut self, codes: &mut Codes) -> Option<()> {
         let (symbols, distances, count) = (self.bits(5)? + 257, self.bits(5)? + 1, self.bits(4)? + 4);
         let mut lengths = [0; 19];
         for &place in &LENGTHS_ORDER[..count] {
             lengths[place] = self.bits(3)? as u8;
         }
-        codes.lengths.build(&lengths)?;
+        codes.lengths.build(&lengths, false)?;
         let mut all = [0; 288 + 32];
         let mut filled = 0;
         while filled < symbols + distances {
@@ -126,7 +124,7 @@ impl Stream<'_> {
         if filled > symbols + distances || symbols > 286 || distances > 30 {
             return None;
         }
-        codes.build(&all[..symbols], &all[symbols..filled], share_min)
+        codes.build(&all[..symbols], &all[symbols..filled])
     }
 
     /// The symbols of a block, its end among them.
@@ -223,22 +221,16 @@ fn repeats(raw: &[u8], from: usize, to: usize, length: usize) -> Option<bool> {
 }
 
 impl Codes {
-    fn fixed(&mut self, share_min: f32) -> Option<()> {
+    fn fixed(&mut self) -> Option<()> {
         let mut lengths = [8; 288];
         lengths[144..256].fill(9);
         lengths[256..280].fill(7);
-        self.build(&lengths, &[5; 32], share_min)
+        self.build(&lengths, &[5; 32])
     }
 
-    fn build(&mut self, symbols: &[u8], distances: &[u8], share_min: f32) -> Option<()> {
-        // How much of the codes' space the literals have is about their share of the symbols.
-        let literal_share: f32 =
-            symbols[..256].iter().filter(|len| **len > 0).map(|len| 0.5_f32.powi((*len).into())).sum();
-        if literal_share < share_min {
-            return None;
-        }
-        self.symbols.build(symbols)?;
-        self.distances.build(distances)?;
+    fn build(&mut self, symbols: &[u8], distances: &[u8]) -> Option<()> {
+        self.symbols.build(symbols, true)?;
+        self.distances.build(distances, true)?;
         self.literals = std::array::from_fn(|symbol| match symbols[symbol] {
             0 => (0, NONE),
             len => (self.symbols.codes[symbol], len),
@@ -266,8 +258,8 @@ impl<const BITS: usize> Decoder<BITS> {
         Self { table: vec![(0, 0); 1 << BITS].into(), sorted: [0; 288], counts: [0; CODE_LEN_MAX + 1], codes: [0; 288] }
     }
 
-    /// `None` for lengths that no code has.
-    fn build(&mut self, lengths: &[u8]) -> Option<()> {
+    /// `None` for lengths that no code has. `lone`: one symbol may have a code of one bit, of which only zero is used.
+    fn build(&mut self, lengths: &[u8], lone: bool) -> Option<()> {
         self.counts = [0; CODE_LEN_MAX + 1];
         for &len in lengths {
             self.counts[usize::from(len)] += 1;
@@ -284,8 +276,8 @@ impl<const BITS: usize> Decoder<BITS> {
             next[len + 1] = (next[len] + u32::from(self.counts[len])) << 1;
             first[len + 1] = first[len] + self.counts[len];
         }
-        // One code alone may be a bit of which only zero is used; and a block without matches has none.
-        if left > 0 && !(used == 0 || used == 1 && self.counts[1] == 1) {
+        // A block without matches has no distances.
+        if left > 0 && !(used == 0 || lone && used == 1 && self.counts[1] == 1) {
             return None;
         }
         self.table.fill((0, 0));
@@ -330,8 +322,6 @@ impl<const BITS: usize> Decoder<BITS> {
     }
 }
 
-/// At three quarters unpacking takes as long.
-const LITERAL_SHARE_MIN: f32 = 0.85;
 const CODE_LEN_MAX: usize = 15;
 const SYMBOL_BITS: usize = 11;
 const DISTANCE_BITS: usize = 9;

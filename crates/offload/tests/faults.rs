@@ -10,6 +10,7 @@ mod common;
 use std::{
     collections::BTreeMap,
     fs,
+    path::Path,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
@@ -296,12 +297,29 @@ enum Ending {
     Refused,
 }
 
+/// Takes the checksums out of a seek table: what came back wrong is then to be noticed without them.
+fn without_checks(path: &Path) {
+    let mut file = fs::read(path).unwrap();
+    let frames = u32::from_le_bytes(file[file.len() - 9..file.len() - 5].try_into().unwrap()) as usize;
+    let table = file.split_off(file.len() - (8 + frames * 12 + 9));
+    file.extend(&table[..4]);
+    file.extend((frames as u32 * 8 + 9).to_le_bytes());
+    table[8..8 + frames * 12].chunks(12).for_each(|entry| file.extend(&entry[..8]));
+    file.extend(&table[8 + frames * 12..][..4]);
+    file.push(0);
+    file.extend(&table[table.len() - 4..]);
+    fs::write(path, file).unwrap();
+}
+
 /// Runs a case. Returns how it ended.
 fn run(engine: &Engine, server: &Address, case: &Case) -> Ending {
     let place = Place::new([Kind::Text, Kind::Floats, Kind::Mixed][case.seed as usize % 3], LEN, case.seed);
     let options = Options { spill: case.spill, ..options(case.method) };
     if !case.packs {
         pack(engine, None, &options, &place).unwrap();
+        if case.method == Method::Zstd && case.seed.is_multiple_of(2) {
+            without_checks(&place.packed());
+        }
     }
     let relay = Arc::new(Relay { case: case.clone(), struck: AtomicBool::new(false) });
     let listening = {

@@ -100,7 +100,7 @@ impl<R: Read + Send> Pieces for MemberReader<R> {
         Ok(Some(piece))
     }
 
-    fn checks_blocks(&self) -> bool {
+    fn is_checked(&self) -> bool {
         true
     }
 }

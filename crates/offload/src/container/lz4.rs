@@ -158,8 +158,8 @@ impl<R: Read + Send> Pieces for BlockReader<R> {
         self.content_check
     }
 
-    fn checks_blocks(&self) -> bool {
-        false
+    fn is_checked(&self) -> bool {
+        self.has_content_check
     }
 }
 

@@ -89,8 +89,8 @@ pub trait Pieces: Send {
         None
     }
 
-    /// Whether each block has a check of its own.
-    fn checks_blocks(&self) -> bool;
+    /// Whether the file has checksums, of each block or of everything.
+    fn is_checked(&self) -> bool;
 }
 
 /// Why a file's blocks cannot be read.

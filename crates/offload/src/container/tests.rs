@@ -116,6 +116,31 @@ fn files_come_back_whatever_they_hold() {
     }
 }
 
+// Goal: a frame that names a window too short or too long for its block is read by zstd all the same.
+#[test]
+fn a_frames_window_is_as_long_as_its_block() {
+    let engine = Engine::new(1);
+    let raw = make(Kind::Text, 1 << 20, 3);
+    let packer = Method::Zstd.packer(&engine.registry, Method::Zstd.level_default()).unwrap();
+    let mut packed = vec![0; raw.len()];
+    let len = packer.pack(&raw, &mut packed, &mut Workspace::default()).unwrap();
+    packed.truncate(len);
+    for descriptor in [0, 0xa0] {
+        packed[5] = descriptor;
+        let (mut writer, mut out) = (writer(Method::Zstd, raw.len()), Memory::default());
+        writer.block(&raw, Some(&packed), Method::Zstd.check(&raw), &mut out).unwrap();
+        writer.end(&mut out).unwrap();
+        if let Some((good, back)) = pipe("zstd", &["-d", "-c"], &out.0) {
+            assert!(good && back == raw, "{descriptor:#x}");
+        }
+    }
+    for (descriptor, plain) in [(0, true), (0b0001_0000, true), (0b0000_1000, false), (0b0000_0001, false)] {
+        packed[4] = descriptor;
+        assert_eq!(zstd::is_plain(&packed), plain);
+    }
+    assert!(!zstd::is_plain(&[]) && !zstd::is_plain(&packed[..5]));
+}
+
 // lz4 writes frames whose blocks can be found when it is told to; of gzip and zstd only those that other programs make.
 #[test]
 fn a_frame_of_lz4s_own_is_read() {

@@ -22,6 +22,16 @@ const FOOT_LEN: u64 = 9;
 /// Longest block of a frame (RFC 8878 §3.1.1.2.4).
 const BLOCK_LEN_MAX: usize = 128 << 10;
 
+/// Where a frame's header descriptor stands (RFC 8878 §3.1.1.1), and its window descriptor, if it has one.
+const DESCRIPTOR_AT: usize = 4;
+const WINDOW_AT: usize = 5;
+/// Bits of the header descriptor.
+const SINGLE_SEGMENT: u8 = 0b0010_0000;
+const RESERVED: u8 = 0b0000_1000;
+const DICTIONARY: u8 = 0b0000_0011;
+/// Shortest window, as a power of two.
+const WINDOW_LOG_MIN: u32 = 10;
+
 /// Writes frames.
 #[derive(Debug, Default)]
 pub struct Frames {
@@ -31,19 +41,27 @@ pub struct Frames {
 
 impl Writer for Frames {
     fn block(&mut self, raw: &[u8], packed: Option<&[u8]>, check: u32, out: &mut dyn Out) -> io::Result<()> {
-        let stored;
+        let made;
         let frame = match packed {
             Some(packed) => packed,
             None => {
-                stored = store(raw);
-                &stored
+                made = store(raw);
+                &made
             }
         };
         for word in [frame.len() as u32, raw.len() as u32, check] {
             self.table.extend(word.to_le_bytes());
         }
         self.frames += 1;
-        out.append(frame)
+        if !is_plain(frame) || frame[DESCRIPTOR_AT] & SINGLE_SEGMENT != 0 {
+            return out.append(frame);
+        }
+        // A block was checked with all before it at hand. Whoever unpacks piece by piece keeps a window of it, and of one that
+        // is too short makes other bytes: it is as long as the block, whatever the packer said.
+        let (head, rest) = frame.split_at(WINDOW_AT);
+        out.append(head)?;
+        out.append(&[window(raw.len())])?;
+        out.append(&rest[1..])
     }
 
     fn end(&mut self, out: &mut dyn Out) -> io::Result<()> {
@@ -61,6 +79,20 @@ impl Writer for Frames {
         out.append(&head)?;
         out.append(&self.table)
     }
+}
+
+/// Whether `frame` has a head whose meaning we know: no dictionary, no reserved bit, and a window or one segment.
+#[must_use]
+pub fn is_plain(frame: &[u8]) -> bool {
+    frame.len() > WINDOW_AT
+        && frame[..4] == FRAME_MAGIC.to_le_bytes()
+        && frame[DESCRIPTOR_AT] & (RESERVED | DICTIONARY) == 0
+}
+
+/// The window descriptor of the shortest window for so many bytes.
+fn window(len: usize) -> u8 {
+    let log = len.max(1 << WINDOW_LOG_MIN).next_power_of_two().trailing_zeros();
+    ((log - WINDOW_LOG_MIN) << 3) as u8
 }
 
 /// `raw` as a frame of raw blocks: one segment, content size in four bytes, no checksum.
@@ -132,7 +164,7 @@ impl<R: Read + Send> Pieces for FrameReader<R> {
         read_piece(&mut self.file, packed_len.into(), raw_len.into(), check, engine).map(Some)
     }
 
-    fn checks_blocks(&self) -> bool {
+    fn is_checked(&self) -> bool {
         self.checksums
     }
 }

@@ -136,12 +136,22 @@ pub fn unpack(
     run(engine, server, options, |job| file::unpack(job, &place.packed(), &place.back()))
 }
 
-/// Whether a packed file is that of `raw`, by this side's own unpacking.
+/// Whether a packed file is that of `raw`, by this side's own unpacking and, where it is here, by the format's own program.
 pub fn is_packed_form(engine: &Engine, packed: &Path, raw: &[u8]) -> bool {
     let dir = tempfile::tempdir().unwrap();
     let back = dir.path().join("back");
     let unpacked = run(engine, None, &options(Method::Deflate), |job| file::unpack(job, packed, &back));
-    unpacked.is_ok() && std::fs::read(&back).unwrap() == raw
+    let program = match std::fs::read(packed).unwrap()[0] {
+        0x1f => "gzip",
+        0x28 => "zstd",
+        _ => "lz4",
+    };
+    let input = std::fs::File::open(packed).unwrap();
+    let by_program = match std::process::Command::new(program).args(["-d", "-c"]).stdin(input).output() {
+        Ok(output) => output.status.success() && output.stdout == raw,
+        Err(_) => true,
+    };
+    by_program && unpacked.is_ok() && std::fs::read(&back).unwrap() == raw
 }
 
 /// Waits for `wait` to hear something; longer than any test takes unless it hangs.
