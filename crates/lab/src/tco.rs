@@ -93,7 +93,8 @@ pub fn costs(inputs: &Inputs) -> Result<Vec<Cost>, Fault> {
 
 fn cost(inputs: &Inputs, design: &Design) -> Result<Cost, Fault> {
     let of = |name| inputs.value(name);
-    let cpu_s_per_gb = of("stack_cpu_s_per_gb") + design.pack_cpu_s_per_gb.value;
+    let copies = if design.packs_each_copy { of("replication") } else { 1.0 };
+    let cpu_s_per_gb = of("stack_cpu_s_per_gb") + copies * design.pack_cpu_s_per_gb.value;
     let cpu_gb_per_s = |processor: &Processor| processor.threads * of("cpu_load_max") / cpu_s_per_gb;
     let hours = of("years") * HOURS_PER_YEAR;
     let usd_per_w = hours / 1e3 * of("pue") * of("usd_per_kwh");

@@ -57,6 +57,9 @@ pub struct Design {
     pub ratio: Input,
     /// What packing takes of the host, in thread-seconds per GB of data; 0 where a device does it.
     pub pack_cpu_s_per_gb: Input,
+    /// That is for one copy, and each copy is packed anew.
+    #[serde(default)]
+    pub packs_each_copy: bool,
     /// Price of its drives over that of plain ones.
     pub drive_price_factor: Input,
 }
@@ -236,18 +239,14 @@ impl Inputs {
             source: source.into(),
         };
         let (ratio, per_gb) = ("raw per packed byte", "thread-s per GB");
-        let copies = self.value("replication");
         self.designs.push(Design {
             name: format!("measured {codec}"),
             // The sum over chunks is rounded already.
             unit_bytes: 1e15,
             granule_bytes: 1.0,
             ratio: input(of("ratio_4k")?, ratio, &format!("{source}, each rounded up to 4 KiB")),
-            pack_cpu_s_per_gb: input(
-                copies * of("pack_cpu_s_per_gb")?,
-                per_gb,
-                &format!("{source}, times {copies} copies"),
-            ),
+            pack_cpu_s_per_gb: input(of("pack_cpu_s_per_gb")?, per_gb, &format!("{source}, for each copy")),
+            packs_each_copy: true,
             drive_price_factor: input(1.0, "price of a plain drive", "plain drives"),
         });
         for (name, value) in [
@@ -428,6 +427,10 @@ mod tests {
         assert!((costs[2].allocated_ratio - 2.2).abs() < 1e-6 && costs[2].design == "measured zstd:1");
         assert!((costs[2].gb_per_s - 128.0 * 0.93 / (10.25 + 8.0)).abs() < 1e-6, "{:?}", costs[2]);
         assert_eq!((deck.link["ratio"].value, deck.link["pack_cpu_s_per_gb"].value), (2.5, 4.0));
+        // Each of three copies is packed, whenever it is said that there are three.
+        deck.set("replication", 3.0).unwrap();
+        let costs = crate::tco::costs(&deck).unwrap();
+        assert!((costs[2].gb_per_s - 128.0 * 0.93 / (10.25 + 12.0)).abs() < 1e-6, "{:?}", costs[2]);
         assert_eq!(
             Inputs::deck().measured(&Row::new(Default::default(), [])),
             Err(Fault::Missing("a codec: ratio_4k".into()))
