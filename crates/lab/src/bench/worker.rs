@@ -171,6 +171,15 @@ impl Scratch {
     }
 }
 
+/// Ends the other threads' passes with the first's.
+struct Over<'a>(&'a AtomicUsize);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(OVER, Release);
+    }
+}
+
 impl Bench<'_> {
     /// Passes over all chunks, shared among the threads, until `seconds` are over; see [`fastest`].
     ///
@@ -209,7 +218,9 @@ impl Bench<'_> {
                     })
                 })
                 .collect();
-            let result = fastest(seconds, || {
+            // Also where a codec panics on this thread: the scope waits for the others, and they for it.
+            let _over = Over(&turn);
+            fastest(seconds, || {
                 for counter in [&next, &done] {
                     counter.store(0, Relaxed);
                 }
@@ -219,15 +230,12 @@ impl Bench<'_> {
                 share(own);
                 while done.load(Acquire) <= others.len() {
                     if others.iter().any(|other| other.is_finished()) {
-                        turn.store(OVER, Release);
                         panic!("{POISON}");
                     }
                     thread::yield_now();
                 }
                 Pass { wall_s: began.elapsed().as_secs_f64(), cpu_s: cpu_ns.load(Relaxed) as f64 / 1e9 }
-            });
-            turn.store(OVER, Release);
-            result
+            })
         })
     }
 
