@@ -37,7 +37,7 @@ pub struct Origin {
     pub command: String,
     /// What it ran on.
     pub machine: Sheet,
-    /// Where generated data began.
+    /// Where generated data began; in a study with traced data, upper bits of their XXH3 besides.
     pub seeds: Vec<u64>,
     /// `rapl`, or why no row has joules.
     pub energy: String,

@@ -20,7 +20,10 @@ use narrows_lab::{
 };
 
 use super::lab;
-use crate::{exit::Damaged, output};
+use crate::{
+    exit::{Damaged, Usage},
+    output,
+};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -62,8 +65,23 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     } else {
         data.push(("traced".into(), Data::paths(&args.traced)?));
     }
+    let mut seeds = vec![args.seed];
+    if let Some((_, traced)) = data.iter().find(|(name, _)| name == "traced") {
+        // Tells the data from others of that name, in as many bits as JSON carries everywhere.
+        let digest = traced.excerpt(TRACED_DIGEST_LEN)?.xxh3;
+        seeds.push(u64::from_str_radix(&digest, 16).context("an XXH3 is hexadecimal")? >> 11);
+    }
     let earlier = if args.results.exists() { result::read(&args.results)? } else { Vec::new() };
-    let run = Run::new(Origin::now("study", &super::common::command_line(), vec![args.seed]));
+    let others = earlier.iter().find(|run| run.origin.tool == "study" && run.origin.seeds != seeds);
+    if let Some(other) = others {
+        return Err(Usage(format!(
+            "{} holds a study of other data (`{}`); name another file with --results",
+            args.results.display(),
+            other.origin.command
+        ))
+        .into());
+    }
+    let run = Run::new(Origin::now("study", &super::common::command_line(), seeds));
     let program = std::env::current_exe().context("cannot find this program itself")?;
     let minutes = args.minutes.or(args.quick.then_some(QUICK_MINUTES));
     let bar = output::bar(quiet);
@@ -118,6 +136,8 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
 const SYNTHETIC_LEN: u64 = 64 << 20;
 /// Three, with the report.
 const QUICK_MINUTES: f64 = 2.8;
+/// So much of traced data tells it from other data.
+const TRACED_DIGEST_LEN: u64 = 64 << 20;
 
 fn shard(text: &str) -> Result<(usize, usize), String> {
     let parts = text.split_once('/').and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
