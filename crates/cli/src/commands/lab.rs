@@ -29,9 +29,12 @@ pub struct Out {
 pub fn places<const N: usize>(places: [(&str, Option<&PathBuf>); N]) -> Result<(), Usage> {
     for (flag, path) in places {
         let Some(path) = path else { continue };
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        if path.is_dir() || dir.is_some_and(|dir| !dir.is_dir()) {
-            return Err(Usage(format!("cannot write to {}; name another file with --{flag}", path.display())));
+        let new = !path.exists();
+        fs::OpenOptions::new().append(true).create(true).open(path).map_err(|fault| {
+            Usage(format!("cannot write to {}: {fault}; name another file with --{flag}", path.display()))
+        })?;
+        if new {
+            let _ = fs::remove_file(path);
         }
     }
     Ok(())
@@ -53,14 +56,15 @@ pub fn places_of(out: &Out) -> Result<(), Usage> {
 
 /// Sends a run where the flags want it; whether that was standard output.
 pub fn deliver(out: &Out, run: &Run, quiet: bool) -> anyhow::Result<bool> {
+    // Printed first: a disk that has filled up meanwhile does not take it all.
+    if out.json {
+        output::print(run.lines().trim_end())?;
+    }
     if let Some(path) = &out.results {
         run.append(path)?;
     }
     if let Some(path) = &out.report {
         write(path, &album::report(std::slice::from_ref(run)), quiet)?;
-    }
-    if out.json {
-        output::print(run.lines().trim_end())?;
     }
     Ok(out.json)
 }
