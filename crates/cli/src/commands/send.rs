@@ -84,6 +84,9 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
 
 fn dial(to: &str, args: &Args) -> anyhow::Result<Dial> {
     if let Some((host, dir)) = remote_dir(to) {
+        if host.starts_with('-') {
+            return Err(Usage(format!("`{host}` is no host: {} would take it for an option", args.rsh)).into());
+        }
         let mut words = args.rsh.split_whitespace();
         let program = words.next().ok_or_else(|| Usage("--rsh names no program".into()))?;
         let mut command = Command::new(program);
