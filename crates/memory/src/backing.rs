@@ -74,7 +74,12 @@ impl Backing {
     pub fn open(path: &Path, limit: Option<u64>) -> Result<Self, BackingError> {
         let fault = |source| BackingError::Io { path: path.into(), source };
         let open = |flags| {
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).custom_flags(flags).open(path)
+            // Of a device this takes only one that nobody has mounted or claimed. Pages are nobody else's to read.
+            let is_device = path.metadata().is_ok_and(|it| it.file_type().is_block_device());
+            let exclusive = if is_device { libc::O_EXCL } else { 0 };
+            let mut how = OpenOptions::new();
+            how.read(true).write(true).create(!is_device).truncate(false).mode(0o600);
+            how.custom_flags(flags | exclusive).open(path)
         };
         let file = open(libc::O_DIRECT).or_else(|_| open(0)).map_err(fault)?;
         match file.try_lock() {

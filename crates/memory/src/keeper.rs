@@ -287,6 +287,11 @@ impl Worker {
                     round.written_back += u64::from(shard.write_back(at, *slot, &page));
                 }
                 *slot = shard.slot(at);
+                // Written to meanwhile. A page that is not idle may be written again, to an object of the same length at the same
+                // place, and look as it did: it is not for us to pack.
+                if !slot.is_idle() {
+                    continue;
+                }
             }
             if slot.kind() == Kind::Packed && !slot.is_deep() && self.recompress {
                 {

@@ -244,7 +244,7 @@ impl<B> Session<B> {
         if self.channels.len() >= usize::from(peer.limits.channels_max) {
             return Err(SessionError::Protocol("all channels that the peer allows are open"));
         }
-        let window = peer.limits.window_len.min(self.config.limits.window_len);
+        let window = peer.limits.window_len;
         let (channel, serial) = self.numbers.take(|channel| self.channels.contains_key(&channel));
         self.ended.remove(&channel);
         self.channels.insert(channel, Channel::new(service.into(), serial, window, self.config.limits.window_len));
@@ -466,9 +466,8 @@ impl<B> Session<B> {
             self.say_on_all(&Message::Abort { channel, code, text: text.into() });
             return Ok(());
         }
-        let own = self.config.limits.window_len;
-        let window = self.peer.as_ref().map_or(0, |peer| peer.limits.window_len.min(own));
-        self.channels.insert(channel, Channel::new(service.clone(), serial, window, own));
+        let window = self.peer.as_ref().map_or(0, |peer| peer.limits.window_len);
+        self.channels.insert(channel, Channel::new(service.clone(), serial, window, self.config.limits.window_len));
         self.events.push_back(Event::Opened { channel, service });
         if again {
             self.say(link, &Message::Resume { channel, next_seq: 0 });
