@@ -78,6 +78,8 @@ enum Fault {
     ResetUp,
     /// Or from it.
     ResetDown,
+    /// Every frame of zstd names the shortest window, or one that no reader takes unasked.
+    Window,
 }
 
 const FAULTS: [Fault; 20] = [
@@ -223,7 +225,7 @@ impl Relay {
                             return;
                         }
                     }
-                    fault if due || since && fault == Fault::FlipAll => {
+                    fault if due || since && matches!(fault, Fault::FlipAll | Fault::Window) => {
                         self.spoil(&mut chunk, &mut random, last.as_deref());
                     }
                     _ => {}
@@ -247,6 +249,8 @@ impl Relay {
         let len = chunk.len() - HEAD;
         match self.case.fault {
             Fault::Flip | Fault::FlipAll if len > 0 => chunk[HEAD + random.below(len)] ^= 1 << random.below(8),
+            // Behind a magic of four bytes and the descriptor of the frame's head.
+            Fault::Window if len > 5 => chunk[HEAD + 5] = if self.case.seed.is_multiple_of(2) { 0 } else { 0xa0 },
             Fault::Shorter if len > 0 => chunk.truncate(HEAD + random.below(len)),
             Fault::Longer => chunk.extend((0..=random.below(5000)).map(|_| random.next_u64() as u8)),
             Fault::Other => {
@@ -363,6 +367,8 @@ fn run(engine: &Engine, server: &Address, case: &Case) -> Ending {
                 Fault::Twice | Fault::End | Fault::Abort | Fault::Kill => report.remote_blocks == report.blocks,
                 // Formats have bits that nobody reads: a zstd frame's unused one, what fills DEFLATE's last byte.
                 Fault::Flip => case.packs && report.remote_blocks == report.blocks,
+                // Whatever window comes, the one that the block needs is written.
+                Fault::Window => report.remote_blocks == report.blocks,
                 _ => false,
             };
             assert!(seen || excused || !struck, "silent: {report:?}");
@@ -421,4 +427,23 @@ fn no_fault_is_silent() {
     );
     assert_eq!(failed.load(Ordering::Relaxed), 0, "see above");
     assert!(numbers.len() < 200 || of(Ending::Mended) > 60 && of(Ending::Refused) > 20);
+}
+
+// Goal: the window that a server's frames name is not believed: zstd reads the file all the same. Method: one that is
+// shorter than the frame's blocks, which are bad then, and one that zstd refuses; `run` asks the program, where it is here.
+#[test]
+fn a_window_that_the_server_makes_up_does_no_harm() {
+    let engine = Engine::new(1);
+    let server = serve(&engine, ServerOptions::new(2));
+    for (seed, ending) in [(0, Ending::Mended), (1, Ending::Untouched)] {
+        let case = Case {
+            fault: Fault::Window,
+            at: 0,
+            seed,
+            method: Method::Zstd,
+            packs: true,
+            spill: Spill::After(Duration::from_secs(60)),
+        };
+        assert_eq!(run(&engine, &server.address, &case), ending);
+    }
 }
