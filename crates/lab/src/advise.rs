@@ -79,7 +79,7 @@ pub struct Advice {
     pub options: Vec<Setting>,
     /// Why the first is first.
     pub reason: String,
-    /// Of the calibration.
+    /// Of the calibration, and of the trials behind it.
     pub rows: Vec<Row>,
 }
 
@@ -157,16 +157,16 @@ pub fn ask(
         field.settings.push(looked);
     }
     field.look_again(data, question.len, &mut told)?;
+    let mut rows: Vec<Row> = field.settings.iter().map(Looked::row).collect();
     if question.shared {
-        field.try_best(data, &question.link, question.len, &mut told)?;
+        rows.extend(field.try_best(data, &question.link, question.len, &mut told)?);
     }
-    let weighed = field.settings.into_iter().map(|looked| {
+    let options = field.settings.into_iter().map(|looked| {
         let usd = usd(&looked.prediction, question.prices);
         let sure_s = looked.prediction.seconds * looked.spread;
-        (Setting { name: looked.name, cost: Some(looked.cost), prediction: looked.prediction, sure_s, usd }, looked.row)
+        Setting { name: looked.name, cost: Some(looked.cost), prediction: looked.prediction, sure_s, usd }
     });
-    let (options, rows) = weighed.unzip();
-    Ok(choose(options, question.goal, question.prices, rows))
+    Ok(choose(options.collect(), question.goal, question.prices, rows))
 }
 
 /// Settings as far as they are known.
@@ -181,10 +181,19 @@ struct Looked {
     name: String,
     cost: Cost,
     prediction: Prediction,
-    row: Row,
+    /// The first of its looks.
+    look: Look,
     again: bool,
     /// How much longer than expected it may well take.
     spread: f64,
+}
+
+impl Looked {
+    /// The row of a calibration; trials have rows of their own.
+    fn row(&self) -> Row {
+        let who: Contestant = self.name.parse().expect("settings are contestants");
+        self.look.row(Case { part: Some("calibration".into()), ..who.case() })
+    }
 }
 
 impl Field<'_> {
@@ -200,14 +209,15 @@ impl Field<'_> {
         Ok(self.known(name, &who, &[faster]))
     }
 
-    /// Adaptive and the best of the others over the link itself, in turns; what they take there is what a byte takes.
+    /// Adaptive and the best of the others over the link itself, in turns; what they take there is what a byte takes. A row for
+    /// each trial.
     fn try_best(
         &mut self,
         data: &Data,
         link: &LinkSpec,
         len: u64,
         told: &mut impl FnMut(&str),
-    ) -> Result<(), CalibrationError> {
+    ) -> Result<Vec<Row>, CalibrationError> {
         self.settings.sort_by(|a, b| a.prediction.seconds.total_cmp(&b.prediction.seconds));
         let near = self.best_s() / TRY_SHARE;
         let fixed = self.settings.iter().filter(|looked| looked.prediction.seconds <= near).take(TRY_FIXED_MAX);
@@ -216,17 +226,20 @@ impl Field<'_> {
         let carried = link.rate.map_or(TRY_LEN_MAX, |rate| (rate.0 * TRY_S) as u64);
         let sample = Sample::of(data, carried.clamp(1 << 20, TRY_LEN_MAX).min(len))?;
         let mut looks = vec![Vec::new(); names.len()];
+        let mut rows = Vec::new();
         for _ in 0..TRY_TIMES {
             for (name, looks) in names.iter().zip(&mut looks) {
                 told(name);
-                looks.push(Look::at(self.racer, link, &sample, &name.parse().expect("settings are contestants"))?);
+                let look = Look::at(self.racer, link, &sample, &name.parse().expect("settings are contestants"))?;
+                rows.push(look.row(Case { part: Some("trial".into()), ..case(name, link, sample.len()) }));
+                looks.push(look);
             }
         }
         self.settings.retain(|looked| !names.contains(&looked.name));
         for (name, looks) in names.iter().zip(&looks) {
             self.settings.push(self.tried(name, looks));
         }
-        Ok(())
+        Ok(rows)
     }
 
     fn tried(&self, name: &str, looks: &[Look]) -> Looked {
@@ -246,7 +259,7 @@ impl Field<'_> {
     fn known(&self, name: &str, who: &Contestant, looks: &[Look]) -> Looked {
         let cost = calibrate::cost(looks, who);
         let prediction = predict(self.len, &cost, &self.place);
-        Looked { name: name.into(), cost, prediction, row: looks[0].row(who), again: looks.len() > 1, spread: 1.0 }
+        Looked { name: name.into(), cost, prediction, look: looks[0].clone(), again: looks.len() > 1, spread: 1.0 }
     }
 
     fn best_s(&self) -> f64 {
@@ -373,9 +386,8 @@ pub fn verify(
             let who: Contestant = option.name.parse().expect("settings are contestants");
             let run = racer.run(link, &who, excerpt, None)?;
             rates.push(run.effective_mbit_s);
-            rows.push(
-                run.row(Case { part: Some("verification".into()), ..case(option, link, excerpt.len) }, excerpt.len),
-            );
+            let case = Case { part: Some("verification".into()), ..case(&option.name, link, excerpt.len) };
+            rows.push(run.row(case, excerpt.len));
         }
     }
     let outcomes = options.iter().zip(rates).map(|(option, rates)| {
@@ -390,7 +402,7 @@ pub fn verify(
 #[must_use]
 pub fn row(option: &Setting, link: &LinkSpec, len: u64, chosen: bool) -> Row {
     let mut row = Row::new(
-        Case { part: Some("prediction".into()), ..case(option, link, len) },
+        Case { part: Some("prediction".into()), ..case(&option.name, link, len) },
         [
             ("effective_mbit_s", option.prediction.effective_mbit_s),
             ("seconds", option.prediction.seconds),
@@ -406,8 +418,8 @@ pub fn row(option: &Setting, link: &LinkSpec, len: u64, chosen: bool) -> Row {
     row
 }
 
-fn case(option: &Setting, link: &LinkSpec, len: u64) -> Case {
-    let who = option.name.parse::<Contestant>().map_or_else(|_| Case::default(), |who| who.case());
+fn case(name: &str, link: &LinkSpec, len: u64) -> Case {
+    let who = name.parse::<Contestant>().map_or_else(|_| Case::default(), |who| who.case());
     Case {
         data_bytes: Some(len),
         link_mbit_s: link.rate.map(Rate::mbit),

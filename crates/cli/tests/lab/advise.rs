@@ -33,7 +33,15 @@ fn advised() -> (f64, f64) {
         .filter(Value::is_object)
         .collect();
     let of = |part: &str| rows.iter().filter(|row| row["case"]["part"] == part).collect::<Vec<_>>();
-    assert_eq!((of("calibration").len(), of("prediction").len(), of("verification").len()), (4, 4, 1));
+    // Adaptive is tried, not calibrated.
+    assert_eq!((of("calibration").len(), of("prediction").len(), of("verification").len()), (3, 4, 1), "{lines}");
+    let link = |row: &Value| (row["case"]["link_mbit_s"].as_f64(), row["case"]["delay_ms"].as_f64());
+    assert!(of("calibration").into_iter().all(|row| link(row) == (None, None)), "{lines}");
+    // Three times adaptive, and whoever is near the best.
+    let trials = of("trial");
+    let adaptive = trials.iter().filter(|row| row["case"]["policy"] == "adaptive").count();
+    assert!(adaptive == 3 && trials.len() > 3 && trials.len().is_multiple_of(3), "{lines}");
+    assert!(trials.into_iter().all(|row| link(row) == (Some(20.0), Some(10.0))), "{lines}");
     let chosen = of("prediction").into_iter().find(|row| !row["marks"].is_null()).unwrap();
     let (policy, codec) = (chosen["case"]["policy"].as_str(), chosen["case"]["codec"].as_str());
     let (name, command) = match (policy, codec) {

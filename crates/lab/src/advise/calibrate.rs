@@ -99,9 +99,9 @@ impl Look {
 
     /// The longer transfer as a row of results.
     #[must_use]
-    pub fn row(&self, setting: &Contestant) -> Row {
+    pub fn row(&self, case: Case) -> Row {
         let (len, run) = &self.long;
-        run.row(Case { part: Some("calibration".into()), data_bytes: Some(*len), ..setting.case() }, *len)
+        run.row(Case { data_bytes: Some(*len), ..case }, *len)
     }
 }
 
