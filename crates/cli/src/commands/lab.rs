@@ -29,7 +29,8 @@ pub struct Out {
 pub fn places<const N: usize>(places: [(&str, Option<&PathBuf>); N]) -> Result<(), Usage> {
     for (flag, path) in places {
         let Some(path) = path else { continue };
-        let new = !path.exists();
+        // Of a link that leads nowhere yet, the file is new and the link is not.
+        let new = fs::symlink_metadata(path).is_err();
         fs::OpenOptions::new().append(true).create(true).open(path).map_err(|fault| {
             Usage(format!("cannot write to {}: {fault}; name another file with --{flag}", path.display()))
         })?;
@@ -56,15 +57,14 @@ pub fn places_of(out: &Out) -> Result<(), Usage> {
 
 /// Sends a run where the flags want it; whether that was standard output.
 pub fn deliver(out: &Out, run: &Run, quiet: bool) -> anyhow::Result<bool> {
-    // Printed first: a disk that has filled up meanwhile does not take it all.
-    if out.json {
-        output::print(run.lines().trim_end())?;
-    }
+    // Printed first: a disk that has filled up meanwhile does not take it all. Nor does a closed pipe take the files.
+    let printed = if out.json { output::print(run.lines().trim_end()) } else { Ok(()) };
     if let Some(path) = &out.results {
         run.append(path)?;
     }
     if let Some(path) = &out.report {
         write(path, &album::report(std::slice::from_ref(run)), quiet)?;
     }
+    printed?;
     Ok(out.json)
 }

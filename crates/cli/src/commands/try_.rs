@@ -96,17 +96,15 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
         TrialError::Data(fault) => fault.into(),
     })?;
     bar.finish_and_clear();
+    // Printed first: a disk that has filled up meanwhile does not take it all. Nor does a closed pipe take the files.
+    let printed = if args.json { output::print(&serde_json::to_string(&document)?) } else { print(&document) };
     if let Some(path) = &args.results {
         trial::results(&document).append(path)?;
     }
     if let Some(path) = report {
         lab::write(path, &trial::report(&document), quiet)?;
     }
-    if args.json {
-        output::print(&serde_json::to_string(&document)?)?;
-    } else {
-        print(&document)?;
-    }
+    printed?;
     failures(&document)
 }
 
