@@ -45,6 +45,32 @@ fn a_cut_study_goes_on_and_shards_merge() {
     browser::look_at_any(&dir.path().join("both.html"));
 }
 
+// Goal: rows of other data are not taken for known. Method: a file of each, and only the same arguments go on with it.
+#[test]
+fn a_study_of_other_data_is_not_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, byte) in [("zeros", 0), ("ones", 1)] {
+        fs::write(dir.path().join(name), vec![byte; 1 << 16]).unwrap();
+    }
+    let study = |seed: &str, traced: &[&str], file: &str| {
+        let words = ["study", "--quick", "--minutes", "0", "--seed", seed, "--results", file];
+        narrows(&[&words[..], traced].concat(), dir.path())
+    };
+    let (zeros, ones) = (["--traced", "zeros"], ["--traced", "ones"]);
+    for (traced, file) in [(&[][..], "generated"), (&zeros, "traced")] {
+        assert_eq!(study("1", traced, file).status.code(), Some(0));
+        assert_eq!(study("1", traced, file).status.code(), Some(0), "the same goes on");
+        let lines = fs::read_to_string(dir.path().join(file)).unwrap();
+        schema::check(&lines);
+        for (seed, other) in [("2", traced), ("1", if file == "traced" { &[] } else { &zeros }), ("1", &ones)] {
+            let out = study(seed, other, file);
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert!(out.status.code() == Some(2) && said.contains("other data"), "{file} {seed} {other:?}: {out:?}");
+        }
+        assert_eq!(fs::read_to_string(dir.path().join(file)).unwrap(), lines, "it is left as it was");
+    }
+}
+
 #[test]
 fn wrong_usage_is_told() {
     let dir = tempfile::tempdir().unwrap();

@@ -375,6 +375,32 @@ mod tests {
         assert_eq!(measured.packed_bytes_4k, 25 * 4096);
     }
 
+    // Goal: a panic on the first thread ends the passes, as one on another does. Method: it panics at its first chunk; others
+    // do not, so without an end to theirs they wait for ever.
+    #[test]
+    fn a_panic_on_the_first_thread_ends_the_others() {
+        let passes = std::thread::Builder::new().name("first".into()).spawn(|| {
+            let registry = narrows::default_registry();
+            let (packer, _) = narrows::packer(&registry, "lz4").unwrap();
+            let candidate = narrows::candidate(&registry, "lz4", 0).unwrap();
+            let raw = [0; 64];
+            let slots: Vec<Slot> = raw.iter().map(|_| Mutex::default()).collect();
+            let case = Bench { codec: &*packer.codec, candidate, raw: &raw, chunk_len: 1, slots: &slots };
+            let mut workspaces = [Scratch::new(1), Scratch::new(1)];
+            case.passes(f64::INFINITY, &mut workspaces, |_, _, _| {
+                assert!(thread::current().name() != Some("first"), "as a codec might");
+                thread::yield_now();
+            });
+        });
+        let passes = passes.unwrap();
+        let until = Instant::now() + std::time::Duration::from_secs(20);
+        while !passes.is_finished() {
+            assert!(Instant::now() < until, "the other thread still waits");
+            thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert!(passes.join().is_err());
+    }
+
     #[test]
     fn jobs_out_of_bounds_are_told() {
         for (job, data) in
