@@ -14,7 +14,7 @@ use narrows_testkit::data::{Kind, make};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::process::{NARROWS, Process, eventually, full, has, is_root, narrows, parts, run, skip, start};
+use crate::process::{NARROWS, Process, alone, eventually, full, has, is_root, narrows, parts, run, skip, start};
 
 /// A large file, a receiver for it, and a link between them that is slow enough to get in the way of.
 struct Slow {
@@ -29,8 +29,7 @@ impl Slow {
     fn start(link_flags: &[&str], recv_flags: &[&str]) -> Self {
         let (from, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         fs::write(from.path().join("big"), make(Kind::Random, 8 << 20, 1)).unwrap();
-        let receiver =
-            start([&["recv", "--json", "-l", "127.0.0.1:0", into.path().to_str().unwrap()], recv_flags].concat());
+        let receiver = start([&["recv", "--json", "-l", &alone(), into.path().to_str().unwrap()], recv_flags].concat());
         let to = receiver.address();
         let link = start([&["link-emulator", "-l", "127.0.0.1:0", "--to", &to], link_flags].concat());
         let address = link.heard("link from ").split_once(' ').unwrap().0.to_owned();

@@ -10,7 +10,7 @@ use narrows_testkit::data::{Kind, make};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::process::{Process, eventually, parts, run, skip, start};
+use crate::process::{Process, alone, eventually, parts, run, skip, start};
 
 struct Bench {
     dir: TempDir,
@@ -20,7 +20,7 @@ struct Bench {
 
 impl Bench {
     fn new(flags: &[&str]) -> Self {
-        let server = start([&["offload", "serve", "--listen", "127.0.0.1:0"], flags].concat());
+        let server = start([&["offload", "serve", "--listen", &alone()], flags].concat());
         let address = server.address();
         Self { dir: TempDir::new().unwrap(), server, address }
     }

@@ -7,7 +7,10 @@ use std::{
     os::unix::process::ExitStatusExt,
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::{Arc, Condvar, Mutex},
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicU8, Ordering},
+    },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -224,6 +227,14 @@ pub fn eventually_within(limit: Duration, what: &str, mut condition: impl FnMut(
         assert!(Instant::now() < until, "waited in vain: {what}");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Where to listen when the port must stay free after its listener died: an address of loopback that no other test has.
+/// On a shared one, a receiver of another test may have got the port by the time that somebody connects again.
+pub fn alone() -> String {
+    static NEXT: AtomicU8 = AtomicU8::new(2);
+    let [high, low] = (std::process::id() as u16).to_be_bytes();
+    format!("127.{high}.{low}.{}:0", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Whether a program is there.

@@ -14,7 +14,7 @@ use std::{
 use narrows_testkit::data::{KINDS, make};
 use tempfile::TempDir;
 
-use crate::process::{DEADLINE, Process, eventually, has, is_root, skip, start};
+use crate::process::{DEADLINE, Process, alone, eventually, has, is_root, skip, start};
 
 /// Both ends of a tunnel to `server`; dropping it ends them.
 struct Tunnel {
@@ -26,7 +26,7 @@ struct Tunnel {
 
 impl Tunnel {
     fn start(server: &str, near_flags: &[&str], far_flags: &[&str]) -> Self {
-        let far = start([&["tunnel", "-l", "127.0.0.1:0", "--to", server], far_flags].concat());
+        let far = start([&["tunnel", "-l", &alone(), "--to", server], far_flags].concat());
         let (peer, _) = split(&far.heard("carrying "));
         Self::start_near(far, &peer, near_flags)
     }

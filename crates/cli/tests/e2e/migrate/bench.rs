@@ -14,7 +14,7 @@ use narrows_testkit::data::{KINDS, Random, make};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::process::{self, Process, has, skip, start};
+use crate::process::{self, Process, alone, has, skip, start};
 
 /// Nothing that is waited for here takes longer unless it hangs.
 const STEP: Duration = Duration::from_secs(40);
@@ -275,7 +275,7 @@ impl Way {
 
     pub fn serve(bench: &Bench, flags: &[&str]) -> Process {
         let target = bench.unix("d.sock").to_string();
-        start([&["migrate", "serve", "-l", "127.0.0.1:0", "--to", &target], flags].concat())
+        start([&["migrate", "serve", "-l", &alone(), "--to", &target], flags].concat())
     }
 
     pub fn served_at(serve: &Process) -> String {
