@@ -9,12 +9,15 @@
 use std::{
     fs, io,
     io::Write,
+    iter,
     os::unix::{
         fs::{FileTypeExt, MetadataExt, PermissionsExt},
         net::UnixStream,
     },
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
+    time::Duration,
 };
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -47,6 +50,9 @@ pub enum ListenError {
         source: io::Error,
     },
 }
+
+/// Before accepting again when the system had nothing left to accept with.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Accepts transports.
 #[derive(Debug)]
@@ -117,6 +123,24 @@ impl Listener {
                 Err(err) => tracing::debug!(%peer, %err, "dropped a connection"),
             }
         }
+    }
+}
+
+impl Listener {
+    /// Every connection until somebody stops this. What the process has no means for at the moment is told in the log, and waits: those in use
+    /// go on, and may end.
+    pub fn incoming(&self) -> impl Iterator<Item = Transport> + '_ {
+        iter::from_fn(|| {
+            loop {
+                match self.accept() {
+                    Ok(accepted) => return accepted,
+                    Err(fault) => {
+                        tracing::warn!(%fault, "cannot accept a connection");
+                        thread::sleep(ACCEPT_AGAIN);
+                    }
+                }
+            }
+        })
     }
 }
 

@@ -25,6 +25,12 @@ pub(crate) fn is_readable(fd: &impl AsRawFd) -> io::Result<bool> {
     wait(fd.as_raw_fd(), libc::POLLIN, fd.as_raw_fd(), 0)
 }
 
+/// Whether the peer of `fd` has closed its writing half, or all is over.
+pub(crate) fn is_hung_up(fd: &impl AsRawFd) -> bool {
+    // Of the descriptor -1 nothing is ever told. A call that fails knows of no peer either.
+    wait(fd.as_raw_fd(), libc::POLLRDHUP, -1, 0).unwrap_or(true)
+}
+
 fn wait(fd: RawFd, events: libc::c_short, wake: RawFd, timeout_ms: libc::c_int) -> io::Result<bool> {
     let mut set =
         [libc::pollfd { fd, events, revents: 0 }, libc::pollfd { fd: wake, events: libc::POLLIN, revents: 0 }];

@@ -7,6 +7,7 @@
 //!  Listen {direct, zstd_level}    ──▶
 //!                                          has its QEMU listen
 //!                                 ◀──      Ready {version, port}, or Failed
+//!  Postcopy                       ──▶      lets a guest that waits run, whose memory has yet to follow
 //!  (the migration)                ◀──      Running: the guest runs here
 //!  Done {resume} or Failed        ──▶      lets a guest that waits run
 //!                                 ◀──      Summary
@@ -17,6 +18,8 @@ use serde::{Deserialize, Serialize};
 
 /// Longest document, in bytes.
 const LEN_MAX: usize = 16 << 10;
+/// Documents that may wait until somebody looks at them; then the peer waits.
+pub const WAITING_MAX: usize = 16;
 
 /// One document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -64,6 +67,8 @@ pub enum Message {
         #[serde(default)]
         refused: Option<String>,
     },
+    /// The source has let go of a guest that was running, and sends the rest of its memory after it.
+    Postcopy,
     /// The guest runs at the destination.
     Running,
     /// The source has nothing left to send, and has let go of the guest.

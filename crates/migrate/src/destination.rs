@@ -5,7 +5,12 @@
 //! Without `-S` the destination runs as soon as it has everything, and a break just then leaves the source in doubt: it
 //! goes on too. That is QEMU's own doing with any transport.
 
-use std::{path::PathBuf, sync::mpsc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use narrows::{
     ChannelWriter, Code, End, Incoming,
@@ -29,6 +34,8 @@ use crate::{
 
 /// Between two looks at QEMU's events while waiting for the source.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long a guest may take to be here once the source has let go of it.
+pub const COME_WITHIN: Duration = Duration::from_secs(10);
 
 /// How the source's QEMU may connect to the destination's by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +78,7 @@ impl Target {
 /// [`MigrateError`] with what went wrong; the other end was told.
 pub fn attend(incoming: Incoming, target: &Target) -> Result<(), MigrateError> {
     let Incoming { mut writer, mut reader, .. } = incoming;
-    let (heard_in, heard) = mpsc::channel();
+    let (heard_in, heard) = mpsc::sync_channel(control::WAITING_MAX);
     spawn("migrate-control", move || {
         loop {
             let message = control::hear(&mut reader);
@@ -133,43 +140,56 @@ fn converse(
     }
     let version = qemu.as_ref().map(|qemu| qemu.monitor.version);
     control::say(writer, &Message::Ready { qemu: version, direct_port, refused })?;
-    let mut said = false;
-    loop {
-        if let Some(driven) = &mut qemu {
-            match driven.monitor.event(Duration::ZERO) {
-                Ok(Some(event)) if event.name == "RESUME" => {
-                    control::say(writer, &Message::Running)?;
-                    said = true;
-                }
-                Ok(_) => {}
-                // The destination's QEMU exits where a migration fails; its sockets tell the source.
-                Err(fault) => return Err(fault.into()),
-            }
-        }
-        match heard.recv_timeout(LOOK_EVERY) {
-            Ok(Ok(Some(Message::Done { resume }))) => {
-                if let Some(driven) = &mut qemu
-                    && resume
-                    && driven.resume()?
-                    && !said
-                {
-                    control::say(writer, &Message::Running)?;
-                }
-                break;
-            }
-            Ok(Ok(Some(Message::Failed { text }))) => {
-                tracing::warn!("the source's side gives the migration up: {text}");
-                break;
-            }
-            Ok(Ok(Some(_))) => {}
-            Ok(Ok(None)) | Err(mpsc::RecvTimeoutError::Disconnected) => break,
-            Ok(Err(end)) => return Err(end.into()),
-            Err(mpsc::RecvTimeoutError::Timeout) => {}
-        }
+    let followed = follow(writer, heard, qemu.as_mut());
+    if let (Some(driven), Some(_), Ok(false) | Err(_)) = (&mut qemu, direct_port, &followed) {
+        driven.hang_up();
     }
+    followed?;
     let qemu_cpu_s = qemu.as_ref().and_then(Driven::used_s);
     control::say(writer, &Message::Summary(cost(qemu_cpu_s, cpu_before)))?;
     Ok(())
+}
+
+/// Lets the guest run when the source has let go of it, and says when it does; whether it came to that.
+fn follow(
+    writer: &mut ChannelWriter,
+    heard: &mpsc::Receiver<Result<Option<Message>, End>>,
+    mut qemu: Option<&mut Driven>,
+) -> Result<bool, MigrateError> {
+    let mut said = false;
+    loop {
+        let mut runs = false;
+        if let Some(driven) = &mut qemu {
+            // The destination's QEMU exits where a migration fails; its sockets tell the source.
+            while let Some(event) = driven.monitor.event(Duration::ZERO)? {
+                runs |= event.name == "RESUME";
+            }
+        }
+        let mut over = None;
+        match heard.recv_timeout(LOOK_EVERY) {
+            Ok(Ok(Some(message @ (Message::Postcopy | Message::Done { .. })))) => {
+                over = matches!(message, Message::Done { .. }).then_some(true);
+                if let (Some(driven), Message::Postcopy | Message::Done { resume: true }) = (&mut qemu, message) {
+                    driven.resume()?;
+                    runs = true;
+                }
+            }
+            Ok(Ok(Some(Message::Failed { text }))) => {
+                tracing::warn!("the source's side gives the migration up: {text}");
+                over = Some(false);
+            }
+            Ok(Ok(Some(_))) | Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Ok(Ok(None)) | Err(mpsc::RecvTimeoutError::Disconnected) => over = Some(false),
+            Ok(Err(end)) => return Err(end.into()),
+        }
+        if runs && !said {
+            control::say(writer, &Message::Running)?;
+            said = true;
+        }
+        if let Some(over) = over {
+            return Ok(over);
+        }
+    }
 }
 
 /// Listens in QEMU's place while the source's side finds out what comes through; the port, if QEMU shall, and the level if for zstd.
@@ -237,21 +257,31 @@ impl Driven {
         Ok(())
     }
 
-    /// Lets a guest that has come and waits run; whether it runs now.
-    fn resume(&mut self) -> Result<bool, QmpError> {
+    /// Lets a guest that has come run, if it does not yet.
+    fn resume(&mut self) -> Result<(), MigrateError> {
         // The last packets may still be on their way from QEMU's sockets into its memory.
-        for _ in 0..500 {
+        let until = Instant::now() + COME_WITHIN;
+        loop {
             let status = self.monitor.ask("query-status", &Value::Null)?;
             match status["status"].as_str() {
-                Some("inmigrate") => std::thread::sleep(LOOK_EVERY),
-                Some("paused") => {
-                    self.monitor.ask("cont", &Value::Null)?;
-                    return Ok(true);
+                Some("inmigrate") if Instant::now() < until => thread::sleep(LOOK_EVERY),
+                Some("paused") => return Ok(self.monitor.ask("cont", &Value::Null).map(drop)?),
+                _ if status["running"] == true => return Ok(()),
+                word => {
+                    let text = format!("QEMU does not run it: its state is {}", word.unwrap_or("unknown"));
+                    return Err(End { code: Code::FAILED, text }.into());
                 }
-                _ => return Ok(status["running"] == true),
             }
         }
-        Ok(false)
+    }
+
+    /// Ends what the source's QEMU sends by itself, if it still sends: who would let that guest run has gone. That QEMU then goes on with it, and
+    /// this one exits or waits anew.
+    fn hang_up(&mut self) {
+        let status = self.monitor.ask("query-status", &Value::Null);
+        if status.is_ok_and(|status| status["status"] == "inmigrate") {
+            let _ = self.monitor.ask("yank", &json!({ "instances": [{ "type": "migration" }] }));
+        }
     }
 
     fn used_s(&self) -> Option<f64> {

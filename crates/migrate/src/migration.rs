@@ -140,14 +140,13 @@ impl Migration {
         Status::new(&self.endpoint.stats(), &gauges, &self.bounds.lock(), &self.sender.counts(), lanes - over, lanes)
     }
 
-    /// Notes a lane, so that it ends with the session. `Err` where the session has ended.
+    /// Notes a lane, so that it ends with the session, until [`Self::left`]. `Err` where the session has ended.
     pub(crate) fn joined(&self, socket: &Shutdown) -> Result<(), End> {
         self.sockets.lock().push(socket.clone());
         self.lanes.fetch_add(1, Relaxed);
         match self.endpoint.ended() {
             Some(end) => {
                 socket.abort();
-                self.lanes_over.fetch_add(1, Relaxed);
                 Err(end)
             }
             None => Ok(()),

@@ -6,7 +6,6 @@
 
 use std::{
     sync::{Arc, mpsc},
-    thread,
     time::Duration,
 };
 
@@ -36,27 +35,20 @@ pub enum Event {
 /// Accepts on `listener` for as long as somebody takes what comes.
 pub fn accept(listener: Listener, events: mpsc::Sender<Event>) {
     spawn("migrate-accept", move || {
-        loop {
-            match listener.accept() {
-                Ok(Some(local)) => {
-                    if events.send(Event::Socket(local)).is_err() {
-                        return;
-                    }
-                }
-                Ok(None) => return,
-                Err(fault) => {
-                    tracing::warn!(%fault, "cannot accept a connection");
-                    thread::sleep(Duration::from_millis(100));
-                }
+        for local in listener.incoming() {
+            if events.send(Event::Socket(local)).is_err() {
+                return;
             }
         }
     });
 }
 
-/// Waits for the first socket of a migration; `None` when nobody can send one any more, or the session ended meanwhile.
+/// Waits for the first socket of a migration; `None` when nobody can send one any more, or the session ended meanwhile. A socket whose QEMU gave up
+/// while there was no session is none: at the destination it would be taken for a migration, and QEMU there takes one only.
 pub fn wait_first(endpoint: &Endpoint, events: &mpsc::Receiver<Event>) -> Option<Transport> {
     loop {
         match events.recv_timeout(Duration::from_millis(250)) {
+            Ok(Event::Socket(local)) if local.probe.is_hung_up() => {}
             Ok(Event::Socket(local)) => return Some(local),
             // Of the migration before.
             Ok(Event::LaneOver) => {}
@@ -94,6 +86,9 @@ pub fn carry(
                     // Half of a migration's sockets are none.
                     local.shutdown.abort();
                     migration.fail(end.code, &end.text);
+                    if open == 0 {
+                        break;
+                    }
                 }
             }
         }

@@ -17,7 +17,7 @@ use crate::{
     migration::Migration,
     monitor::Monitor,
     qmp::{Event, QmpError},
-    tls::{LendError, Lent, Part},
+    tls::{self, LendError, Lent, Part},
     zstd::Zstd,
 };
 
@@ -29,8 +29,14 @@ const TELL_EVERY: Duration = Duration::from_millis(500);
 const BANDWIDTH_MAX: u64 = 1 << 40;
 /// How long a migration that was cancelled may take to say so.
 const CANCEL_WITHIN: Duration = Duration::from_secs(30);
+/// How long a guest that was stopped for a migration that failed may take to go on.
+const SETTLED_WITHIN: Duration = Duration::from_secs(2);
 /// How long a completed migration may take to say how long it took. The guest waits for that.
 const COUNT_WITHIN: Duration = Duration::from_millis(100);
+
+/// Of a migration whose link broke when the guest was elsewhere already.
+const RECOVER: &str = "its link broke, and neither side has the whole guest; `migrate-recover` at the destination and then `migrate` with `resume` here \
+                       go on with it, through a new `serve` and `tunnel`";
 
 /// What is asked of the source.
 #[derive(Debug, Clone, Default)]
@@ -86,7 +92,13 @@ impl Progress {
     }
 
     fn is_over(&self) -> bool {
-        matches!(self.status.as_str(), "completed" | "failed" | "cancelled")
+        matches!(self.status.as_str(), "completed" | "failed" | "cancelled" | "postcopy-paused")
+    }
+
+    /// The guest is at the destination, and the rest of its memory follows.
+    #[must_use]
+    pub fn is_postcopy(&self) -> bool {
+        self.status.starts_with("postcopy")
     }
 }
 
@@ -110,6 +122,17 @@ pub enum Through<'a> {
     Direct(&'a Address),
 }
 
+/// Where the guest is, as far as the source's QEMU knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// It goes on here, or stands still here as it did.
+    Here,
+    /// QEMU has handed it over.
+    Gone,
+    /// QEMU does not answer, or still has hold of a guest that it has stopped.
+    Unknown,
+}
+
 /// A QEMU whose guest shall move.
 #[derive(Debug)]
 pub struct Source {
@@ -120,6 +143,8 @@ pub struct Source {
     told_at: Instant,
     zstd: Zstd,
     lent: Option<Lent>,
+    /// Capabilities that were switched on because the user asked for them.
+    switched_on: Vec<String>,
     /// The guest was running.
     pub running: bool,
     /// How long the guest may stand still, as QEMU has it.
@@ -135,6 +160,8 @@ impl Source {
         let mut monitor = Monitor::connect(qmp)?;
         let cpu = cpu_of(&mut monitor)?;
         let running = monitor.ask("query-status", &Value::Null)?["running"] == true;
+        tls::clear(&mut monitor)?;
+        let switched_on = off(&mut monitor, &ask.capabilities)?;
         capable(&mut monitor, ask.multifd_channels, &ask.capabilities)?;
         let mut wanted = json!({ "max-bandwidth": ask.max_bandwidth.unwrap_or(BANDWIDTH_MAX) });
         if ask.multifd_channels > 0 {
@@ -159,6 +186,7 @@ impl Source {
             told_at: Instant::now(),
             zstd,
             lent: None,
+            switched_on,
             running,
             downtime_limit: Duration::from_millis(limit_ms),
         })
@@ -219,11 +247,45 @@ impl Source {
         self.lent.is_some()
     }
 
-    /// Migrates, and shows how far it is ten times a second. `cancel` asks QEMU to give up.
+    /// Asks QEMU where the guest is.
+    pub fn whereabouts(&mut self) -> Whereabouts {
+        let until = Instant::now() + SETTLED_WITHIN;
+        loop {
+            let Ok(status) = self.monitor.ask("query-status", &Value::Null) else { return Whereabouts::Unknown };
+            match status["status"].as_str() {
+                // It says that a migration failed a moment before its guest goes on.
+                Some("finish-migrate") if Instant::now() < until => thread::sleep(LOOK_EVERY),
+                Some("finish-migrate") | None => return Whereabouts::Unknown,
+                Some("postmigrate") => return Whereabouts::Gone,
+                Some(_) => return Whereabouts::Here,
+            }
+        }
+    }
+
+    /// Migrates, and shows how far it is ten times a second. `cancel` asks QEMU to give up, until the guest is elsewhere (postcopy).
     ///
     /// # Errors
-    /// [`MigrateError::Qemu`] where QEMU gave up; its guest goes on here.
+    /// [`MigrateError`]; where the guest is then, [`Self::whereabouts`] says.
     pub fn migrate(
+        &mut self,
+        migration: &Migration,
+        through: Through<'_>,
+        cancel: &AtomicBool,
+        show: &mut dyn FnMut(&Progress),
+    ) -> Result<Finished, MigrateError> {
+        let mut may_cancel = true;
+        let finished = self.follow(migration, through, cancel, &mut |progress| {
+            may_cancel = !progress.is_over() && !progress.is_postcopy();
+            show(progress)
+        });
+        // Nobody would see the end of what QEMU sends by itself.
+        if finished.is_err() && may_cancel && matches!(through, Through::Direct(_)) {
+            let _ = self.monitor.ask("migrate_cancel", &Value::Null);
+        }
+        finished
+    }
+
+    fn follow(
         &mut self,
         migration: &Migration,
         through: Through<'_>,
@@ -245,6 +307,10 @@ impl Source {
             }
             show(&progress);
             if progress.is_over() {
+                if progress.is_postcopy() {
+                    let (state, begun) = ("paused in postcopy".into(), true);
+                    return Err(MigrateError::Qemu { state, reason: Some(RECOVER.into()), begun });
+                }
                 if progress.status != "completed" {
                     let begun = progress.transferred > 0;
                     return Err(MigrateError::Qemu { state: progress.status, reason: progress.reason, begun });
@@ -261,10 +327,17 @@ impl Source {
             // Through a tunnel QEMU sees for itself that the session is over.
             let is_alone = is_direct && migration.endpoint.ended().is_some();
             if (cancel.load(Relaxed) || is_alone) && cancelled.is_none() {
-                self.monitor.ask("migrate_cancel", &Value::Null)?;
                 cancelled = Some(Instant::now());
+                if progress.is_postcopy() {
+                    // QEMU would give up a guest of which either side has a part.
+                    tracing::warn!(
+                        "a guest that has left by postcopy cannot be called back; waiting until its memory has followed"
+                    );
+                } else {
+                    self.monitor.ask("migrate_cancel", &Value::Null)?;
+                }
             }
-            if cancelled.is_some_and(|since| since.elapsed() > CANCEL_WITHIN) {
+            if cancelled.is_some_and(|since| since.elapsed() > CANCEL_WITHIN) && !progress.is_postcopy() {
                 let reason = Some("it does not end".into());
                 return Err(MigrateError::Qemu { state: "cancelled".into(), reason, begun: true });
             }
@@ -290,7 +363,23 @@ impl Source {
 impl Drop for Source {
     fn drop(&mut self) {
         self.take_back();
+        // QEMU 7.2 says that a migration failed before the last of it has ended, which looks at capabilities: not while the guest stands still for it.
+        if !self.switched_on.is_empty() && self.whereabouts() != Whereabouts::Unknown {
+            let states = self.switched_on.iter().map(|name| json!({ "capability": name, "state": false }));
+            let states = states.collect::<Vec<_>>();
+            let _ = self.monitor.ask("migrate-set-capabilities", &json!({ "capabilities": states }));
+        }
     }
+}
+
+/// Which of these capabilities are off.
+fn off(monitor: &mut Monitor, names: &[String]) -> Result<Vec<String>, QmpError> {
+    let held = monitor.ask("query-migrate-capabilities", &Value::Null)?;
+    let is_off = |name: &&String| {
+        let mut held = held.as_array().into_iter().flatten();
+        held.any(|held| held["capability"] == name.as_str() && held["state"] == false)
+    };
+    Ok(names.iter().filter(is_off).cloned().collect())
 }
 
 /// When the guest stopped, if that is what happened. By QEMU's own stamp, as QEMU says nothing while it finishes; its clock

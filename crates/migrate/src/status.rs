@@ -127,7 +127,7 @@ pub type Source = Arc<dyn Fn() -> Status + Send + Sync>;
 pub fn serve(address: &Address, source: Source) -> Result<(), narrows::io::listener::ListenError> {
     let listener = Listener::bind(address, &Tuning::default())?;
     spawn("migrate-status", move || {
-        while let Ok(Some(Transport { mut writer, .. })) = listener.accept() {
+        for Transport { mut writer, .. } in listener.incoming() {
             // Who breaks off does not want to know.
             let text = serde_json::to_string(&source()).unwrap_or_default();
             let _ = writer.write_all(text.as_bytes()).and_then(|()| writer.finish());

@@ -33,6 +33,19 @@ pub enum LendError {
     Qmp(#[from] QmpError),
 }
 
+/// Takes away what a narrows that was killed has left: QEMU would use it for its next connection, whatever that is.
+///
+/// # Errors
+/// [`QmpError`]
+pub fn clear(monitor: &mut Monitor) -> Result<(), QmpError> {
+    let held = monitor.ask("query-migrate-parameters", &Value::Null)?;
+    if held["tls-creds"] == ID {
+        monitor.ask("migrate-set-parameters", &json!({ "tls-creds": "", "tls-hostname": "" }))?;
+    }
+    let _ = monitor.ask("object-del", &json!({ "id": ID }));
+    Ok(())
+}
+
 /// What is to be put back.
 #[derive(Debug)]
 pub struct Lent {
@@ -45,18 +58,17 @@ impl Lent {
     /// # Errors
     /// [`LendError`]; QEMU is then as it was.
     pub fn new(monitor: &mut Monitor, dir: &Path, part: Part<'_>) -> Result<Self, LendError> {
+        clear(monitor)?;
         let held = monitor.ask("query-migrate-parameters", &Value::Null)?;
         let word = |name: &str| held[name].as_str().unwrap_or_default().to_owned();
-        let is_ours = word("tls-creds") == ID;
-        if !is_ours && !word("tls-creds").is_empty() {
+        if !word("tls-creds").is_empty() {
             return Err(LendError::Held(word("tls-creds")));
         }
-        let lent = Self { hostname: if is_ours { String::new() } else { word("tls-hostname") } };
+        let lent = Self { hostname: word("tls-hostname") };
         let (endpoint, hostname) = match part {
             Part::Client(name) => ("client", name),
             Part::Server => ("server", lent.hostname.as_str()),
         };
-        let _ = monitor.ask("object-del", &json!({ "id": ID }));
         // QEMU's working directory is its own.
         let dir = absolute(dir).unwrap_or_else(|_| dir.into());
         let object =

@@ -13,7 +13,6 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
-    time::Duration,
 };
 
 use narrows_io::{
@@ -29,9 +28,6 @@ use crate::{
     out::Out,
     transmission::{Next, Transmission, TransmissionError},
 };
-
-/// Before accepting again when the system had nothing left to accept with.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a server needs to know.
 #[derive(Debug, Clone)]
@@ -159,16 +155,7 @@ impl Drop for Server {
 
 fn accept(listener: &Listener, shared: &Arc<Shared>) {
     let local = listener.local().is_local();
-    loop {
-        let transport = match listener.accept() {
-            Ok(Some(transport)) => transport,
-            Ok(None) => return,
-            Err(fault) => {
-                tracing::warn!(%fault, "cannot accept");
-                thread::sleep(ACCEPT_PAUSE);
-                continue;
-            }
-        };
+    for transport in listener.incoming() {
         let tls = match (&shared.config.tls_certificates, local || shared.config.insecure) {
             (Some(_), true) => Tls::Offered,
             (Some(_), false) => Tls::Required,

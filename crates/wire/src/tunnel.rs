@@ -28,17 +28,7 @@ use crate::{SERVICE_TUNNEL, TransferError};
 /// # Errors
 /// [`TransferError`] when the session ends otherwise than well.
 pub fn near(endpoint: &Endpoint, listener: &Listener) -> Result<(), TransferError> {
-    loop {
-        let local = match listener.accept() {
-            Ok(Some(local)) => local,
-            Ok(None) => return Ok(()),
-            Err(fault) => {
-                // Out of descriptors, most likely: those in use go on, and may end.
-                tracing::warn!(%fault, "cannot accept a connection");
-                thread::sleep(std::time::Duration::from_millis(100));
-                continue;
-            }
-        };
+    for local in listener.incoming() {
         match endpoint.open(SERVICE_TUNNEL) {
             Ok((writer, reader)) => splice(local, writer, reader),
             Err(end) => match endpoint.ended() {
@@ -48,6 +38,7 @@ pub fn near(endpoint: &Endpoint, listener: &Listener) -> Result<(), TransferErro
             },
         }
     }
+    Ok(())
 }
 
 /// The far end: connects each connection of the session to `target`.

@@ -7,7 +7,6 @@ use std::{
         mpsc::{self, Receiver, Sender},
     },
     thread,
-    time::Duration,
 };
 
 use narrows::{
@@ -49,16 +48,7 @@ impl Door {
 
     /// Authenticates each connection on a thread of its own, so that a slow or hostile one holds up nobody.
     fn accept(&self, acceptor: &Arc<Acceptor>, found: &Sender<Endpoint>) {
-        loop {
-            let transport = match self.listener.accept() {
-                Ok(Some(transport)) => transport,
-                Ok(None) => return,
-                Err(fault) => {
-                    tracing::warn!(%fault, "cannot accept a connection");
-                    thread::sleep(Duration::from_millis(100));
-                    continue;
-                }
-            };
+        for transport in self.listener.incoming() {
             let (auth, acceptor, found) = (self.auth.clone(), acceptor.clone(), found.clone());
             let greet = move || {
                 let peer = transport.peer.clone();

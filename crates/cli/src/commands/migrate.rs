@@ -35,13 +35,13 @@ use narrows_migrate::{
     migration::{LinkProbe, Migration, Options},
     near,
     report::Report,
-    source::{Ask, Finished, Progress, Source, Through},
+    source::{Ask, Finished, Progress, Source, Through, Whereabouts},
     status::{self, Status},
 };
 use parking_lot::Mutex;
 
 pub use self::args::Command;
-use self::args::{Carrying, RunArgs, ServeArgs, StatusArgs, TunnelArgs, When};
+use self::args::{Carrying, Reading, RunArgs, ServeArgs, StatusArgs, TunnelArgs, When};
 use super::{
     common,
     door::Door,
@@ -55,6 +55,12 @@ const LANES_MAX: u16 = 36;
 const NOT_BY_ITSELF: &str = "QEMU cannot connect by itself, and goes through the tunnel: ";
 /// How long the destination's QEMU may take to be reached.
 const REACHED_WITHIN: Duration = Duration::from_secs(3);
+/// Of a guest that left and was not seen again.
+const GONE: &str = "the guest has left, and is not known to run at the destination; ask QEMU there for its state (query-status): a guest that is \
+                    paused runs after `cont`; only where that QEMU is gone, or has none, does `cont` here start it again";
+/// Of a guest that may be on either side.
+const UNKNOWN: &str = "QEMU here does not say that it still runs the guest; ask both QEMUs for their state (query-status, query-migrate) before \
+                       either is told to run it";
 /// How long lanes may take to close once QEMU says that it is done, and the destination to say what it cost.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
@@ -82,17 +88,17 @@ fn serve_status(carrying: &Carrying, security: &Security) -> anyhow::Result<Curr
     Ok(current)
 }
 
-fn settings(engine: &Engine, packing: Option<&Packing>, carrying: &Carrying) -> anyhow::Result<Settings> {
+fn settings(engine: &Engine, packing: Option<(&Packing, Reading)>, carrying: &Carrying) -> anyhow::Result<Settings> {
     let mut settings = match packing {
-        Some(packing) if packing.policy == PolicyName::Naive => {
+        Some((packing, _)) if packing.policy == PolicyName::Naive => {
             return Err(Usage(
                 "a migration does not end before it is answered; the naive policy cannot carry it".into(),
             )
             .into());
         }
-        Some(packing) => {
+        Some((packing, reading)) => {
             // Copies out of pages sent before find more than history, for less.
-            let packing = Packing { no_history: packing.no_history || carrying.options().aware, ..packing.clone() };
+            let packing = Packing { no_history: packing.no_history || !reading.opaque, ..packing.clone() };
             Settings {
                 cpu_price: packing.cpu_price.unwrap_or(CPU_PRICE),
                 level_max: Some(packing.level_max.map_or(LEVEL_MAX, Level)),
@@ -169,9 +175,14 @@ struct Way {
 }
 
 impl Way {
-    fn new(peer: &str, packing: &Packing, carrying: &Carrying, security: &Security) -> anyhow::Result<Self> {
+    fn new(
+        peer: &str,
+        (packing, reading): (&Packing, Reading),
+        carrying: &Carrying,
+        security: &Security,
+    ) -> anyhow::Result<Self> {
         let engine = common::engine(packing);
-        let settings = settings(&engine, Some(packing), carrying)?;
+        let settings = settings(&engine, Some((packing, reading)), carrying)?;
         let (peer, auth) = (common::address(peer)?, common::auth(security)?);
         secure::require_auth_to(&peer, &auth, security.insecure)?;
         Ok(Self { engine, settings, peer, auth, link: LinkProbe::default() })
@@ -184,14 +195,19 @@ impl Way {
 }
 
 fn tunnel(args: &TunnelArgs) -> anyhow::Result<()> {
-    let way = Way::new(&args.peer, &args.packing, &args.carrying, &args.security)?;
+    let way = Way::new(&args.peer, (&args.packing, args.reading), &args.carrying, &args.security)?;
     let listen = common::address(&args.listen)?;
     // Whoever reaches this address can send the destination a guest.
     secure::require_auth(&listen, &Auth::None, args.security.insecure)?;
     let listener = Listener::bind(&listen, &Tuning::default())?;
     let current = serve_status(&args.carrying, &args.security)?;
     common::on_signal()?;
-    let options = Options { downtime_limit: args.downtime_ms, pace: args.pace, ..args.carrying.options() };
+    let options = Options {
+        downtime_limit: args.downtime_ms,
+        pace: args.pace,
+        aware: !args.reading.opaque,
+        ..args.carrying.options()
+    };
     let local = listener.local().clone();
     let (events_in, events) = mpsc::channel();
     near::accept(listener, events_in.clone());
@@ -230,7 +246,7 @@ fn ask_status(args: &StatusArgs) -> anyhow::Result<()> {
 }
 
 fn run_one(args: &RunArgs, quiet: bool) -> anyhow::Result<()> {
-    let way = Way::new(&args.to, &args.packing, &args.carrying, &args.security)?;
+    let way = Way::new(&args.to, (&args.packing, args.reading), &args.carrying, &args.security)?;
     let qmp = common::address(&args.qmp)?;
     let cancel = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -259,8 +275,12 @@ fn run_one(args: &RunArgs, quiet: bool) -> anyhow::Result<()> {
     let mut source = Source::prepare(&qmp, &ask).map_err(MigrateError::from)?;
     let listener = Listener::bind(&listen, &Tuning::default())?;
     let (local, stop) = (listener.local().clone(), listener.stopper());
-    let options =
-        Options { downtime_limit: source.downtime_limit, pace: !source.takes_rate(), ..args.carrying.options() };
+    let options = Options {
+        downtime_limit: source.downtime_limit,
+        pace: !source.takes_rate(),
+        aware: !args.reading.opaque,
+        ..args.carrying.options()
+    };
     let cpu_before = CpuTime::of_process();
     let migration = Migration::new(way.connect()?, options, way.link.clone());
     *current.lock() = Arc::downgrade(&migration);
@@ -281,10 +301,24 @@ fn run_one(args: &RunArgs, quiet: bool) -> anyhow::Result<()> {
             let end = migration.endpoint.ended().filter(|end| end.code != Code::DONE && !cancelled);
             migration.fail(fault.code(), &fault.to_string());
             let fault = anyhow::Error::new(fault);
-            return Err(end.map_or(fault, anyhow::Error::new).context("the guest goes on where it was"));
+            return Err(end.map_or(fault, anyhow::Error::new).context(match source.whereabouts() {
+                Whereabouts::Here => "the guest goes on where it was",
+                Whereabouts::Gone => GONE,
+                Whereabouts::Unknown => UNKNOWN,
+            }));
         }
     };
     if args.json { output::print(&serde_json::to_string(&report)?) } else { output::print(&report.table()) }
+}
+
+/// What is known before the guest moves.
+struct Prepared {
+    /// The link's rate in bytes a second, where it was measured.
+    link: Option<f64>,
+    /// Where QEMU had better connect than to our socket.
+    to: Option<Address>,
+    /// The destination's side drives its QEMU, and says when the guest runs.
+    is_driven: bool,
 }
 
 /// One `run` under way.
@@ -308,8 +342,9 @@ impl Moving<'_> {
         let (mut say, mut hear) = migration.endpoint.open(SERVICE_CONTROL)?;
         // Before the channel is let go of, of which the other side says no more than that.
         let prepared = self.prepare(source, &mut say, &mut hear);
-        let (link, to) = prepared.inspect_err(|fault| migration.fail(fault.code(), &fault.to_string()))?;
-        let (heard_in, heard) = mpsc::channel();
+        let Prepared { link, to, is_driven } =
+            prepared.inspect_err(|fault| migration.fail(fault.code(), &fault.to_string()))?;
+        let (heard_in, heard) = mpsc::sync_channel(control::WAITING_MAX);
         let listening = thread::Builder::new().name("migrate-talk".into()).spawn(move || {
             while let Ok(Some(message)) = control::hear(&mut hear) {
                 if heard_in.send((Instant::now(), message)).is_err() {
@@ -329,7 +364,7 @@ impl Moving<'_> {
         });
         carrying.map_err(socket_fault)?;
 
-        let moved = self.migrate(source, to.as_ref(), local).inspect_err(|fault| {
+        let moved = self.migrate(source, to.as_ref(), local, &mut say).inspect_err(|fault| {
             let _ = control::say(&mut say, &Message::Failed { text: fault.to_string() });
             let _ = events_in.send(near::Event::Stop);
         });
@@ -353,10 +388,13 @@ impl Moving<'_> {
             report.set_direct(source.has_tls(), source.zstd_level());
         }
         let mut recv = None;
-        let until = Instant::now() + LAST_WORDS;
+        // Where nobody drives the QEMU there, nobody says so.
+        let mut runs = !(source.running && is_driven);
+        let until = Instant::now() + destination::COME_WITHIN + LAST_WORDS;
         while let Ok((at, message)) = heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
             match message {
                 Message::Running => {
+                    runs = true;
                     let seen =
                         finished.stopped.map(|stopped| at.saturating_duration_since(stopped).as_secs_f64() * 1e3);
                     report.down_seen_ms = report.down_seen_ms.or(seen);
@@ -365,24 +403,29 @@ impl Moving<'_> {
                     recv = Some(cost);
                     break;
                 }
-                Message::Failed { text } => {
+                Message::Failed { text } if runs => {
                     tracing::warn!("the destination's side says: {text}");
                     break;
                 }
+                Message::Failed { text } => return Err(End { code: Code::FAILED, text }.into()),
                 _ => {}
             }
+        }
+        if !runs {
+            let text = "the destination's side does not say that the guest runs there".into();
+            return Err(End { code: Code::FAILED, text }.into());
         }
         let _ = say.finish();
         Ok((report, recv))
     }
 
-    /// Prepares the destination. The link's rate, where it was measured, and where QEMU had better connect than to our socket, if anywhere.
+    /// Prepares the destination.
     fn prepare(
         &self,
         source: &mut Source,
         say: &mut ChannelWriter,
         hear: &mut ChannelReader,
-    ) -> Result<(Option<f64>, Option<Address>), MigrateError> {
+    ) -> Result<Prepared, MigrateError> {
         let args = self.args;
         let (multifd_channels, capabilities) = (args.channels, args.capabilities.clone());
         // A port is one of a host that we know.
@@ -401,23 +444,28 @@ impl Moving<'_> {
             around = Some(found);
             answered = answer()?;
         }
-        match (answered, around) {
-            (Message::Ready { refused: Some(why), .. }, Some((link, _))) => {
+        let (qemu, direct_port, refused) = match answered {
+            Message::Ready { qemu, direct_port, refused } => (qemu, direct_port, refused),
+            Message::Failed { text } => return Err(End { code: Code::FAILED, text }.into()),
+            _ => {
+                return Err(End { code: Code::PROTOCOL, text: "the destination's side is not ready".into() }.into());
+            }
+        };
+        let (link, to) = match (around, refused, direct_port) {
+            (Some((link, _)), Some(why), _) => {
                 source.take_back();
                 tracing::warn!("{NOT_BY_ITSELF}at the destination: {why}");
-                Ok((link, None))
+                (link, None)
             }
-            (Message::Ready { .. }, Some(around)) => Ok(around),
-            (Message::Ready { direct_port: Some(port), .. }, None) if may => self.around(source, Ok(port), None),
-            (Message::Ready { .. }, None) if args.direct == When::Always => Err(End {
-                code: Code::FAILED,
-                text: "the destination's side does not let QEMU connect by itself; start it with `serve --direct --to HOST:PORT`".into(),
+            (Some(around), None, _) => around,
+            (None, _, Some(port)) if may => self.around(source, Ok(port), None)?,
+            (None, ..) if args.direct == When::Always => {
+                let text = "the destination's side does not let QEMU connect by itself; start it with `serve --direct --to HOST:PORT`";
+                return Err(End { code: Code::FAILED, text: text.into() }.into());
             }
-            .into()),
-            (Message::Ready { .. }, None) => Ok((None, None)),
-            (Message::Failed { text }, _) => Err(End { code: Code::FAILED, text }.into()),
-            _ => Err(End { code: Code::PROTOCOL, text: "the destination's side is not ready".into() }.into()),
-        }
+            (None, ..) => (None, None),
+        };
+        Ok(Prepared { link, to, is_driven: qemu.is_some() })
     }
 
     /// [`Self::prepare`], where the destination's QEMU may be reached at `port`. It listens there plain, unless that is an offer, which says whether it has
@@ -494,11 +542,19 @@ impl Moving<'_> {
         source: &mut Source,
         to: Option<&Address>,
         local: &Address,
+        say: &mut ChannelWriter,
     ) -> Result<(Finished, bool), MigrateError> {
         let bar = output::progress(self.quiet);
         let is_tls = source.has_tls();
+        let mut waits = source.running;
         let mut run = |through| {
-            source.migrate(self.migration, through, self.cancel, &mut |progress| show(&bar, progress, self.migration))
+            source.migrate(self.migration, through, self.cancel, &mut |progress| {
+                show(&bar, progress, self.migration);
+                if progress.is_postcopy() && std::mem::take(&mut waits) {
+                    // A session that has ended is told at the end.
+                    let _ = control::say(say, &Message::Postcopy);
+                }
+            })
         };
         let around = to.map(|to| run(Through::Direct(to)));
         let finished = match around {

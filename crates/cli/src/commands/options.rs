@@ -30,7 +30,7 @@ pub struct Packing {
     /// saved for ten spent. [default: 0; 0.1 for a migration, whose processors are other guests']
     #[arg(long, value_name = "SECONDS", value_parser = price, conflicts_with = "codec")]
     pub cpu_price: Option<f64>,
-    /// Choose no level above this one. [default: any; 3 for a migration]
+    /// Choose no level above this one. [default: any; 2 for a migration]
     #[arg(long, value_name = "LEVEL", conflicts_with = "codec")]
     pub level_max: Option<i16>,
     /// Pack every chunk on its own, without reference to those before it

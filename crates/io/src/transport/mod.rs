@@ -241,6 +241,12 @@ impl Probe {
         sys::peer_pid(&*self.0.upgrade()?)
     }
 
+    /// Whether the peer has closed the connection, or it broke; what came before may still be there to read.
+    #[must_use]
+    pub fn is_hung_up(&self) -> bool {
+        self.0.upgrade().is_none_or(|socket| sys::is_hung_up(&socket))
+    }
+
     /// Fixes `SO_SNDBUF` while the connection runs, which ends the kernel's own tuning of it; returns whether it is open.
     #[must_use]
     pub fn set_send_buffer(&self, bytes: usize) -> bool {

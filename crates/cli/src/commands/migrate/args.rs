@@ -86,6 +86,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub carrying: Carrying,
     #[command(flatten)]
+    pub reading: Reading,
+    #[command(flatten)]
     pub packing: Packing,
     #[command(flatten)]
     pub security: Security,
@@ -114,6 +116,8 @@ pub struct TunnelArgs {
     #[command(flatten)]
     pub carrying: Carrying,
     #[command(flatten)]
+    pub reading: Reading,
+    #[command(flatten)]
     pub packing: Packing,
     #[command(flatten)]
     pub security: Security,
@@ -132,9 +136,6 @@ pub struct StatusArgs {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Carrying")]
 pub struct Carrying {
-    /// Carry multifd packets as any bytes: leave no page out, send no differences
-    #[arg(long)]
-    pub opaque: bool,
     /// Memory for pages to send differences against and copy from, on either side: the source's at most as much as the destination's
     #[arg(long, default_value = "448M", value_name = "SIZE")]
     pub keep: Size,
@@ -153,6 +154,15 @@ impl Carrying {
     /// What they say of a migration.
     pub fn options(&self) -> Options {
         let keep_max = (self.keep.0 / PAGE_LEN as u64).try_into().unwrap_or(u32::MAX);
-        Options { aware: !self.opaque, keep_max, ..Options::default() }
+        Options { keep_max, ..Options::default() }
     }
+}
+
+/// How what the source's QEMU sends is read.
+#[derive(Debug, Clone, Copy, clap::Args)]
+#[command(next_help_heading = "Carrying")]
+pub struct Reading {
+    /// Carry multifd packets as any bytes: leave no page out, send no differences
+    #[arg(long)]
+    pub opaque: bool,
 }

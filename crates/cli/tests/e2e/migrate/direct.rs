@@ -41,9 +41,9 @@ fn serve_under_tls(bench: &Bench, keys: &str) -> Process {
 /// `run --direct always` to `serve`, with these certificates.
 fn run_under_tls(bench: &Bench, serve: &Process, keys: &str, flags: &[&str]) -> Process {
     let (to, qmp) = (Way::served_at(serve), bench.unix("s.qmp").to_string());
-    let words =
-        ["migrate", "run", "--qmp", &qmp, "--to", &to, "--direct", "always", "--json", "--tls-certificates", keys];
-    start([&words[..], flags].concat())
+    let words = ["migrate", "run", "--qmp", &qmp, "--to", &to, "--json", "--tls-certificates", keys];
+    let direct = if flags.contains(&"--direct") { &[][..] } else { &["--direct", "always"] };
+    start([&words[..], direct, flags].concat())
 }
 
 /// It moved, by the way that is expected.
@@ -106,7 +106,7 @@ fn a_direct_migration_ends_with_its_session() {
     let words = ["migrate", "run", "--qmp", &qmp, "--to", &to, "--direct", "always", "--max-bandwidth", "40mbit"];
     let moving = start([&words[..], &["--resume-within", "1"]].concat());
     eventually("it is under way", || source.migration() == "active");
-    serve.signal(rustix::process::Signal::KILL);
+    serve.signal(Signal::KILL);
     let ended = moving.wait().says("the guest goes on where it was");
     assert_ne!(ended.code, 0, "{ended:?}");
     assert_eq!(source.status(), "running");
@@ -114,11 +114,52 @@ fn a_direct_migration_ends_with_its_session() {
     eventually("the guest goes on", || bench.printed("s").len() > before + 1);
 }
 
+// Goal: a guest that has left and was not let run is not said to be where it was. Method: `serve` stands still while the guest moves beside it.
+#[test]
+fn a_guest_that_nobody_lets_run_is_told_as_that() {
+    let Some(bench) = Bench::new() else { return };
+    let (mut source, mut dest) = bench.pair();
+    let (target, qmp) = (format!("127.0.0.1:{}", free_port()), bench.unix("d.qmp").to_string());
+    let serve = start(["migrate", "serve", "-l", "127.0.0.1:0", "--direct", "--to", &target, "--qmp", &qmp]);
+    let (to, qmp) = (Way::served_at(&serve), bench.unix("s.qmp").to_string());
+    let words = ["migrate", "run", "--qmp", &qmp, "--to", &to, "--direct", "always", "--max-bandwidth", "400mbit"];
+    let moving = start([&words[..], &["--silence", "8", "--resume-within", "1"]].concat());
+    eventually("it is under way", || source.migration() == "active");
+    serve.signal(Signal::STOP);
+    let ended = moving.wait().says("the guest has left");
+    assert!(ended.code != 0 && ended.stdout.is_empty() && !ended.stderr.contains("goes on where it was"), "{ended:?}");
+    assert_eq!((source.status(), dest.status()), ("postmigrate".into(), "paused".into()));
+    serve.signal(Signal::CONT);
+    dest.ask("cont", Value::Null);
+    bench.check_goes_on();
+}
+
+// Goal: a `run` that is killed leaves a guest that runs, and a QEMU that can be moved by any way. Method: killed in the midst of a migration under
+// TLS, whose certificates stay behind in the source's QEMU; then once more, through the tunnel.
+#[test]
+fn a_killed_run_leaves_the_guest_where_it_was() {
+    let Some(bench) = Bench::new() else { return };
+    let (mut source, dest) = bench.pair();
+    let keys = keys(&bench, "keys");
+    let serve = serve_under_tls(&bench, &keys);
+    let moving = run_under_tls(&bench, &serve, &keys, &["--max-bandwidth", "40mbit", "--resume-within", "1"]);
+    eventually("it is under way", || source.migration() == "active");
+    moving.signal(Signal::KILL);
+    eventually("what it began is ended", || source.migration() == "failed");
+    assert_eq!((source.status(), tls_of(&mut source)[0].as_str()), ("running".into(), "narrows-tls"));
+    drop(dest);
+    let mut dest = bench.start("d", true);
+    let serve = serve_under_tls(&bench, &keys);
+    let moved = run_under_tls(&bench, &serve, &keys, &["--direct", "never"]).wait().expect(0);
+    arrived(&bench, &mut source, &mut dest, &moved, false);
+    assert_eq!(tls_of(&mut source), NO_TLS);
+}
+
 /// Over so many channels, and both QEMUs are afterwards as they were before.
 fn under_tls(channels: &str, capabilities: &[&str]) {
     let Some(bench) = Bench::new() else { return };
     let (mut source, mut dest) = bench.pair();
-    source.ask("migrate-set-parameters", json!({ "tls-hostname": "left.alone", "max-postcopy-bandwidth": 20 << 20 }));
+    source.ask("migrate-set-parameters", json!({ "tls-hostname": "left.alone", "max-postcopy-bandwidth": 10 << 20 }));
     let keys = keys(&bench, "keys");
     let serve = serve_under_tls(&bench, &keys);
     let more: Vec<_> = capabilities.iter().flat_map(|name| ["--capability", name]).collect();
@@ -132,6 +173,10 @@ fn under_tls(channels: &str, capabilities: &[&str]) {
     if capabilities.contains(&"postcopy-ram") {
         source.ask("migrate-start-postcopy", Value::Null);
         eventually("it is what was asked for", || source.migration() == "postcopy-active");
+        eventually("the guest runs there while its memory follows", || dest.status() == "running");
+        moving.signal(Signal::INT);
+        moving.heard("cannot be called back");
+        assert_eq!(source.migration(), "postcopy-active");
     }
     arrived(&bench, &mut source, &mut dest, &moving.wait().expect(0), true);
     assert_eq!(tls_of(&mut source), ["", "left.alone"]);
