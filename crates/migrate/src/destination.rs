@@ -278,9 +278,14 @@ impl Driven {
     /// Ends what the source's QEMU sends by itself, if it still sends: who would let that guest run has gone. That QEMU then goes on with it, and
     /// this one exits or waits anew.
     fn hang_up(&mut self) {
-        let status = self.monitor.ask("query-status", &Value::Null);
-        if status.is_ok_and(|status| status["status"] == "inmigrate") {
-            let _ = self.monitor.ask("yank", &json!({ "instances": [{ "type": "migration" }] }));
+        let Ok(status) = self.monitor.ask("query-status", &Value::Null) else { return };
+        match status["status"].as_str() {
+            Some("inmigrate") => drop(self.monitor.ask("yank", &json!({ "instances": [{ "type": "migration" }] }))),
+            // The source's QEMU may have seen an error at the last moment, and run its guest on.
+            Some("paused") => tracing::warn!(
+                "the guest came, and whether the source has let go of it was never said: if QEMU there is not running it, `cont` here lets it run"
+            ),
+            _ => {}
         }
     }
 

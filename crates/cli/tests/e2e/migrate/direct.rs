@@ -142,7 +142,8 @@ fn a_killed_run_leaves_the_guest_where_it_was() {
     let (mut source, dest) = bench.pair();
     let keys = keys(&bench, "keys");
     let serve = serve_under_tls(&bench, &keys);
-    let moving = run_under_tls(&bench, &serve, &keys, &["--max-bandwidth", "40mbit", "--resume-within", "1"]);
+    // Slower than `serve` waits for the session.
+    let moving = run_under_tls(&bench, &serve, &keys, &["--max-bandwidth", "10mbit"]);
     eventually("it is under way", || source.migration() == "active");
     moving.signal(Signal::KILL);
     eventually("what it began is ended", || source.migration() == "failed");
