@@ -1,9 +1,13 @@
 //! One channel's two directions: what was sent, received, consumed.
 //!
 //! Invariants. Sending: `unacked` holds every frame that went out and was not consumed by the peer, `queue` those
-//! that are to go out, in order of sequence; `submitted_cost - queued_cost - consumed_cost <= window`. Receiving: every
+//! that are to go out, in order of sequence; `submitted_cost - queued_cost - consumed_cost` is within `window`, or within a
+//! [`step`] and one frame. Receiving: every
 //! chunk below `next_seq` has arrived, those in `ahead` too; `consumed_seq <= next_seq`, but where chunks count as consumed as they
 //! come (`naive`). Cost: see [`Header::cost`].
+//!
+//! Why a step and one frame: of less than a step the receiver does not tell, so a sender that waited with less outstanding, since its
+//! next frame is long, would wait for ever.
 //!
 //! [`Header::cost`]: narrows_format::Header::cost
 
@@ -52,6 +56,8 @@ pub(crate) struct Tx<B> {
     released_cost: u64,
     window: u64,
     next_submit: u64,
+    /// Chunks that went out at least once.
+    sent: u64,
     pub(crate) finish: Option<u64>,
 }
 
@@ -60,6 +66,8 @@ pub(crate) struct Rx {
     pub(crate) next_seq: u64,
     ahead: BTreeSet<u64>,
     received_cost: u64,
+    /// Of the longest frame that came.
+    longest_cost: u64,
     pub(crate) consumed_seq: u64,
     consumed_cost: u64,
     told_cost: u64,
@@ -84,6 +92,7 @@ impl<B> Channel<B> {
             released_cost: 0,
             window: tx_window as u64,
             next_submit: 0,
+            sent: 0,
             finish: None,
         };
         Self { service, tx, rx: Rx { window: rx_window as u64, ..Rx::default() }, serial, told_on: None }
@@ -135,12 +144,13 @@ impl<B> Tx<B> {
         !self.queue.is_empty() && self.has_credit()
     }
 
-    /// A single frame larger than the window may still go when nothing is outstanding, else it never could.
     fn has_credit(&self) -> bool {
+        let Some(next) = self.queue.front().map(|frame| &frame.header) else { return false };
         // What was rewound may have been consumed all the same, so this can fall below nothing.
         let outstanding = (self.submitted_cost - self.queued_cost).saturating_sub(self.consumed_cost);
-        let next = self.queue.front().map_or(0, |frame| frame.header.cost() as u64);
-        self.unacked.len() < FRAMES_MAX && (outstanding == 0 || outstanding + next <= self.window)
+        let fits = outstanding + next.cost() as u64 <= self.window || outstanding < step(self.window).max(1);
+        // What goes again had its credit, and a longer frame that came may wait for it at the receiver.
+        next.seq.0 < self.sent || self.unacked.len() < FRAMES_MAX && fits
     }
 
     pub(crate) fn pop(&mut self, link: LinkId) -> Option<Arc<Frame<B>>> {
@@ -149,6 +159,7 @@ impl<B> Tx<B> {
         }
         let frame = self.queue.pop_front()?;
         self.unqueued(&frame.header);
+        self.sent = self.sent.max(frame.header.seq.0 + 1);
         self.unacked.push_back((frame.clone(), Some(link)));
         Some(frame)
     }
@@ -234,8 +245,10 @@ impl Rx {
         if self.finish.is_some_and(|chunks| seq.0 >= chunks) {
             return Err(SessionError::Protocol("a chunk after the end of its channel"));
         }
-        let outstanding = self.received_cost - self.consumed_cost;
-        if outstanding > 0 && outstanding + cost as u64 > self.window {
+        let outstanding = self.received_cost - self.consumed_cost + cost as u64;
+        // A long frame may have come before what was sent before it, over another link.
+        let longest = self.longest_cost.max(cost as u64);
+        if outstanding > self.window.max(step(self.window) + longest) {
             return Err(SessionError::Protocol("more bytes than the credit allows"));
         }
         Ok(true)
@@ -247,6 +260,7 @@ impl Rx {
             return Ok(false);
         }
         self.received_cost += cost as u64;
+        self.longest_cost = self.longest_cost.max(cost as u64);
         self.ahead.insert(seq.0);
         while self.ahead.remove(&self.next_seq) {
             self.next_seq += 1;
@@ -263,7 +277,7 @@ impl Rx {
     /// Credit to tell the peer, where there is enough of it to be worth a message.
     pub(crate) fn credit_due(&mut self) -> Option<(u64, u64)> {
         let untold = self.consumed_cost - self.told_cost;
-        let step = (self.window / 8).min(STEP_MAX);
+        let step = step(self.window);
         let over = self.is_consumed() && self.told_seq != self.consumed_seq;
         // Chunks that packed to next to nothing fill no window, and their sender may count chunks.
         let many = self.consumed_seq - self.told_seq >= (step / CHUNK_LEN).max(8);
@@ -294,7 +308,12 @@ impl Rx {
     }
 }
 
-/// Bytes consumed before the peer is told, at most. Until then the peer holds them, and what it holds of a fast link should
+/// Bytes consumed before the peer is told.
+fn step(window: u64) -> u64 {
+    (window / 8).min(STEP_MAX)
+}
+
+/// What a step is at most. Until it is told the peer holds them, and what it holds of a fast link should
 /// stay in its cache: with 16 MiB going round, a byte read, summed and sent costs half as much again as with 4.
 const STEP_MAX: u64 = 512 << 10;
 /// What a chunk is taken for where windows are counted in chunks.
@@ -342,6 +361,22 @@ mod tests {
         assert_eq!(again, [4, 5]);
         tx.credit(6, 6 * cost(1000)).unwrap();
         assert!(tx.is_drained() && tx.unconsumed_cost() == 0);
+    }
+
+    // Goal: a chunk that is lost with its link goes again though a longer one, which came over another, fills the window.
+    #[test]
+    fn what_goes_again_needs_no_credit() {
+        let Channel { mut tx, mut rx, .. } = Channel::new(String::new(), 0, 4096, 4096);
+        [(0, 100), (1, 9000), (2, 100)].into_iter().for_each(|(seq, len)| tx.submit(frame(seq, len)));
+        tx.pop(LinkId(0)).unwrap();
+        tx.pop(LinkId(1)).unwrap();
+        assert!(tx.is_starved());
+        assert!(rx.accept(Seq(1), cost(9000) as usize).unwrap());
+        tx.mark_lost(LinkId(0));
+        tx.rewind(0, LinkId(1));
+        assert_eq!(tx.pop(LinkId(1)).unwrap().header.seq, Seq(0));
+        assert!(rx.accept(Seq(0), cost(100) as usize).unwrap());
+        assert!(tx.is_starved());
     }
 
     // Goal: a chunk that overtook another on a second link is not credited before the other has come.

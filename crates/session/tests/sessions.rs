@@ -116,7 +116,9 @@ fn run(seed: u64, total: u64, links: u32) -> u32 {
         }
         let channel = *channel.get_or_insert_with(|| a.session.open("test").unwrap());
         if submitted < total && dice.below(3) == 0 {
-            a.session.submit(frame(channel, submitted, 1 + dice.below(900) as u32));
+            // Some are longer than the window.
+            let most = if dice.below(8) == 0 { 9000 } else { 900 };
+            a.session.submit(frame(channel, submitted, 1 + dice.below(most) as u32));
             submitted += 1;
             if submitted == total {
                 a.session.finish(channel);
@@ -162,6 +164,45 @@ fn a_stalled_receiver_bounds_what_is_outstanding() {
     let sent = wire.iter().filter(|carried| matches!(carried, Carried::Frame(_))).count();
     assert_eq!(sent, 10, "window of 5,000 bytes, frames of 500");
     assert!(a.session.is_starved());
+    wire.drain(..).for_each(|carried| b.receive(LinkId(0), carried).unwrap());
+    b.receive(LinkId(0), Carried::Frame(frame(channel, 10, 484))).expect_err("beyond its credit");
+}
+
+/// Carries all that may go, both ways and consumed at once, over `links` links in turn; returns the most that was outstanding.
+fn settle(a: &mut Side, b: &mut Side, channel: ChannelId, links: u32) -> u64 {
+    let (mut most, mut moved) = (0, true);
+    while std::mem::take(&mut moved) {
+        for link in (0..links).map(LinkId) {
+            let (mut to_a, mut to_b) = (Wire::new(), Wire::new());
+            moved |= a.send(link, &mut to_b, 1) | b.send(link, &mut to_a, 9);
+            to_b.drain(..).for_each(|carried| b.receive(link, carried).unwrap());
+            to_a.drain(..).for_each(|carried| a.receive(link, carried).unwrap());
+            most = most.max(a.session.unconsumed_bytes(channel));
+        }
+        while b.consume_one() {}
+    }
+    most
+}
+
+// Goal: whatever the windows and lengths, a sender without credit is told of more. Method: frames of random lengths, some longer
+// than the windows, over links that are read in turn, to a receiver that consumes all it gets.
+#[test]
+fn no_sender_waits_for_credit_that_nobody_tells() {
+    for seed in 0..400 {
+        let dice = &mut Dice(seed * 2 + 1);
+        let [of_a, of_b] = [[600, 5000, 64 << 10, 16 << 20][dice.below(4) as usize]; 2];
+        let (mut a, mut b) = (Side::new(Role::Initiator, of_a), Side::new(Role::Acceptor, of_b));
+        let links = 1 + dice.below(4) as u32;
+        (0..links).for_each(|link| attach(&mut a, &mut b, LinkId(link)));
+        let channel = a.session.open("test").unwrap();
+        let window = of_a.min(of_b);
+        for seq in 0..40 {
+            let most = [window / 20, window, 2 * window][dice.below(3) as usize];
+            a.session.submit(frame(channel, seq, 1 + dice.below(most as u64) as u32));
+        }
+        settle(&mut a, &mut b, channel, links);
+        assert!(!a.session.is_starved(), "seed {seed}: windows {of_a} and {of_b}, {links} links, {:?}", b.consumed);
+    }
 }
 
 #[test]
