@@ -19,7 +19,7 @@ pub struct Limits {
     pub chunk_len_max: usize,
     /// Most bytes before a chunk that its codec may refer back to. 0 refuses history.
     pub history_len_max: usize,
-    /// Packed bytes a peer may have outstanding on one channel: its credit when the channel opens.
+    /// Packed bytes a peer may have outstanding on one channel, and we towards it: the lesser of both sides' counts.
     pub window_len: usize,
     /// Channels open at once.
     pub channels_max: u16,

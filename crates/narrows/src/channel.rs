@@ -102,8 +102,8 @@ impl ChannelWriter {
         self.inner.wait_consumed(self.channel)
     }
 
-    /// Waits until no more than `bytes_max` of what was sent is held here because the receiver has not consumed it. How
-    /// much that may be is else the receiver's choice. It tells of its consumption in steps of at most
+    /// Waits until no more than `bytes_max` of what was sent is held here because the receiver has not consumed it; else that
+    /// may be as much as the lesser of both windows. The receiver tells of its consumption in steps of at most
     /// 512 KiB.
     ///
     /// # Errors

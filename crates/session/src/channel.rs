@@ -81,7 +81,7 @@ pub(crate) struct Rx {
 const FRAMES_MAX: usize = 16_384;
 
 impl<B> Channel<B> {
-    pub(crate) fn new(service: String, serial: u64, tx_window: usize, rx_window: usize) -> Self {
+    pub(crate) fn new(service: String, serial: u64, window: usize) -> Self {
         let tx = Tx {
             queue: VecDeque::new(),
             unacked: VecDeque::new(),
@@ -90,12 +90,12 @@ impl<B> Channel<B> {
             submitted_cost: 0,
             consumed_cost: 0,
             released_cost: 0,
-            window: tx_window as u64,
+            window: window as u64,
             next_submit: 0,
             sent: 0,
             finish: None,
         };
-        Self { service, tx, rx: Rx { window: rx_window as u64, ..Rx::default() }, serial, told_on: None }
+        Self { service, tx, rx: Rx { window: window as u64, ..Rx::default() }, serial, told_on: None }
     }
 
     /// Both directions ended and everything was consumed and acknowledged: nothing can come for it any more.
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn credit_for_bytes_whose_chunks_are_still_held_is_not_believed() {
-        let mut tx = Channel::new(String::new(), 0, 4096, 4096).tx;
+        let mut tx = Channel::new(String::new(), 0, 4096).tx;
         (0..10).for_each(|seq| tx.submit(frame(seq, 1000)));
         while tx.pop(LinkId(0)).is_some() {
             tx.credit(0, tx.submitted_cost - tx.queued_cost).unwrap();
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn frames_of_two_lost_links_go_out_in_order_and_are_released_once() {
-        let mut tx = Channel::new(String::new(), 0, 1 << 20, 4096).tx;
+        let mut tx = Channel::new(String::new(), 0, 1 << 20).tx;
         (0..6).for_each(|seq| tx.submit(frame(seq, 1000)));
         (0..6).for_each(|seq| drop(tx.pop(LinkId(seq % 2))));
         for lost in [LinkId(0), LinkId(1)] {
@@ -366,7 +366,7 @@ mod tests {
     // Goal: a chunk that is lost with its link goes again though a longer one, which came over another, fills the window.
     #[test]
     fn what_goes_again_needs_no_credit() {
-        let Channel { mut tx, mut rx, .. } = Channel::new(String::new(), 0, 4096, 4096);
+        let Channel { mut tx, mut rx, .. } = Channel::new(String::new(), 0, 4096);
         [(0, 100), (1, 9000), (2, 100)].into_iter().for_each(|(seq, len)| tx.submit(frame(seq, len)));
         tx.pop(LinkId(0)).unwrap();
         tx.pop(LinkId(1)).unwrap();

@@ -235,6 +235,13 @@ impl<B> Session<B> {
         &self.config.limits
     }
 
+    /// Credit of a channel, of either direction: the lesser of both sides' windows. A sender holds what is outstanding, so its window
+    /// counts too; and the receiver must know of it, since it tells of what it consumed in steps of the sender's credit.
+    fn window_len(&self) -> usize {
+        let ours = self.config.limits.window_len;
+        self.peer.as_ref().map_or(ours, |peer| peer.limits.window_len.min(ours))
+    }
+
     /// Opens a channel.
     ///
     /// # Errors
@@ -244,10 +251,9 @@ impl<B> Session<B> {
         if self.channels.len() >= usize::from(peer.limits.channels_max) {
             return Err(SessionError::Protocol("all channels that the peer allows are open"));
         }
-        let window = peer.limits.window_len;
         let (channel, serial) = self.numbers.take(|channel| self.channels.contains_key(&channel));
         self.ended.remove(&channel);
-        self.channels.insert(channel, Channel::new(service.into(), serial, window, self.config.limits.window_len));
+        self.channels.insert(channel, Channel::new(service.into(), serial, self.window_len()));
         self.say_on_all(&Message::Open { channel, serial, again: false, service: service.into() });
         Ok(channel)
     }
@@ -466,8 +472,7 @@ impl<B> Session<B> {
             self.say_on_all(&Message::Abort { channel, code, text: text.into() });
             return Ok(());
         }
-        let window = self.peer.as_ref().map_or(0, |peer| peer.limits.window_len);
-        self.channels.insert(channel, Channel::new(service.clone(), serial, window, self.config.limits.window_len));
+        self.channels.insert(channel, Channel::new(service.clone(), serial, self.window_len()));
         self.events.push_back(Event::Opened { channel, service });
         if again {
             self.say(link, &Message::Resume { channel, next_seq: 0 });

@@ -168,20 +168,50 @@ fn a_stalled_receiver_bounds_what_is_outstanding() {
     b.receive(LinkId(0), Carried::Frame(frame(channel, 10, 484))).expect_err("beyond its credit");
 }
 
-/// Carries all that may go, both ways and consumed at once, over `links` links in turn; returns the most that was outstanding.
-fn settle(a: &mut Side, b: &mut Side, channel: ChannelId, links: u32) -> u64 {
-    let (mut most, mut moved) = (0, true);
+/// Carries all that may go, both ways and consumed at once, over `links` links in turn.
+fn settle(a: &mut Side, b: &mut Side, links: u32) {
+    let mut moved = true;
     while std::mem::take(&mut moved) {
         for link in (0..links).map(LinkId) {
             let (mut to_a, mut to_b) = (Wire::new(), Wire::new());
             moved |= a.send(link, &mut to_b, 1) | b.send(link, &mut to_a, 9);
             to_b.drain(..).for_each(|carried| b.receive(link, carried).unwrap());
             to_a.drain(..).for_each(|carried| a.receive(link, carried).unwrap());
-            most = most.max(a.session.unconsumed_bytes(channel));
         }
         while b.consume_one() {}
     }
-    most
+}
+
+// Goal: neither side holds more than its own window lets it, whichever of both is less, over one link and over several.
+#[test]
+fn what_is_outstanding_is_within_the_lesser_window() {
+    for (of_a, of_b) in [(5000, 16 << 20), (16 << 20, 5000), (5000, 5000)] {
+        for links in [1, 4] {
+            let (mut a, mut b) = (Side::new(Role::Initiator, of_a), Side::new(Role::Acceptor, of_b));
+            (0..links).for_each(|link| attach(&mut a, &mut b, LinkId(link)));
+            let channel = a.session.open("test").unwrap();
+            let (mut wires, mut seq): (Vec<Wire>, _) = ((0..links).map(|_| Wire::new()).collect(), 0);
+            let mut most = 0;
+            while seq < 300 {
+                // So that nothing waits in the queue, what is not consumed is what is outstanding.
+                while seq < 300 && !a.session.is_starved() {
+                    a.session.submit(frame(channel, seq, 484));
+                    seq += 1;
+                    (0..links).for_each(|link| _ = a.send(LinkId(link), &mut wires[link as usize], 1));
+                }
+                most = most.max(a.session.unconsumed_bytes(channel) - 500);
+                for (link, wire) in (0..links).map(LinkId).zip(&mut wires) {
+                    wire.drain(..).for_each(|carried| b.receive(link, carried).unwrap());
+                }
+                while b.consume_one() {}
+                settle(&mut a, &mut b, links);
+            }
+            a.session.finish(channel);
+            settle(&mut a, &mut b, links);
+            assert!(a.session.is_drained(channel), "windows {of_a} and {of_b}, {links} links");
+            assert_eq!(most, 5000, "windows {of_a} and {of_b}, {links} links");
+        }
+    }
 }
 
 // Goal: whatever the windows and lengths, a sender without credit is told of more. Method: frames of random lengths, some longer
@@ -190,7 +220,7 @@ fn settle(a: &mut Side, b: &mut Side, channel: ChannelId, links: u32) -> u64 {
 fn no_sender_waits_for_credit_that_nobody_tells() {
     for seed in 0..400 {
         let dice = &mut Dice(seed * 2 + 1);
-        let [of_a, of_b] = [[600, 5000, 64 << 10, 16 << 20][dice.below(4) as usize]; 2];
+        let [of_a, of_b] = [(); 2].map(|()| [600, 5000, 64 << 10, 16 << 20][dice.below(4) as usize]);
         let (mut a, mut b) = (Side::new(Role::Initiator, of_a), Side::new(Role::Acceptor, of_b));
         let links = 1 + dice.below(4) as u32;
         (0..links).for_each(|link| attach(&mut a, &mut b, LinkId(link)));
@@ -200,7 +230,7 @@ fn no_sender_waits_for_credit_that_nobody_tells() {
             let most = [window / 20, window, 2 * window][dice.below(3) as usize];
             a.session.submit(frame(channel, seq, 1 + dice.below(most as u64) as u32));
         }
-        settle(&mut a, &mut b, channel, links);
+        settle(&mut a, &mut b, links);
         assert!(!a.session.is_starved(), "seed {seed}: windows {of_a} and {of_b}, {links} links, {:?}", b.consumed);
     }
 }

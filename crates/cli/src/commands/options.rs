@@ -62,7 +62,7 @@ pub struct Session {
     /// TCP connections to stripe over
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub connections: u16,
-    /// Packed bytes the sender may have outstanding, per channel; 64K to 1G
+    /// Packed bytes the sender may have outstanding, per channel, the lesser of both ends'; 64K to 1G
     #[arg(long, default_value = "16M", value_name = "SIZE", value_parser = window)]
     pub window: Size,
     /// Seconds a cut session waits for its peer
