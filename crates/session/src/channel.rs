@@ -12,7 +12,7 @@
 //! [`Header::cost`]: narrows_format::Header::cost
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
 
@@ -64,8 +64,11 @@ pub(crate) struct Tx<B> {
 #[derive(Debug, Default)]
 pub(crate) struct Rx {
     pub(crate) next_seq: u64,
-    ahead: BTreeSet<u64>,
+    /// Chunks that came before `next_seq` did, and what each cost.
+    ahead: BTreeMap<u64, u64>,
     received_cost: u64,
+    /// Cost of the chunks before `next_seq`.
+    arrived_cost: u64,
     /// Of the longest frame that came.
     longest_cost: u64,
     pub(crate) consumed_seq: u64,
@@ -239,7 +242,7 @@ impl<B> Tx<B> {
 impl Rx {
     /// Whether a frame may come; `false` where it had come before, over a link that was lost.
     pub(crate) fn check(&self, seq: Seq, cost: usize) -> Result<bool, SessionError> {
-        if seq.0 < self.next_seq || self.ahead.contains(&seq.0) {
+        if seq.0 < self.next_seq || self.ahead.contains_key(&seq.0) {
             return Ok(false);
         }
         if self.finish.is_some_and(|chunks| seq.0 >= chunks) {
@@ -261,9 +264,10 @@ impl Rx {
         }
         self.received_cost += cost as u64;
         self.longest_cost = self.longest_cost.max(cost as u64);
-        self.ahead.insert(seq.0);
-        while self.ahead.remove(&self.next_seq) {
+        self.ahead.insert(seq.0, cost as u64);
+        while let Some(cost) = self.ahead.remove(&self.next_seq) {
             self.next_seq += 1;
+            self.arrived_cost += cost;
         }
         Ok(true)
     }
@@ -276,19 +280,24 @@ impl Rx {
 
     /// Credit to tell the peer, where there is enough of it to be worth a message.
     pub(crate) fn credit_due(&mut self) -> Option<(u64, u64)> {
-        let untold = self.consumed_cost - self.told_cost;
+        let untold = self.tellable_cost() - self.told_cost;
         let step = step(self.window);
         let over = self.is_consumed() && self.told_seq != self.consumed_seq;
         // Chunks that packed to next to nothing fill no window, and their sender may count chunks.
-        let many = self.consumed_seq - self.told_seq >= (step / CHUNK_LEN).max(8);
+        let many = self.consumed_seq.min(self.next_seq).saturating_sub(self.told_seq) >= (step / CHUNK_LEN).max(8);
         (untold >= step || many || over).then(|| self.credit_now())
     }
 
     pub(crate) fn credit_now(&mut self) -> (u64, u64) {
-        self.told_cost = self.consumed_cost;
-        // Whoever consumes chunks as they come may have consumed more than has come in a row: the peer must keep the missing one.
+        self.told_cost = self.tellable_cost();
         self.told_seq = self.consumed_seq.min(self.next_seq);
-        (self.told_seq, self.consumed_cost)
+        (self.told_seq, self.told_cost)
+    }
+
+    /// Whoever consumes chunks as they come may have consumed more than has come in a row: the peer must keep the missing one, and
+    /// believes no more.
+    fn tellable_cost(&self) -> u64 {
+        self.consumed_cost.min(self.arrived_cost)
     }
 
     /// The peer ended its direction and every chunk of it is consumed.
@@ -385,9 +394,9 @@ mod tests {
         let mut rx = Rx { window: 4096, ..Rx::default() };
         assert!(rx.accept(Seq(1), 1000).unwrap());
         rx.consume(1000);
-        assert_eq!(rx.credit_now(), (0, 1000));
-        assert!(rx.accept(Seq(0), 1000).unwrap());
-        rx.consume(1000);
-        assert_eq!(rx.credit_now(), (2, 2000));
+        assert_eq!((rx.credit_due(), rx.credit_now()), (None, (0, 0)));
+        assert!(rx.accept(Seq(0), 300).unwrap());
+        rx.consume(300);
+        assert_eq!(rx.credit_due(), Some((2, 1300)), "the missing one is less than a step");
     }
 }
