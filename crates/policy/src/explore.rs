@@ -61,7 +61,8 @@ impl Explorer {
         let mut proposal = Proposal::default();
         row.asked.resize(offers.len(), false);
         let again = row.chunks > ROUNDS;
-        if row.chunks.is_multiple_of(AGAIN) || row.surprised {
+        if row.chunks >= row.next_round || row.surprised {
+            row.next_round = (row.chunks / AGAIN + 1) * AGAIN;
             row.asked.fill(false);
             row.round = 0;
             row.surprised = false;
@@ -173,3 +174,33 @@ const EXPLORE_SLOW: u64 = 12;
 const SLOW_NS: f32 = 10e6;
 /// Auditions with one chunk.
 const PER_ROUND: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use narrows_core::CodecId;
+
+    use super::*;
+    use crate::{offers::default_offers, rows::Rows, table::Table};
+
+    // Goal: dull data, of which one chunk in many is looked at, are auditioned again too. Method: every stride and beginning.
+    #[test]
+    fn auditions_are_held_again_whichever_chunks_are_looked_at() {
+        let offers = default_offers(|name| Some(CodecId(name.len() as u8)), 0);
+        for (stride, first) in (1..=16).flat_map(|stride| (0..stride).map(move |first| (stride, first))) {
+            let mut rows = Rows::default();
+            let at = rows.find(&[7; 4096]).at;
+            let row = &mut rows[at];
+            Table::new(offers.clone()).estimate(row.class, 4096, &mut row.costs);
+            row.times = row.costs.iter().map(|expected| [expected.cost.pack, expected.cost.size, 0.0]).collect();
+            let mut explorer = Explorer::default();
+            let mut rounds = 0;
+            for look in 0..10 * AGAIN / stride {
+                row.chunks = first + look * stride;
+                let before = row.round;
+                let _ = explorer.propose(row, 0, 4096, [1.0; 3], 1.0, &Gauges::default(), &offers, 1.0);
+                rounds += u64::from(row.round == 1 && before != 0 || look == 0);
+            }
+            assert_eq!(rounds, 10, "one chunk in {stride} from {first} on");
+        }
+    }
+}

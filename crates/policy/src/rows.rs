@@ -37,6 +37,8 @@ pub(crate) struct Row {
     pub(crate) asked: Vec<bool>,
     /// Chunks with auditions in this round.
     pub(crate) round: u64,
+    /// Chunks with which the next round begins at the latest. Kept, since not every chunk is looked at: a multiple would be missed.
+    pub(crate) next_round: u64,
     /// A chunk packed otherwise than expected: what is known of the class may be old.
     pub(crate) surprised: bool,
     /// A codec of numbers was seen to pack it to next to nothing.
@@ -64,6 +66,7 @@ impl Row {
             chunks: 0,
             asked: Vec::new(),
             round: 0,
+            next_round: 0,
             surprised: false,
             packs_as_numbers: false,
         }
