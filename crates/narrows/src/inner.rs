@@ -156,16 +156,18 @@ impl Inner {
     /// A wake-up costs some 10 µs and moves the bytes to another processor's cache; but a thread that waits for a slow
     /// link cannot feed the workers meanwhile.
     fn flush(&self, here: bool) {
-        if here {
-            let state = self.state.lock();
-            let soon = state.machine.queued_bytes() <= INLINE_LEN as u64 || self.link_is_fast();
-            let link = state.links.values().next().filter(|_| soon).cloned();
-            drop(state);
-            if link.is_some_and(|link| link.try_pump(self)) {
-                return;
-            }
+        if !(here && self.try_pump()) {
+            self.to_send.notify_one();
         }
-        self.to_send.notify_one();
+    }
+
+    /// Sends on the first link from the calling thread, where that is soon done.
+    fn try_pump(&self) -> bool {
+        let state = self.state.lock();
+        let soon = state.machine.queued_bytes() <= INLINE_LEN as u64 || self.link_is_fast();
+        let link = state.links.values().next().filter(|_| soon).cloned();
+        drop(state);
+        link.is_some_and(|link| link.try_pump(self))
     }
 
     /// Whether a chunk leaves in less time than two wake-ups take.
@@ -240,8 +242,9 @@ impl Inner {
         self.drain_events(&mut state);
         let speak = state.machine.has_messages();
         drop(state);
-        if speak {
-            self.flush(here);
+        // A frame may take any link, but a credit is for one, or the last for all, whose writer alone can say it.
+        if speak && !(here && self.try_pump() && !self.state.lock().machine.has_messages()) {
+            self.to_send.notify_all();
         }
     }
 

@@ -192,6 +192,34 @@ fn the_lesser_window_bounds_what_is_outstanding() {
     }
 }
 
+// Goal: the writer of the link that a credit is for is the one that is woken, of several.
+#[test]
+fn credit_is_told_at_once_over_several_connections() {
+    let engine = Engine::new(2);
+    let mut settings = Settings { plan: Plan::None, chunk_len: Some(60 << 10), connections: 4, ..Settings::default() };
+    settings.limits.window_len = 64 << 10;
+    let (listener, address) = listener();
+    let sessions = accept(listener, &engine, settings.clone());
+    let here = Endpoint::connect(&engine, settings, dial(address)).unwrap();
+    let there = sessions.recv_timeout(Duration::from_secs(10)).unwrap();
+    let (mut writer, _reader) = here.open("x").unwrap();
+    let mut incoming = there.accept().unwrap().unwrap();
+    let reading = thread::spawn(move || {
+        incoming.reader.set_direct(Box::new(|bytes| bytes.len()));
+        while incoming.reader.next_chunk().unwrap().is_some() {}
+        let _ = there.accept();
+    });
+    thread::sleep(Duration::from_millis(1500));
+    let began = std::time::Instant::now();
+    writer.write_all(&data(8 << 20)).unwrap();
+    writer.finish().unwrap();
+    writer.wait_consumed().unwrap();
+    // A round each 60 KiB; some 50 ms each where only the keeper wakes the right one.
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    here.close();
+    reading.join().unwrap();
+}
+
 #[test]
 fn an_abort_reaches_the_other_side_in_words() {
     let engine = Engine::new(2);

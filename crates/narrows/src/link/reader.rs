@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
             if inner.unpacking.whole {
                 // Nothing is consumed before the end, so credit must not wait for it.
                 inner.state.lock().machine.consumed(header.channel, header.cost());
-                inner.to_send.notify_one();
+                inner.to_send.notify_all();
             }
             let Some(unpacker) = inner.unpacker(header.channel) else { continue };
             match unpacker.accept(Frame { header, payload }, &mut self.ws) {
