@@ -15,7 +15,8 @@ use zstd_safe::zstd_sys::{
     ZSTD_DCtx_refPrefix, ZSTD_DCtx_reset, ZSTD_DCtx_setParameter, ZSTD_EndDirective as End,
     ZSTD_ParamSwitch_e as Switch, ZSTD_ResetDirective as Reset, ZSTD_cParameter as CParameter, ZSTD_compress2,
     ZSTD_compressStream2, ZSTD_createCCtx, ZSTD_createDCtx, ZSTD_dParameter as DParameter, ZSTD_decompressDCtx,
-    ZSTD_findFrameCompressedSize, ZSTD_freeCCtx, ZSTD_freeDCtx, ZSTD_inBuffer, ZSTD_isError, ZSTD_outBuffer,
+    ZSTD_estimateCCtxSize_usingCParams, ZSTD_findFrameCompressedSize, ZSTD_freeCCtx, ZSTD_freeDCtx, ZSTD_getCParams,
+    ZSTD_inBuffer, ZSTD_isError, ZSTD_outBuffer,
 };
 
 /// zstd at levels -200 to 22.
@@ -36,6 +37,11 @@ impl Codec for Zstd {
 
     fn unpack(&self, packed: &[u8], history: &[u8], out: &mut [u8], ws: &mut Workspace) -> Result<(), DecodeError> {
         ws.get::<Unpacker>().unpack(packed, history, out)
+    }
+
+    fn context_len(&self, raw_len: usize, level: Level) -> usize {
+        // SAFETY: both functions read their arguments only.
+        unsafe { ZSTD_estimateCCtxSize_usingCParams(ZSTD_getCParams(level.0.into(), raw_len as u64, 0)) }
     }
 }
 

@@ -46,6 +46,12 @@ pub trait Codec: Debug + Send + Sync {
     /// [`DecodeError::Corrupt`] when `packed` is not the packed form of exactly `out.len()` bytes.
     fn unpack(&self, packed: &[u8], history: &[u8], out: &mut [u8], ws: &mut Workspace) -> Result<(), DecodeError>;
 
+    /// Bytes that packing chunks of `raw_len` bytes at `level` leaves in a thread's [`Workspace`]; 0 where that is 10 MiB at most
+    /// for any. What bounds memory and lets others choose the level asks.
+    fn context_len(&self, _raw_len: usize, _level: Level) -> usize {
+        0
+    }
+
     /// Number in frame headers.
     fn id(&self) -> CodecId {
         self.info().id

@@ -131,6 +131,12 @@ impl Worker {
         self.codec.pack(raw, self.level, &[], &mut out[..room], ws)
     }
 
+    /// Bytes that each thread keeps to pack blocks of `block_len` bytes, where they are many.
+    #[must_use]
+    pub fn context_len(&self, block_len: usize) -> usize {
+        self.codec.context_len(block_len, self.level)
+    }
+
     /// Fills `out` with what `packed` was made of; whether it was.
     pub fn unpack(&self, packed: &[u8], out: &mut [u8], ws: &mut Workspace) -> bool {
         self.codec.unpack(packed, &[], out, ws).is_ok()

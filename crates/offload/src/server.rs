@@ -39,7 +39,7 @@ pub struct ServerOptions {
     pub workers: usize,
     /// Blocks that a job may have without an answer.
     pub depth: usize,
-    /// Most bytes that all jobs together may hold.
+    /// Most bytes that all jobs together may hold, the workers' large contexts included.
     pub memory_max: usize,
     /// Clients connected at once.
     pub clients_max: usize,
@@ -99,6 +99,8 @@ pub struct Server {
     options: ServerOptions,
     queue: Arc<Queue<Work>>,
     held_bytes: AtomicUsize,
+    /// Of the largest context that each worker may have by now: it keeps it.
+    context_len: Mutex<usize>,
     clients: AtomicUsize,
     next_job: AtomicU64,
 }
@@ -138,6 +140,7 @@ impl Server {
             options,
             queue: Arc::new(Queue::new()),
             held_bytes: AtomicUsize::new(0),
+            context_len: Mutex::new(0),
             clients: AtomicUsize::new(0),
             next_job: AtomicU64::new(0),
         };
@@ -224,13 +227,24 @@ impl Server {
             }
             Op::Copy { back } => Task::Copy { back },
         };
+        let context_len = match &task {
+            Task::Pack(worker) => worker.context_len(block_len),
+            Task::Unpack(_) | Task::Copy { .. } => 0,
+        };
         let bytes = self.options.job_bytes(block_len);
-        let held = self.held_bytes.fetch_add(bytes, Relaxed);
-        if held + bytes > self.options.memory_max {
-            self.held_bytes.fetch_sub(bytes, Relaxed);
-            let max = self.options.memory_max;
-            return Err(format!("this server is full: {held} of {max} bytes are taken, this job needs {bytes}"));
+        // Jobs begin one after the other, so that two do not take the same room; one that ends meanwhile makes some.
+        let mut largest = self.context_len.lock();
+        let context_len = context_len.max(*largest);
+        let contexts = self.options.workers.max(1) * context_len;
+        let (held, max) = (self.held_bytes.load(Relaxed), self.options.memory_max);
+        if held + bytes + contexts > max {
+            return Err(format!(
+                "this server is full: it holds at most {max} bytes; other jobs have {held}, this one needs {bytes} and its workers {contexts}, \
+                 less at lower levels"
+            ));
         }
+        *largest = context_len;
+        self.held_bytes.fetch_add(bytes, Relaxed);
         Ok((task, bytes))
     }
 

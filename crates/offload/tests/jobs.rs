@@ -120,6 +120,25 @@ fn a_full_server_says_so_and_the_work_is_done_here() {
     }
 }
 
+// Goal: what the workers keep for a high level counts too, also for the jobs that follow.
+#[test]
+fn a_level_whose_contexts_do_not_fit_is_refused_and_the_work_is_done_here() {
+    let engine = Engine::new(1);
+    let place = Place::new(Kind::Text, 200_000, 9);
+    let options = |level| Options { level, block_len: 8 << 20, spill: Spill::Auto, ..options(Method::Zstd) };
+    let pack = |memory_max, level| {
+        let server = serve(&engine, ServerOptions { memory_max, ..ServerOptions::new(2) });
+        pack(&engine, Some(&server.address), &options(level), &place).unwrap()
+    };
+    let refused = pack(256 << 20, 22);
+    assert!(is_packed_form(&engine, &place.packed(), &place.raw));
+    assert!(refused.server_lost.unwrap().contains("full") && refused.spilled.lost == refused.blocks);
+    for (memory_max, level) in [(256 << 20, 3), (1 << 30, 22)] {
+        let report = pack(memory_max, level);
+        assert!(report.server_lost.is_none(), "level {level}: {:?}", report.server_lost);
+    }
+}
+
 #[test]
 fn a_server_without_time_gives_blocks_back() {
     let engine = Engine::new(1);
