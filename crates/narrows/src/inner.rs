@@ -210,6 +210,10 @@ impl Inner {
     fn wait_machine(&self, channel: ChannelId, done: impl Fn(&Session<Bytes>) -> bool) -> Result<(), End> {
         let mut state = self.state.lock();
         loop {
+            // Of an aborted channel nothing is left to wait for, which is not what was waited for.
+            if let Some((code, text)) = state.machine.aborted(channel) {
+                return Err(End::new(*code, text));
+            }
             if done(&state.machine) {
                 return Ok(());
             }

@@ -236,6 +236,13 @@ fn an_abort_reaches_the_other_side_in_words() {
         }
     };
     assert_eq!(end, "no space left on /data");
+    // What was sent is no longer waited for, and not consumed all the same.
+    let (mut writer, _reader) = here.open("y").unwrap();
+    writer.write_all(&[7; 1000]).unwrap();
+    writer.finish().unwrap();
+    let incoming = there.accept().unwrap().unwrap();
+    incoming.reader.abort(Code::FAILED, "no space either");
+    assert_eq!(writer.wait_consumed().unwrap_err().text, "no space either");
     there.fail(Code::LIMIT, "shutting down");
     let end = here.accept().unwrap_err();
     assert_eq!((end.code, end.text.as_str()), (Code::LIMIT, "shutting down"));

@@ -585,6 +585,12 @@ impl<B> Session<B> {
         starved
     }
 
+    /// Why the last channel of this number was aborted, by either side, if it was.
+    #[must_use]
+    pub fn aborted(&self, channel: ChannelId) -> Option<&(Code, String)> {
+        self.ended.get(&channel)?.abort.as_ref()
+    }
+
     /// Whether the peer has consumed all that was submitted on `channel`.
     #[must_use]
     pub fn is_drained(&self, channel: ChannelId) -> bool {
