@@ -25,8 +25,9 @@ pub struct Args {
     /// Address to listen on: HOST[:PORT] or unix:/PATH
     #[arg(short, long, default_value = "127.0.0.1:4242", env = "NARROWS_LISTEN")]
     pub listen: String,
-    /// Be the remote end of `narrows send … HOST:DIR`: the session is on standard input and output
-    #[arg(long, conflicts_with_all = ["listen", "keep"])]
+    /// Be the remote end of `narrows send … HOST:DIR`: the session is on standard input and output, and nothing is listened on
+    // No conflict with `listen`: that may be the environment's, which the sender does not know.
+    #[arg(long, conflicts_with_all = ["json", "keep"])]
     pub stdio: bool,
     /// Receive a stream, check it and throw it away; the result says its XXH3-64. For measuring
     #[arg(long, conflicts_with_all = ["into", "stdio"])]
@@ -47,8 +48,13 @@ pub struct Args {
 
 pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     let to_stdout = !args.discard && args.into == Path::new("-");
-    if to_stdout && io::stdout().is_terminal() {
+    if to_stdout && !args.stdio && io::stdout().is_terminal() {
         return Err(Usage("standard output is a terminal; redirect it, or name a directory".into()).into());
+    }
+    if to_stdout && args.stdio {
+        return Err(
+            Usage("the stream and the session would both be on standard output; name a directory".into()).into()
+        );
     }
     if to_stdout && args.json {
         return Err(Usage("--json and the stream would both go to standard output".into()).into());

@@ -53,6 +53,13 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     if from_stdin && io::stdin().is_terminal() {
         return Err(Usage("standard input is a terminal; give files, or pipe something in".into()).into());
     }
+    if let Some((_, dir)) = remote_dir(to)
+        && (from_stdin || dir == "-")
+    {
+        let text =
+            "HOST:DIR takes files into a directory; for a stream start `narrows recv -` there and send to its address";
+        return Err(Usage(text.into()).into());
+    }
     if !from_stdin {
         send::check(&paths)?;
     }
@@ -90,7 +97,7 @@ fn dial(to: &str, args: &Args) -> anyhow::Result<Dial> {
         let mut words = args.rsh.split_whitespace();
         let program = words.next().ok_or_else(|| Usage("--rsh names no program".into()))?;
         let mut command = Command::new(program);
-        command.args(words).arg(host).arg("--").arg(&args.remote_program).args(["recv", "--quiet", "--stdio"]);
+        command.args(words).arg(host).arg("--").arg(&args.remote_program).args(["recv", "--quiet", "--stdio", "--"]);
         command.arg(quote(dir));
         let transport = transport::spawn(command).map_err(|fault| {
             anyhow::anyhow!("cannot start {program}: {fault}; install it or name another with --rsh")

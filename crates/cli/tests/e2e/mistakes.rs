@@ -15,14 +15,17 @@ fn mistakes_are_told_before_anything_begins() {
     fs::write(&file, "some text\n".repeat(1000)).unwrap();
     fs::write(&empty, "").unwrap();
     fs::create_dir(&folder).unwrap();
-    let cases: [(&[&str], i32, &str); 30] = [
+    let cases: [(&[&str], i32, &str); 33] = [
         (&["send", &lost, "127.0.0.1:9"], 1, "cannot read"),
         (&["send", &file, "10.1.2.3"], 2, "refusing to connect to 10.1.2.3:4242"),
         (&["send", &file, "127.0.0.1:9", "--codec", "deflate:13"], 2, "deflate has levels 0..12"),
         (&["send", &file, "127.0.0.1:9", "--policy", "none", "--codec", "lz4"], 2, "leave it out"),
         (&["send", &file, "127.0.0.1:9", "--threads", "100000"], 2, "0 to 1024"),
         (&["send", &file, "127.0.0.1:9", "--explain", &lost], 1, "cannot write"),
+        (&["send", "-", "example.org:-", "--rsh", &lost], 2, "start `narrows recv -` there"),
+        (&["send", &file, "example.org:-", "--rsh", &lost], 2, "start `narrows recv -` there"),
         (&["recv", &file], 2, "name a directory"),
+        (&["recv", "--stdio", "-"], 2, "name a directory"),
         (&["recv", &folder, "--listen", "0.0.0.0:0"], 2, "refusing to listen on 0.0.0.0:0"),
         (&["tunnel", "--listen", "127.0.0.1:0", "--peer", "10.1.2.3"], 2, "refusing to connect to"),
         (&["link-emulator", "--listen", "0.0.0.0:0", "--to", "127.0.0.1:9"], 2, "an emulated link is plain"),

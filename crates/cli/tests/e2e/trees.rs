@@ -146,7 +146,7 @@ fn carry(from: &Path, listen: &str, (recv_flags, send_flags): Flags<'_>) {
 #[test]
 fn a_tree_over_loopback_under_every_policy() {
     let tree = odd_tree();
-    let cases: [&[&str]; 8] = [
+    let cases: [&[&str]; 9] = [
         &[],
         &["--policy", "none"],
         &["--codec", "zstd:6"],
@@ -155,9 +155,15 @@ fn a_tree_over_loopback_under_every_policy() {
         &["--codec", "gipfeli", "--keep-larger"],
         &["--no-history", "-T", "1"],
         &["--connections", "4", "--window", "64K"],
+        &["--window", "64K", "--chunk", "1M"],
     ];
     for case in cases {
         carry(tree.path(), "127.0.0.1:0", (&[], case));
+    }
+    // The lesser window may be either end's.
+    for connections in ["1", "4"] {
+        let case = ["--connections", connections, "--window", "1M"];
+        carry(tree.path(), "127.0.0.1:0", (&["--window", "64K"], &case));
     }
 }
 
@@ -189,14 +195,16 @@ fn a_tree_over_tls_and_over_a_pre_shared_key() {
     carry(tree.path(), "127.0.0.1:0", (&psk, &psk));
 }
 
-/// A shell in place of `ssh`: drops the host, runs the words as a remote shell would.
+/// A shell in place of `ssh`: drops the host, runs the words as a remote shell would. What its environment has for receivers
+/// that listen is nothing to this one.
 #[test]
 fn a_tree_to_a_receiver_that_the_sender_starts() {
     let tree = odd_tree();
     let dir = TempDir::new().unwrap();
     let ssh = dir.path().join("fake-ssh");
-    fs::write(&ssh, "#!/bin/sh\n[ \"$1\" = example.org ] && [ \"$2\" = -- ] || exit 9\nshift 2\nexec sh -c \"$*\"\n")
-        .unwrap();
+    let script = "#!/bin/sh\n[ \"$1\" = example.org ] && [ \"$2\" = -- ] || exit 9\nshift 2\n\
+                  export NARROWS_LISTEN=127.0.0.1:0\nexec sh -c \"$*\"\n";
+    fs::write(&ssh, script).unwrap();
     fs::set_permissions(&ssh, Permissions::from_mode(0o755)).unwrap();
     let into = dir.path().join("it's a dir");
     let to = format!("example.org:{}", into.display());
@@ -204,6 +212,11 @@ fn a_tree_to_a_receiver_that_the_sender_starts() {
     send.arg(&ssh).arg(tree.path().join(".")).arg(&to).stdin(Stdio::null());
     Process::start(&mut send).wait().expect(0);
     assert_same(tree.path(), &into);
+    // A directory, for all it looks like an option.
+    let mut send = narrows(["send", "--remote-program", NARROWS, "--rsh"]);
+    send.current_dir(dir.path()).arg(&ssh).arg(tree.path().join(".")).arg("example.org:-dir").stdin(Stdio::null());
+    Process::start(&mut send).wait().expect(0);
+    assert_same(tree.path(), &dir.path().join("-dir"));
     let missing = run(["send", "--rsh", "/nonexistent/ssh", "/etc/hostname", "example.org:x"]);
     missing.expect(1).says("cannot start /nonexistent/ssh");
 }
