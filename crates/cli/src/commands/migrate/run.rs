@@ -1,10 +1,7 @@
 //! `narrows migrate run`: both QEMUs driven, from the set-up to who runs the guest.
 
 use std::{
-    fs::DirBuilder,
     io,
-    os::unix::fs::DirBuilderExt,
-    path::PathBuf,
     sync::{Arc, atomic::AtomicBool, mpsc},
     thread,
     time::{Duration, Instant},
@@ -68,8 +65,9 @@ pub(super) fn run(args: &RunArgs, quiet: bool) -> anyhow::Result<()> {
             (None, listen)
         }
         None => {
-            let place = Place::make()?;
-            let socket = place.0.join("qemu.sock");
+            let place = tempfile::Builder::new().prefix("narrows-migrate-").tempdir();
+            let place = place.context("cannot make a directory for QEMU's socket; name one with --listen")?;
+            let socket = place.path().join("qemu.sock");
             (Some(place), Address::Unix(socket))
         }
     };
@@ -403,21 +401,4 @@ fn show(bar: &indicatif::ProgressBar, progress: &Progress, migration: &Migration
         Size(status.sent_wire_bytes),
         status.pages_left_out,
     ));
-}
-
-/// A directory that nobody else enters, gone when dropped.
-struct Place(PathBuf);
-
-impl Place {
-    fn make() -> anyhow::Result<Self> {
-        let path = std::env::temp_dir().join(format!("narrows-migrate-{}", std::process::id()));
-        DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
