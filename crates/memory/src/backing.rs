@@ -1,11 +1,12 @@
 //! A file for pages that do not pack, or that nobody asks for: one page a frame of 4 KiB.
 //!
 //! What it holds is worth nothing without the process that wrote it, so a file is taken only if it is new, empty or
-//! bears our mark, and its old content is dropped. Opened with `O_DIRECT` where the file system can: through the page
+//! bears our mark, and its old content is dropped. A file that we make has no name from the start, so that its room comes back
+//! however the process ends; any other is left empty. Opened with `O_DIRECT` where the file system can: through the page
 //! cache, a page would stay in memory after it was written back to save memory.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io,
     os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -18,6 +19,8 @@ use crate::tools::Page;
 
 const FRAME: u64 = 4096;
 const MARK: &[u8] = b"narrows memory backing, volatile\n";
+/// So far into a device file systems, arrays and volumes have what tells them: btrfs at 64 KiB, ZFS at 16 KiB, RAID at 4 KiB.
+const HEAD: u64 = 1 << 20;
 
 /// Why a file is not used. Each variant is one thing its owner should do next.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +46,7 @@ pub enum BackingError {
 #[derive(Debug)]
 pub struct Backing {
     file: File,
+    is_device: bool,
     frames: Mutex<Frames>,
     limit: u64,
     used: AtomicU64,
@@ -81,6 +85,7 @@ impl Backing {
             how.read(true).write(true).create(!is_device).truncate(false).mode(0o600);
             how.custom_flags(flags | exclusive).open(path)
         };
+        let is_new = fs::symlink_metadata(path).is_err();
         let file = open(libc::O_DIRECT).or_else(|_| open(0)).map_err(fault)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -90,10 +95,13 @@ impl Backing {
         let metadata = file.metadata().map_err(fault)?;
         let is_device = metadata.file_type().is_block_device();
         let mut first = Box::new(Aligned([0; FRAME as usize]));
-        let there = file.read_at(&mut first.0, 0).map_err(fault)?;
-        let blank = there == 0 || first.0.iter().all(|&byte| byte == 0) && is_device;
+        file.read_at(&mut first.0, 0).map_err(fault)?;
+        let blank = if is_device { is_zero(&file).map_err(fault)? } else { metadata.len() == 0 };
         if !blank && !first.0.starts_with(MARK) {
             return Err(BackingError::NotOurs(path.into()));
+        }
+        if is_new {
+            fs::remove_file(path).map_err(fault)?;
         }
         let size = match is_device {
             true => device_len(&file).map_err(fault)?,
@@ -108,6 +116,7 @@ impl Backing {
         let limit = limit.map_or(size, |limit| limit.saturating_add(FRAME).min(size)) / FRAME;
         Ok(Self {
             file,
+            is_device,
             frames: Mutex::new(Frames { free: Vec::new(), next: 1 }),
             limit: limit.min(u64::from(u32::MAX)),
             used: AtomicU64::new(0),
@@ -165,6 +174,37 @@ impl Backing {
     }
 }
 
+impl Drop for Backing {
+    fn drop(&mut self) {
+        let emptied = match self.is_device {
+            true => fill(&self.file),
+            false => self.file.set_len(0),
+        };
+        if let Err(fault) = emptied {
+            tracing::warn!(%fault, "the backing file keeps what it has");
+        }
+    }
+}
+
+/// Whether a device's first MiB, or all of a shorter one, is zero.
+fn is_zero(device: &File) -> io::Result<bool> {
+    let mut frame = Box::new(Aligned([0; FRAME as usize]));
+    for at in (0..HEAD).step_by(FRAME as usize) {
+        let len = device.read_at(&mut frame.0, at)?;
+        if frame.0[..len].iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Makes that so, lest our mark vouch for what somebody puts behind it later.
+fn fill(device: &File) -> io::Result<()> {
+    let zeroes = Box::new(Aligned([0; FRAME as usize]));
+    let end = device_len(device)?.min(HEAD) / FRAME * FRAME;
+    (0..end).step_by(FRAME as usize).try_for_each(|at| device.write_all_at(&zeroes.0, at))
+}
+
 /// The length of a block device, which its metadata does not say.
 fn device_len(mut file: &File) -> io::Result<u64> {
     io::Seek::seek(&mut file, io::SeekFrom::End(0))
@@ -177,6 +217,43 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_device_is_blank_only_if_its_first_mib_is() {
+        let file = tempfile::tempfile().unwrap();
+        assert!(is_zero(&file).unwrap());
+        file.set_len(2 * HEAD).unwrap();
+        assert!(is_zero(&file).unwrap());
+        // Where RAID, ZFS and btrfs begin.
+        for at in [0, 4096, 16 << 10, 64 << 10, HEAD - 1] {
+            file.write_all_at(&[1], at).unwrap();
+            assert!(!is_zero(&file).unwrap(), "{at}");
+            fill(&file).unwrap();
+            assert!(is_zero(&file).unwrap(), "{at}");
+        }
+        file.write_all_at(&[1], HEAD).unwrap();
+        assert!(is_zero(&file).unwrap());
+    }
+
+    #[test]
+    fn nothing_is_left_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new");
+        let backing = Backing::open(&path, None).unwrap();
+        assert!(!path.exists(), "not even if nobody drops it");
+        let frame = backing.put(&[1; 4096]).unwrap();
+        let mut page = [0; 4096];
+        backing.get(frame, &mut page).unwrap();
+        assert_eq!(page, [1; 4096]);
+
+        // A file that was there has been made for us as it is, and stays.
+        fs::write(&path, "").unwrap();
+        let backing = Backing::open(&path, None).unwrap();
+        backing.put(&[1; 4096]).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().len(), 2 * FRAME);
+        drop(backing);
+        assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+    }
+
+    #[test]
     fn files_of_others_are_left_alone_and_frames_come_back() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("theirs");
@@ -185,6 +262,7 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"precious");
 
         let path = dir.path().join("ours");
+        fs::write(&path, "").unwrap();
         let backing = Backing::open(&path, Some(2 * FRAME)).unwrap();
         assert!(matches!(Backing::open(&path, None), Err(BackingError::InUse(_))));
         let first = backing.put(&[1; 4096]).unwrap();

@@ -279,6 +279,35 @@ h.pwrite(b'again' * 1000, 0)
 }
 
 #[test]
+fn a_device_with_something_on_it_is_no_backing_and_an_empty_one_is_empty_again_afterwards() {
+    if !is_root() || !has("losetup") {
+        return skip("a block device needs root and losetup");
+    }
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("image");
+    // As btrfs leaves it: nothing in the first 64 KiB.
+    let mut content = vec![0; 4 << 20];
+    content[0x1_0040..][..8].copy_from_slice(b"_BHRfS_M");
+    fs::write(&image, &content).unwrap();
+    let made = tool("losetup", &["--find", "--show", image.to_str().unwrap()]);
+    if made.code != 0 {
+        return skip(&format!("no loop device here: {}", made.stderr));
+    }
+    let device = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    let socket = dir.path().join("socket");
+    let refused = run(["memory", "serve", "--size", "1M", "--backing", &device, "--unix", socket.to_str().unwrap()]);
+    let untouched = fs::read(&device).unwrap() == content;
+    fs::write(&device, vec![0; 4 << 20]).unwrap();
+    let disk = Disk::start(&["--size", "1M", "--backing", &device, "--metrics", "127.0.0.1:0"]);
+    let marked = fs::read(&device).unwrap().starts_with(b"narrows");
+    disk.stop();
+    let empty = fs::read(&device).unwrap() == [0; 4 << 20];
+    tool("losetup", &["--detach", &device]).expect(0);
+    refused.expect(1).says("neither empty nor");
+    assert!(untouched && marked && empty, "{untouched} {marked} {empty}");
+}
+
+#[test]
 fn only_clients_with_a_certificate_get_through_tls() {
     let dir = TempDir::new().unwrap();
     let keys = dir.path().join("keys").into_os_string().into_string().unwrap();

@@ -75,7 +75,8 @@ pub struct Args {
     /// How hard to pack as pages are written
     #[arg(long, value_enum, default_value_t)]
     pub profile: ProfileName,
-    /// File or block device for pages that do not pack, and for cold ones while memory is short
+    /// File or block device for pages that do not pack, and for cold ones while memory is short; nothing of them is left
+    /// when the server ends, and a file that was not there before is never seen
     #[arg(long, value_name = "FILE")]
     pub backing: Option<PathBuf>,
     /// Most bytes of the backing file
@@ -167,8 +168,10 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     let control = Control::start(&control_at, report.clone())
         .context("cannot be asked by `narrows memory stat`; name another socket with --control")?;
     if let Some(address) = &args.metrics {
-        let report = report.clone();
-        crate::metrics::serve(address, Arc::new(move || metrics::render(&report())))?;
+        // The thread that answers outlives us; what the stores have must not.
+        let report = Arc::downgrade(&report);
+        let render = move || report.upgrade().map_or_else(String::new, |report| metrics::render(&report()));
+        crate::metrics::serve(address, Arc::new(render))?;
     }
     announce(&args, &server, &control_at)?;
 
