@@ -23,13 +23,13 @@ impl Budget {
     /// Takes `frames` if the limit allows.
     #[must_use]
     pub(crate) fn take(&self, frames: u64) -> bool {
-        let used = self.used.fetch_add(frames, Ordering::Relaxed).saturating_add(frames);
-        if used > self.limit {
-            self.used.fetch_sub(frames, Ordering::Relaxed);
-            return false;
+        // Not added first and taken back: who asks for much would have others refused meanwhile.
+        let within = |used: u64| used.checked_add(frames).filter(|&used| used <= self.limit);
+        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within);
+        if let Ok(used) = taken {
+            self.peak.fetch_max(used + frames, Ordering::Relaxed);
         }
-        self.peak.fetch_max(used, Ordering::Relaxed);
-        true
+        taken.is_ok()
     }
 
     pub(crate) fn give(&self, frames: u64) {
@@ -58,5 +58,33 @@ impl Budget {
     #[must_use]
     pub fn is_above(&self, percent: u64) -> bool {
         self.limit().is_some_and(|limit| self.used() > limit / 100 * percent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::atomic::AtomicBool, thread};
+
+    use super::*;
+
+    #[test]
+    fn who_is_refused_keeps_nothing_from_others() {
+        let budget = Budget::new(Some(10 * FRAME as u64));
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let greedy = scope.spawn(|| while !done.load(Ordering::Relaxed) && !budget.take(11) {});
+            let mut refused = 0;
+            for _ in 0..2_000_000 {
+                match budget.take(1) {
+                    true => budget.give(1),
+                    false => refused += 1,
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+            greedy.join().unwrap();
+            assert_eq!(refused, 0);
+        });
+        assert!(!budget.take(u64::MAX));
+        assert_eq!((budget.used(), budget.peak()), (0, FRAME as u64));
     }
 }
