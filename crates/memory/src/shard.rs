@@ -368,15 +368,13 @@ impl Shard {
         if let Some(Smaller { kind, bytes }) = smaller
             && (kind != Kind::Primed || self.lexicon.hold(bytes[0]))
         {
-            if let Ok(place) = self.slabs.put(bytes) {
-                self.set(at, Slot::new(kind, bytes.len(), place).with_idle(true).with_deep());
-                return;
-            }
-            if kind == Kind::Primed {
-                self.lexicon.release(bytes[0]);
+            // Elsewhere, since a hole as long as an object can be filled, and many that are short cannot.
+            match self.slabs.put(bytes) {
+                Ok(place) => self.set(at, Slot::new(kind, bytes.len(), place)),
+                Err(Full) => self.put_object(at, kind, bytes, false).expect("what is smaller fits in its place"),
             }
         }
-        self.slots[at] = seen.with_deep().0;
+        self.slots[at] = self.slot(at).with_idle(true).with_deep().0;
     }
 
     /// Whether the object of a slot is a page of text or the like, packed alone.

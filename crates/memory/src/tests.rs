@@ -189,6 +189,40 @@ fn cold_text_becomes_clusters_and_comes_back_by_reads_and_writes() {
     assert!(out[..5] == text[..5] && out[5] == b'!' && out[6..] == text[6..]);
 }
 
+// Goal: where no slab has room, packing cold pages again saves what it saves elsewhere. Method: no four neighbours, so that there are
+// no clusters; pages of ever shorter noise fill what room there is.
+#[test]
+fn pages_packed_again_without_room_elsewhere_become_smaller_where_they_are() {
+    let saved = |full: bool| {
+        let store = store(32 << 20, Some(64 << 20), None);
+        let at = |page: u64| page * PAGE as u64;
+        let pages: Vec<(u64, Vec<u8>)> = (0..2048).step_by(2).map(|page| (at(page), content(2, page, PAGE))).collect();
+        for (at, page) in &pages {
+            store.write(*at, page, false).unwrap();
+        }
+        while full && store.budget().take(1) {}
+        let mut fillers = (2048..8192).step_by(2).take(if full { 3000 } else { 0 });
+        for len in [4096, 2048, 1024, 512, 256, 128, 64, 32] {
+            let filler = |page| [content(4, page, len), vec![0; PAGE - len]].concat();
+            while let Some(page) = fillers.next()
+                && store.write(at(page), &filler(page), false).is_ok()
+            {}
+        }
+        let before = store.stat().mm_stat.compr_data_size;
+        keeper::round(&store, &keeper());
+        let round = keeper::round(&store, &keeper());
+        assert!(round.repacked > 900, "{round:?}");
+        let mut out = vec![0; PAGE];
+        for (at, page) in &pages {
+            store.read(*at, &mut out).unwrap();
+            assert!(out == *page, "page at {at}");
+        }
+        before - store.stat().mm_stat.compr_data_size
+    };
+    let (full, free) = (saved(true), saved(false));
+    assert!(full >= free && free > 0, "{full} {free}");
+}
+
 /// Pages of records that every page has some of, in another order.
 fn records(pages: usize) -> Vec<u8> {
     let records: Vec<Vec<u8>> = (0..200).map(|seed| content(4, seed, 48)).collect();
