@@ -126,6 +126,14 @@ impl Backing {
         })
     }
 
+    /// Whether a page may be put.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.poisoned.load(Ordering::Relaxed) && {
+            let frames = self.frames.lock();
+            !frames.free.is_empty() || u64::from(frames.next) < self.limit
+        }
+    }
+
     /// Stores a page and says in which frame; `None` where there is no room, or the file fails.
     pub(crate) fn put(&self, page: &Page) -> Option<u64> {
         if self.poisoned.load(Ordering::Relaxed) {
@@ -266,7 +274,9 @@ mod tests {
         let backing = Backing::open(&path, Some(2 * FRAME)).unwrap();
         assert!(matches!(Backing::open(&path, None), Err(BackingError::InUse(_))));
         let first = backing.put(&[1; 4096]).unwrap();
+        assert!(backing.has_room());
         let second = backing.put(&[2; 4096]).unwrap();
+        assert!(!backing.has_room());
         assert_eq!(backing.put(&[3; 4096]), None);
         let mut page = [0; 4096];
         for (frame, byte) in [(first, 1), (second, 2)] {
@@ -274,6 +284,7 @@ mod tests {
             assert_eq!(page, [byte; 4096]);
         }
         backing.free(first);
+        assert!(backing.has_room());
         assert_eq!(backing.put(&[4; 4096]), Some(first));
         assert_eq!(backing.counts(), [2, 2, 3]);
         drop(backing);

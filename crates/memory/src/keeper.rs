@@ -3,7 +3,7 @@
 //! It goes round all slots once in [`KeeperConfig::idle_after`]. A page it finds untouched since the last round is cold:
 //! packed again as hard as we can, if it is text or the like with a dictionary of such pages too, and with its three
 //! neighbours as one cluster where that saves an eighth; one that does not
-//! pack goes to the backing file, and so does any cold page while memory is short. Sparse slabs are moved together. The
+//! pack goes to the backing file, and so does any cold page that is in no cluster while memory is short. Sparse slabs are moved together. The
 //! work is done outside the locks and takes at most a quarter of one processor.
 
 use std::{
@@ -186,14 +186,15 @@ impl Worker {
         self.book = None;
         let lexicon = store.lexicon();
         lexicon.forget_unused();
-        let (mut fresh, mut groups) = (0, 0);
+        let (mut fresh, mut groups, mut any_ripe) = (0, 0, false);
         each_cold(store, |shard, first| {
-            let slots = (0..cluster::PAGES).map(|member| shard.slot(first + member));
-            fresh +=
-                slots.filter(|slot| slot.is_idle() && slot.kind() == Kind::Packed && !slot.is_deep()).count() as u64;
+            let slots: [Slot; cluster::PAGES] = std::array::from_fn(|member| shard.slot(first + member));
+            let is_fresh = |slot: &&Slot| slot.is_idle() && slot.kind() == Kind::Packed && !slot.is_deep();
+            fresh += slots.iter().filter(is_fresh).count() as u64;
+            any_ripe |= is_ripe(&slots);
             groups += 1;
         });
-        if fresh == 0 {
+        if fresh == 0 && !any_ripe {
             return;
         }
         let pack = |(number, dictionary): (Number, Arc<Dictionary>)| Some((number, dictionary.packer()?));
@@ -271,7 +272,6 @@ impl Worker {
 
     /// Looks after the cold pages of a group.
     fn group(&mut self, store: &Store, shard: &Mutex<Shard>, first: usize, mut seen: [Slot; 4], round: &mut Round) {
-        let mut news = false;
         for (member, slot) in seen.iter_mut().enumerate().filter(|(_, slot)| slot.is_idle()) {
             let at = first + member;
             let leaves = match slot.kind() {
@@ -281,7 +281,7 @@ impl Worker {
             };
             let Kit { tools, image } = &mut self.kit;
             let mut page = [0; PAGE];
-            if leaves {
+            if leaves && store.backing_has_room() {
                 let mut shard = shard.lock();
                 if shard.slot(at) == *slot && shard.peek(at, tools, &mut page).is_ok() {
                     round.written_back += u64::from(shard.write_back(at, *slot, &page));
@@ -320,12 +320,9 @@ impl Worker {
                 let mut shard = shard.lock();
                 shard.repack(at, *slot, smaller);
                 *slot = shard.slot(at);
-                news = true;
             }
         }
-        let alone = |slot: &Slot| matches!(slot.kind(), Kind::Packed | Kind::Primed);
-        let ripe = |slot: &Slot| slot.is_idle() && slot.is_deep() && alone(slot);
-        if news && seen.iter().all(ripe) {
+        if is_ripe(&seen) {
             self.bundle(shard, first, seen, round);
         }
     }
@@ -343,8 +340,11 @@ impl Worker {
         }
         let now: usize = seen.iter().map(|slot| slot.len()).sum();
         let book = self.book.as_mut().map(|(number, packer)| (*number, packer));
-        if tools.bundler.pack(now / 8 * 7, book) {
-            round.clusters += u64::from(shard.lock().bundle(first, seen, tools).unwrap_or(false));
+        let saves = tools.bundler.pack(now / 8 * 7, book);
+        let mut shard = shard.lock();
+        match saves {
+            true => round.clusters += u64::from(shard.bundle(first, seen, tools).unwrap_or(false)),
+            false => shard.keep_apart(first, seen),
         }
     }
 }
@@ -355,6 +355,13 @@ fn debt(frames: u64) -> u64 {
     const SHARE: u64 = 32;
     const MIN: u64 = 16;
     (frames / SHARE).max(MIN)
+}
+
+/// Whether a group is cold, packed as hard as its pages are alone, and not yet tried as a cluster.
+fn is_ripe(slots: &[Slot; cluster::PAGES]) -> bool {
+    let is_alone = |slot: &Slot| matches!(slot.kind(), Kind::Packed | Kind::Primed);
+    slots.iter().all(|slot| slot.is_idle() && slot.is_deep() && is_alone(slot))
+        && !slots.iter().all(|slot| slot.is_apart())
 }
 
 /// Calls `look` with each group that has an idle page packed alone, under the lock of its shard.

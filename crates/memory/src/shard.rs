@@ -360,6 +360,15 @@ impl Shard {
         Ok(true)
     }
 
+    /// Marks that no cluster is worth making of a group, so that nobody tries again until a page of it is written.
+    pub(crate) fn keep_apart(&mut self, first: usize, seen: [Slot; cluster::PAGES]) {
+        for (slot, seen) in self.slots[first..].iter_mut().zip(seen) {
+            if *slot == seen.0 {
+                *slot = seen.with_apart().0;
+            }
+        }
+    }
+
     /// Replaces a packed page by a smaller form of it, or marks that there is none, if the slot is still `seen`.
     pub(crate) fn repack(&mut self, at: usize, seen: Slot, smaller: Option<Smaller<'_>>) {
         if self.slot(at) != seen {

@@ -1,8 +1,8 @@
 //! Where one page is, in eight bytes.
 //!
 //! ```text
-//! bit  63 ─────────────── 17 │ 16 ── 5 │ 4    │ 3    │ 2 ── 0
-//!      place, 47 bits        │ len - 1 │ deep │ idle │ kind
+//! bit  63 ─────────────── 18 │ 17 ── 6 │ 5     │ 4    │ 3    │ 2 ── 0
+//!      place, 46 bits        │ len - 1 │ apart │ deep │ idle │ kind
 //! ```
 //!
 //! All zero is a page that was never written, so a fresh table costs no memory.
@@ -46,15 +46,18 @@ pub(crate) struct Slot(pub(crate) u64);
 
 const IDLE: u64 = 1 << 3;
 const DEEP: u64 = 1 << 4;
+const APART: u64 = 1 << 5;
+const LEN_AT: u32 = 6;
+const PLACE_AT: u32 = 18;
 
 impl Slot {
     pub(crate) const HOLE: Self = Self(0);
     pub(crate) const ZERO: Self = Self(Kind::Zero as u64);
 
-    /// `len` from 1 to 4096; `place` below 2^47.
+    /// `len` from 1 to 4096; `place` below 2^46.
     pub(crate) fn new(kind: Kind, len: usize, place: u64) -> Self {
-        debug_assert!((1..=4096).contains(&len) && place < 1 << 47, "{len} bytes at {place}");
-        Self(kind as u64 | (len as u64 - 1) << 5 | place << 17)
+        debug_assert!((1..=4096).contains(&len) && place < 1 << (64 - PLACE_AT), "{len} bytes at {place}");
+        Self(kind as u64 | (len as u64 - 1) << LEN_AT | place << PLACE_AT)
     }
 
     pub(crate) fn kind(self) -> Kind {
@@ -63,11 +66,11 @@ impl Slot {
 
     /// Length of the object.
     pub(crate) fn len(self) -> usize {
-        (self.0 >> 5 & 4095) as usize + 1
+        (self.0 >> LEN_AT & 4095) as usize + 1
     }
 
     pub(crate) fn place(self) -> u64 {
-        self.0 >> 17
+        self.0 >> PLACE_AT
     }
 
     /// Not read or written since the keeper last came by.
@@ -80,6 +83,11 @@ impl Slot {
         self.0 & DEEP != 0
     }
 
+    /// Tried as a cluster with its neighbours as they are, in vain.
+    pub(crate) fn is_apart(self) -> bool {
+        self.0 & APART != 0
+    }
+
     pub(crate) fn with_idle(self, idle: bool) -> Self {
         Self(if idle { self.0 | IDLE } else { self.0 & !IDLE })
     }
@@ -88,9 +96,13 @@ impl Slot {
         Self(self.0 | DEEP)
     }
 
+    pub(crate) fn with_apart(self) -> Self {
+        Self(self.0 | APART)
+    }
+
     /// The same page elsewhere.
     pub(crate) fn moved(self, place: u64) -> Self {
-        Self(self.0 & ((1 << 17) - 1) | place << 17)
+        Self(self.0 & ((1 << PLACE_AT) - 1) | place << PLACE_AT)
     }
 }
 
@@ -102,10 +114,12 @@ mod tests {
     fn every_field_comes_back_whatever_the_others_are() {
         for kind in Kind::ALL {
             for len in [1, 2, 3632, 4096] {
-                for place in [0, 1, (1 << 47) - 1] {
+                for place in [0, 1, (1 << 46) - 1] {
                     let slot = Slot::new(kind, len, place).with_idle(true).with_deep();
+                    assert!(!slot.is_apart());
+                    let slot = slot.with_apart();
                     assert_eq!((slot.kind(), slot.len(), slot.place()), (kind, len, place));
-                    assert!(slot.is_idle() && slot.is_deep() && !slot.with_idle(false).is_idle());
+                    assert!(slot.is_idle() && slot.is_deep() && slot.is_apart() && !slot.with_idle(false).is_idle());
                     assert_eq!(slot.moved(7).place(), 7);
                     assert_eq!(slot.moved(place), slot);
                 }

@@ -154,6 +154,10 @@ impl Store {
         &self.budget
     }
 
+    pub(crate) fn backing_has_room(&self) -> bool {
+        self.backing.as_ref().is_some_and(|backing| backing.has_room())
+    }
+
     fn home(&self, page: u64) -> Home {
         let pages = cluster::PAGES as u64;
         let (group, member) = (page / pages, page % pages);

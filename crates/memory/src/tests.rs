@@ -189,6 +189,45 @@ fn cold_text_becomes_clusters_and_comes_back_by_reads_and_writes() {
     assert!(out[..5] == text[..5] && out[5] == b'!' && out[6..] == text[6..]);
 }
 
+// Goal: a group is tried as a cluster as soon as all of it is cold, whichever page was the last. Method: a page that is packed as hard
+// as can be is read before the others are.
+#[test]
+fn a_group_whose_last_page_only_rested_becomes_a_cluster() {
+    let store = store(1 << 20, None, None);
+    let text: Vec<u8> = content(2, 1, 6 << 10).into_iter().cycle().take(4 * PAGE).collect();
+    store.write(0, &text, false).unwrap();
+    let mut out = vec![0; PAGE];
+    keeper::round(&store, &keeper());
+    let mut clusters = Vec::new();
+    for read in [Some(0), Some(1), None, None] {
+        if let Some(page) = read {
+            store.read(page * PAGE as u64, &mut out).unwrap();
+        }
+        clusters.push(keeper::round(&store, &keeper()).clusters);
+    }
+    assert_eq!(clusters, [0, 0, 1, 0]);
+}
+
+#[test]
+fn pages_that_make_no_cluster_are_not_tried_again_until_one_is_written() {
+    let store = store(1 << 20, None, None);
+    // Half noise, half text: nothing of one is in another.
+    let page = |seed| [content(4, seed, PAGE / 2), content(2, seed, PAGE / 2)].concat();
+    store.write(0, &(1..5).flat_map(page).collect::<Vec<u8>>(), false).unwrap();
+    let apart = || {
+        let slots = store.shards().iter().map(|shard| shard.lock().slot(0).is_apart());
+        slots.filter(|apart| *apart).count()
+    };
+    keeper::round(&store, &keeper());
+    assert_eq!(apart(), 0);
+    keeper::round(&store, &keeper());
+    assert_eq!((apart(), store.stat().tiers.packed.pages), (1, 4));
+    store.read(0, &mut [0; PAGE]).unwrap();
+    assert_eq!(apart(), 1);
+    store.write(0, &page(5), false).unwrap();
+    assert_eq!(apart(), 0);
+}
+
 // Goal: where no slab has room, packing cold pages again saves what it saves elsewhere. Method: no four neighbours, so that there are
 // no clusters; pages of ever shorter noise fill what room there is.
 #[test]
