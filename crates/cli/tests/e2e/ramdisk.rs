@@ -307,6 +307,25 @@ fn a_device_with_something_on_it_is_no_backing_and_an_empty_one_is_empty_again_a
     assert!(untouched && marked && empty, "{untouched} {marked} {empty}");
 }
 
+// Goal: who asks at a bad moment does not keep others from asking later. Method: clients take all descriptors that the server may
+// have, one asks then, and all leave.
+#[test]
+fn stat_is_answered_again_when_descriptors_are_free_again() {
+    let dir = TempDir::new().unwrap();
+    let at = |name: &str| dir.path().join(name).into_os_string().into_string().unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -n 64; exec \"$@\"", "sh", NARROWS, "memory", "serve", "--size", "1M"]);
+    shell.args(["--unix", &at("socket"), "--control", &at("control")]).stdin(Stdio::null());
+    let server = Process::start(&mut shell);
+    server.heard("to watch it");
+    let held: Vec<_> = (0..64).map(|_| UnixStream::connect(at("socket")).unwrap()).collect();
+    eventually("no descriptor is left", || server.said().contains("cannot accept"));
+    let asking = UnixStream::connect(at("control")).unwrap();
+    eventually("the control socket finds none either", || server.said().contains("cannot accept a connection"));
+    drop((held, asking));
+    run(["memory", "stat", "--json", "--control", &at("control")]).expect(0);
+}
+
 #[test]
 fn only_clients_with_a_certificate_get_through_tls() {
     let dir = TempDir::new().unwrap();
