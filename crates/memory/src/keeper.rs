@@ -45,7 +45,8 @@ const LOOSE_SHARE: u64 = 16;
 /// How the keeper goes about it.
 #[derive(Debug, Clone)]
 pub struct KeeperConfig {
-    /// A page that was not touched for this long, up to twice as long, is cold.
+    /// A page that was not touched for this long, up to twice as long, is cold. The keeper rests so long between rounds, so
+    /// next to nothing would keep a processor busy.
     pub idle_after: Duration,
     /// Pack cold pages harder. Otherwise only the backing file and sparse slabs are looked after.
     pub recompress: bool,

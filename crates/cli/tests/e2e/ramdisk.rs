@@ -307,6 +307,13 @@ fn a_device_with_something_on_it_is_no_backing_and_an_empty_one_is_empty_again_a
     assert!(untouched && marked && empty, "{untouched} {marked} {empty}");
 }
 
+#[test]
+fn a_time_in_which_no_page_can_go_cold_is_wrong_usage() {
+    for time in ["0", "0.09"] {
+        run(["memory", "serve", "--size", "1M", "--idle-after", time]).expect(2).says("less than 0.1 seconds");
+    }
+}
+
 // Goal: who asks at a bad moment does not keep others from asking later. Method: clients take all descriptors that the server may
 // have, one asks then, and all leave.
 #[test]

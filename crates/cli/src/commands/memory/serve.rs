@@ -39,6 +39,8 @@ use crate::{
 const PORT: u16 = 10809;
 /// Bytes that a Unix socket holds.
 const SEND_BUFFER: usize = 1 << 20;
+/// All pages are looked at once in that time. In less, a server that nobody uses would do nothing else.
+const IDLE_AFTER_MIN: Duration = Duration::from_millis(100);
 /// Most threads that help with one long request: one has at most 32 pages at a time.
 const HANDS_MAX: usize = 7;
 
@@ -82,8 +84,8 @@ pub struct Args {
     /// Most bytes of the backing file
     #[arg(long, value_name = "SIZE", requires = "backing")]
     pub backing_size: Option<Size>,
-    /// Seconds after which an untouched page is cold, and packed harder
-    #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = seconds)]
+    /// Seconds after which an untouched page is cold, and packed harder; 0.1 at least
+    #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = idle_after)]
     pub idle_after: Duration,
     /// Leave cold pages as they were written
     #[arg(long)]
@@ -262,6 +264,13 @@ fn announce(args: &Args, server: &Server, control: &Path) -> anyhow::Result<()> 
     }
     eprintln!("to watch it: narrows memory stat --watch --control {}", control.display());
     Ok(())
+}
+
+fn idle_after(text: &str) -> Result<Duration, String> {
+    seconds(text).and_then(|time| {
+        let words = "less than 0.1 seconds; use --no-recompress to leave cold pages as they are";
+        if time < IDLE_AFTER_MIN { Err(words.into()) } else { Ok(time) }
+    })
 }
 
 fn export(text: &str) -> Result<(String, Size), String> {
