@@ -99,6 +99,11 @@ impl Shard {
         backing: Option<Arc<Backing>>,
         lexicon: Arc<Lexicon>,
     ) -> io::Result<Self> {
+        // Asked for on trial first: a zeroed table that cannot be had would end the process.
+        let mut trial = Vec::<u64>::new();
+        trial.try_reserve_exact(pages).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        drop(std::hint::black_box(trial));
+        let slabs = Slabs::new(pages, budget.clone())?;
         if !budget.take(pages.div_ceil(SLOTS_PER_FRAME) as u64) {
             return Err(io::Error::new(
                 io::ErrorKind::OutOfMemory,
@@ -108,7 +113,7 @@ impl Shard {
         Ok(Self {
             slots: vec![0; pages],
             touched: vec![0; pages.div_ceil(SLOTS_PER_FRAME).div_ceil(64)],
-            slabs: Slabs::new(pages, budget.clone())?,
+            slabs,
             budget,
             backing,
             lexicon,

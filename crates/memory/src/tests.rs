@@ -34,6 +34,19 @@ fn store(size: u64, limit: Option<u64>, backing: Option<Backing>) -> Store {
     Store::new(config).unwrap()
 }
 
+#[test]
+fn a_device_of_any_size_is_made_or_refused() {
+    let budget = Arc::new(Budget::new(None));
+    for size in [1 << 46, 1 << 50, 1 << 60, u64::MAX] {
+        let crew = Arc::new(Crew::new("crew", 0).unwrap());
+        let (profile, chains) = (Profile::Fast, Chains::default());
+        let made = Store::new(StoreConfig { size, profile, chains, budget: budget.clone(), backing: None, crew });
+        assert!(made.is_err() || size == 1 << 46, "{size}");
+        drop(made);
+        assert_eq!(budget.used(), 0, "{size}");
+    }
+}
+
 fn keeper() -> KeeperConfig {
     KeeperConfig { idle_after: Duration::from_secs(1), recompress: true, chains: Chains::default() }
 }
