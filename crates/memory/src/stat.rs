@@ -17,8 +17,6 @@ pub(crate) struct Tally {
     pub(crate) pages: [u64; Kind::ALL.len()],
     /// Bytes of objects by kind.
     pub(crate) bytes: [u64; Kind::ALL.len()],
-    /// Pages that were packed again as hard as we can.
-    pub(crate) deep: u64,
     pub(crate) huge_pages_since: u64,
     pub(crate) pages_compacted: u64,
     pub(crate) table_frames: u64,
@@ -42,7 +40,6 @@ impl Tally {
     pub(crate) fn add(&mut self, other: &Self) {
         let pairs = self.pages.iter_mut().zip(other.pages).chain(self.bytes.iter_mut().zip(other.bytes));
         pairs.for_each(|(mine, theirs)| *mine += theirs);
-        self.deep += other.deep;
         self.huge_pages_since += other.huge_pages_since;
         self.pages_compacted += other.pages_compacted;
         self.table_frames += other.table_frames;
