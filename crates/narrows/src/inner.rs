@@ -324,7 +324,7 @@ impl Inner {
                     let many = state.incoming.len() > usize::from(self.limits.channels_max);
                     if many && state.incoming.iter().any(|(waiting, _)| *waiting == channel) {
                         state.incoming.retain(|(waiting, _)| *waiting != channel);
-                        state.channels.remove(&channel);
+                        state.channels.remove(&channel).inspect(|held| held.unpacker.abort(&text));
                     } else if let Some(held) = state.channels.get_mut(&channel) {
                         held.unpacker.abort(&text);
                         held.ended.get_or_insert(End::new(code, text));

@@ -162,6 +162,10 @@ impl Unpacker {
     /// Takes a frame that the session accepted as new. Raw ones, and small ones in order, are unpacked on the spot with `ws`.
     pub fn accept(&self, frame: Frame<Bytes>, ws: &mut Workspace) -> Accepted {
         let mut state = self.0.state.lock();
+        // The link's reader may have had it in hand when the channel ended.
+        if state.failed.is_some() {
+            return Accepted::Done;
+        }
         let Some(slot) = frame.header.seq.0.checked_sub(state.next_deliver) else { return Accepted::Done };
         let slot = slot as usize;
         if slot >= state.slots.len() {
@@ -390,6 +394,19 @@ mod tests {
         }
     }
 
+    fn shared(counters: Arc<Counters>) -> Unpacking {
+        Unpacking {
+            registry: Arc::default(),
+            pool: WorkerPool::new(1),
+            buffers: BufferPool::new(0),
+            clock: Arc::new(NoTime),
+            depth: 4,
+            history_len_max: 0,
+            whole: false,
+            counters,
+        }
+    }
+
     fn frame(seq: u64, bytes: &[u8]) -> Frame<Bytes> {
         let (channel, seq, len) = (ChannelId(2), Seq(seq), bytes.len() as u32);
         let check = chunk_check(channel, seq, bytes);
@@ -407,20 +424,29 @@ mod tests {
         Frame { header, payload: Bytes::new(payload) }
     }
 
+    // Goal: a channel that ended while a link's reader had a frame in hand neither holds it nor tells the sender for ever that it waits.
+    #[test]
+    fn a_channel_that_has_failed_takes_no_more_frames() {
+        let counters = Arc::new(Counters::default());
+        let unpacker = Unpacker::new(shared(counters.clone()), ChannelId(2));
+        // Waits for history that has not come.
+        let waiting = |seq| {
+            let Frame { header, payload } = frame(seq, &[7; 5000]);
+            Frame { header: narrows_format::Header { codec: CodecId(9), history_len: 9, ..header }, payload }
+        };
+        let mut ws = Workspace::default();
+        assert_eq!(unpacker.accept(waiting(1), &mut ws), Accepted::Done);
+        assert_eq!(counters.waiting_bytes.load(Ordering::Relaxed), 5000);
+        unpacker.abort("enough");
+        assert_eq!(unpacker.accept(waiting(2), &mut ws), Accepted::Done);
+        assert_eq!(counters.waiting_bytes.load(Ordering::Relaxed), 0);
+        assert!(unpacker.0.state.lock().slots.is_empty());
+    }
+
     // Goal: of two chunks that overtook each other on two links, the later one is not forgotten behind the one that went directly.
     #[test]
     fn a_chunk_that_came_early_follows_one_that_a_direct_sink_took() {
-        let shared = Unpacking {
-            registry: Arc::default(),
-            pool: WorkerPool::new(1),
-            buffers: BufferPool::new(0),
-            clock: Arc::new(NoTime),
-            depth: 4,
-            history_len_max: 0,
-            whole: false,
-            counters: Arc::default(),
-        };
-        let unpacker = Unpacker::new(shared, ChannelId(2));
+        let unpacker = Unpacker::new(shared(Arc::default()), ChannelId(2));
         unpacker.set_direct(Box::new(|bytes| bytes.len()));
         let (told, chunks) = mpsc::channel();
         let consumer = unpacker.clone();
