@@ -70,16 +70,7 @@ impl Control {
         let listener = Listener::bind(&address, &Tuning::default())?;
         let stop = listener.stopper();
         let answer = move || {
-            loop {
-                let mut transport = match listener.accept() {
-                    Ok(Some(transport)) => transport,
-                    Ok(None) => return,
-                    Err(fault) => {
-                        tracing::warn!(%fault, "cannot accept a connection");
-                        thread::sleep(Duration::from_millis(100));
-                        continue;
-                    }
-                };
+            for mut transport in listener.incoming() {
                 let document = serde_json::to_vec(&report()).expect("a report holds nothing that JSON cannot");
                 // A few kilobytes: the socket takes them whole, so a client that does not read holds nobody up.
                 let _ = transport.writer.write_all(&document).and_then(|()| transport.writer.finish());
