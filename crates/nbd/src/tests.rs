@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use crate::{
-    Agreed, Export, Exports, Handshake, HandshakeError, Next, Out, Step, Tls, Transmission,
+    Agreed, Export, Exports, Handshake, HandshakeError, Next, Out, PIECE, Step, Tls, Transmission,
     proto::{chunk, cmd, cmd_flag, errno, opt, rep},
     transmission::TransmissionError,
 };
@@ -336,6 +336,22 @@ fn a_read_that_fails_late_says_so_or_closes() {
     assert_eq!(found.last().unwrap().0, chunk::ERROR);
     assert!(found.len() > 5);
     assert!(matches!(talk(&mut transmission(false, ""), &full, &[]), Err(TransmissionError::CutShort(_))));
+}
+
+// Goal: whoever closes after a read that failed late sends no byte in place of those that could not be read: the client
+// would take them for data, and after the last one the read for whole.
+#[test]
+fn a_read_that_is_cut_short_leaves_nothing_to_send_behind_its_good_part() {
+    let mut machine = transmission(false, "");
+    let mut out = Out::default();
+    let offset = BAD - PIECE;
+    let mut input = request(cmd::READ, 0, offset as u64, (SIZE - offset) as u32, &[]);
+    let (taken, next) = machine.advance(&input, &mut out).unwrap();
+    assert_eq!((next, out.bytes().len()), (Next::Send, 16 + PIECE));
+    input.drain(..taken);
+    out.clear();
+    assert!(matches!(machine.advance(&input, &mut out), Err(TransmissionError::CutShort(_))));
+    assert_eq!(out.bytes().len(), 0);
 }
 
 #[test]

@@ -305,16 +305,15 @@ impl Transmission {
         } else if first {
             out.simple(request.cookie, 0);
         }
-        match self.agreed.export.device.read(offset, out.room(len)) {
-            Ok(()) => Ok(()),
-            Err(error) if first || self.agreed.structured => {
-                out.rewind(mark);
-                self.under_way = UnderWay::None;
-                self.reply(&request, Err(error.into()), out);
-                Ok(())
-            }
-            Err(error) => Err(TransmissionError::CutShort(error)),
+        let Err(error) = self.agreed.export.device.read(offset, out.room(len)) else { return Ok(()) };
+        // What is in the room is no data, and must not be sent as if it were.
+        out.rewind(mark);
+        if !first && !self.agreed.structured {
+            return Err(TransmissionError::CutShort(error));
         }
+        self.under_way = UnderWay::None;
+        self.reply(&request, Err(error.into()), out);
+        Ok(())
     }
 
     /// How far the bytes at `offset` are all data or all a hole, up to `len`; a hole in whole granules.
