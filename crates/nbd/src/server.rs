@@ -174,13 +174,15 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
         let shutdown = transport.shutdown.clone();
         let theirs = shared.clone();
         let work = move || {
+            let seat = Seat { shared: theirs, serial };
+            let shared = &seat.shared;
             let peer = transport.peer.clone();
-            match converse(transport, tls, &theirs.config) {
+            match converse(transport, tls, &shared.config) {
                 Ok(()) | Err(Ended::Receive(ReceiveError::Left)) => tracing::debug!(peer, "closed"),
-                Err(_) if theirs.stopping.load(Ordering::SeqCst) => {}
+                Err(_) if shared.stopping.load(Ordering::SeqCst) => {}
                 Err(fault) => tracing::warn!(peer, "connection closed: {fault}"),
             }
-            theirs.open.lock().retain(|connection| connection.serial != serial);
+            drop(seat);
             allocator::give_back();
         };
         // Under the lock, so that the thread cannot take itself off the list before it is on it.
@@ -188,6 +190,19 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
             Ok(thread) => open.push(Open { serial, shutdown, thread: Some(thread) }),
             Err(fault) => tracing::warn!(%fault, "no thread for a connection"),
         }
+    }
+}
+
+/// A connection's place on the list. Given up on drop, so also by a thread in which a device panicked: else each would
+/// cost one of [`Config::connections_max`] for good.
+struct Seat {
+    shared: Arc<Shared>,
+    serial: u64,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.shared.open.lock().retain(|connection| connection.serial != self.serial);
     }
 }
 
@@ -290,4 +305,89 @@ fn send(transport: &mut Transport, out: &mut Out) -> Result<(), Ended> {
         out.clear();
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::TcpStream,
+        time::{Duration, Instant},
+    };
+
+    use narrows_core::{
+        BlockDevice, BlockError,
+        block::{Extent, Shape, Zeroing},
+    };
+    use narrows_io::Tuning;
+
+    use super::*;
+    use crate::export::Export;
+
+    /// A device with a fault of the kind that no answer tells.
+    #[derive(Debug)]
+    struct Panics;
+
+    impl BlockDevice for Panics {
+        fn shape(&self) -> Shape {
+            Shape {
+                size: 4096,
+                block_min: 1,
+                block_preferred: 4096,
+                read_only: false,
+                rotational: false,
+                shared: true,
+                fast_zero: true,
+            }
+        }
+
+        fn read(&self, _: u64, _: &mut [u8]) -> Result<(), BlockError> {
+            unimplemented!()
+        }
+
+        fn write(&self, _: u64, _: &[u8], _: bool) -> Result<(), BlockError> {
+            unimplemented!()
+        }
+
+        fn trim(&self, _: u64, _: u64, _: bool) -> Result<(), BlockError> {
+            unimplemented!()
+        }
+
+        fn write_zeroes(&self, _: u64, _: u64, _: Zeroing, _: bool) -> Result<(), BlockError> {
+            unimplemented!()
+        }
+
+        fn flush(&self) -> Result<(), BlockError> {
+            panic!("on purpose")
+        }
+
+        fn extents(&self, _: u64, _: u64, _: usize, _: &mut Vec<Extent>) -> Result<(), BlockError> {
+            unimplemented!()
+        }
+    }
+
+    #[test]
+    fn a_device_that_panics_costs_its_connection_and_no_place_for_others() {
+        let mut exports = Exports::default();
+        let export =
+            Export { name: String::new(), description: String::new(), device: Arc::new(Panics), read_only: false };
+        exports.add(export).unwrap();
+        let listener = Listener::bind(&Address::parse("127.0.0.1:0", 0).unwrap(), &Tuning::default()).unwrap();
+        let config = Config { exports, tls_certificates: None, insecure: false, connections_max: 1 };
+        let server = Server::start(vec![listener], config).unwrap();
+        for round in 0..2 {
+            let mut client = TcpStream::connect(server.addresses()[0].resolve().unwrap()[0]).unwrap();
+            let mut flush = b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0\x25\x60\x95\x13\0\0\0\x03".to_vec();
+            flush.resize(flush.len() + 20, 0);
+            client.write_all(&flush).unwrap();
+            let mut answer = Vec::new();
+            let _ = client.read_to_end(&mut answer);
+            assert_eq!(answer.len(), 18 + 10, "round {round}: greeting and export, and no reply");
+            let begun = Instant::now();
+            while server.connections() > 0 {
+                assert!(begun.elapsed() < Duration::from_secs(20), "round {round}: the place is taken for good");
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
 }
