@@ -4,6 +4,7 @@
 use std::{
     io::{self, Read, Write},
     net::{TcpListener, TcpStream},
+    sync::Barrier,
     thread,
     time::{Duration, Instant},
 };
@@ -176,4 +177,35 @@ fn connections_share_the_link_half_closes_pass_and_nothing_is_lost_or_swapped() 
     assert!(begin.elapsed() >= Duration::from_millis(280), "{:?}", begin.elapsed());
     assert_eq!(emulator.carried(Direction::Up), 8_000_000);
     drop(emulator);
+}
+
+// Goal: of connections that get there at the same time one is reset. Method: many at once, time and again.
+#[test]
+fn a_reset_meets_one_connection() {
+    let target = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = Address::parse("127.0.0.1:0", 0).unwrap();
+    let target_address = target.local_addr().unwrap().into();
+    let emulator = Emulator::start(&listen, &target_address, Link::default(), Link::default()).unwrap();
+    for round in 0..20 {
+        emulator.reset_after(Direction::Up, Some(1000));
+        let pairs: Vec<_> = (0..8)
+            .map(|_| {
+                let near = TcpStream::connect(emulator.local().resolve().unwrap()[0]).unwrap();
+                (near, target.accept().unwrap().0)
+            })
+            .collect();
+        let all = Barrier::new(pairs.len());
+        let resets: usize = thread::scope(|scope| {
+            let sending = pairs.into_iter().map(|(mut near, mut far)| {
+                let all = &all;
+                scope.spawn(move || {
+                    all.wait();
+                    near.write_all(&[1; 2000]).unwrap();
+                    usize::from(far.read_exact(&mut [0; 2000]).is_err())
+                })
+            });
+            sending.collect::<Vec<_>>().into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(resets, 1, "round {round}");
+    }
 }

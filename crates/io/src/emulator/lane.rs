@@ -117,17 +117,19 @@ impl Lane {
     fn write_all(&self) {
         let mut carried = 0_u64;
         while let Some(piece) = self.arrived() {
-            let left = self.way.reset_at.load(Ordering::SeqCst).saturating_sub(carried);
-            let resets = left <= piece.len as u64;
-            let bytes = &piece.bytes[..if resets { left as usize } else { piece.len }];
-            let sent = send(&self.to, bytes);
-            carried += bytes.len() as u64;
-            self.way.carried.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-            if resets {
-                self.way.reset_at.store(u64::MAX, Ordering::SeqCst);
+            // Taken and disarmed at once: two connections that get there together are not both reset, and one that is armed
+            // while this one is under way is not lost.
+            let end = carried + piece.len as u64;
+            let disarm = |at: u64| (at <= end).then_some(u64::MAX);
+            let reset_at = self.way.reset_at.fetch_update(Ordering::SeqCst, Ordering::SeqCst, disarm).ok();
+            let len = reset_at.map_or(piece.len, |at| at.saturating_sub(carried) as usize);
+            let sent = send(&self.to, &piece.bytes[..len]);
+            carried += len as u64;
+            self.way.carried.fetch_add(len as u64, Ordering::Relaxed);
+            if reset_at.is_some() {
                 drained(&self.to);
             }
-            if resets || !sent {
+            if reset_at.is_some() || !sent {
                 self.flight.lock().broken = true;
                 self.changed.notify_all();
                 sys::reset(&self.from);
