@@ -4,6 +4,7 @@
 use std::{
     io::{self, Read, Write},
     net::{TcpListener, TcpStream},
+    os::unix::net::UnixStream,
     sync::Barrier,
     thread,
     time::{Duration, Instant},
@@ -14,6 +15,7 @@ use narrows_io::{
     Address,
     emulator::{Direction, Emulator, Link, Stall},
 };
+use socket2::{Domain, SockAddr, Socket, Type};
 
 fn emulate(up: Link, down: Link) -> (Emulator, TcpStream, TcpStream) {
     let target = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -155,7 +157,7 @@ fn connections_share_the_link_half_closes_pass_and_nothing_is_lost_or_swapped() 
     let begin = Instant::now();
     let clients: Vec<_> = (0..4_u8)
         .map(|n| {
-            let mut near = std::os::unix::net::UnixStream::connect(dir.path().join("link")).unwrap();
+            let mut near = UnixStream::connect(dir.path().join("link")).unwrap();
             let far = target.accept().unwrap().0;
             thread::spawn(move || io::copy(&mut &far, &mut &far).map(|_| far.shutdown(std::net::Shutdown::Write)));
             let sent: Vec<u8> = (0..2_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8 ^ n).collect();
@@ -207,5 +209,30 @@ fn a_reset_meets_one_connection() {
             sending.collect::<Vec<_>>().into_iter().map(|thread| thread.join().unwrap()).sum()
         });
         assert_eq!(resets, 1, "round {round}");
+    }
+}
+
+// Goal: no connection outlives its emulator, not even one that the target had not answered. Method: a target whose queue
+// is full answers when it pleases.
+#[test]
+fn a_connection_that_was_being_made_ends_with_the_emulator() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("target");
+    let target = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+    target.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+    target.listen(0).unwrap();
+    let _queued = UnixStream::connect(&path).unwrap();
+    let listen = Address::parse("127.0.0.1:0", 0).unwrap();
+    let emulator = Emulator::start(&listen, &Address::Unix(path), Link::default(), Link::default()).unwrap();
+    let mut near = TcpStream::connect(emulator.local().resolve().unwrap()[0]).unwrap();
+    // For the emulator to begin connecting on; if it takes longer, there is nothing to see.
+    thread::sleep(Duration::from_millis(100));
+    drop(emulator);
+    let (_first, _second) = (target.accept().unwrap(), target.accept().unwrap());
+    near.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    match near.read(&mut [0]) {
+        Ok(0) => {}
+        Err(err) if err.kind() == io::ErrorKind::ConnectionReset => {}
+        other => panic!("it lives on: {other:?}"),
     }
 }

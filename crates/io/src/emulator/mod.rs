@@ -85,8 +85,15 @@ struct Shared {
     target: Address,
     up: Arc<Way>,
     down: Arc<Way>,
-    /// Both sockets of each open connection, by number, for stopping.
-    open: Mutex<HashMap<u64, [Arc<Socket>; 2]>>,
+    open: Mutex<Open>,
+}
+
+/// Both sockets of each open connection, by number, for stopping.
+#[derive(Debug, Default)]
+struct Open {
+    sockets: HashMap<u64, [Arc<Socket>; 2]>,
+    /// The emulator is gone: a connection that was still being made to the target is not to live on.
+    stopped: bool,
 }
 
 /// One direction, all its connections.
@@ -156,10 +163,7 @@ impl Emulator {
 
     /// Resets every open connection now.
     pub fn reset_all(&self) {
-        for (_, [near, far]) in self.shared.open.lock().drain() {
-            sys::reset(&near);
-            sys::reset(&far);
-        }
+        self.shared.open.lock().reset_all();
     }
 
     fn way(&self, direction: Direction) -> &Way {
@@ -170,13 +174,24 @@ impl Emulator {
     }
 }
 
+impl Open {
+    fn reset_all(&mut self) {
+        for (_, [near, far]) in self.sockets.drain() {
+            sys::reset(&near);
+            sys::reset(&far);
+        }
+    }
+}
+
 impl Drop for Emulator {
     fn drop(&mut self) {
         self.stop.stop();
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
         }
-        self.reset_all();
+        let mut open = self.shared.open.lock();
+        open.stopped = true;
+        open.reset_all();
     }
 }
 
@@ -210,13 +225,19 @@ fn relay(number: u64, near: Socket, far: Socket, shared: &Arc<Shared>, up: &Link
         let _ = socket.set_tcp_nodelay(true);
     }
     let (near, far) = (Arc::new(near), Arc::new(far));
-    shared.open.lock().insert(number, [near.clone(), far.clone()]);
+    {
+        let mut open = shared.open.lock();
+        if open.stopped {
+            return;
+        }
+        open.sockets.insert(number, [near.clone(), far.clone()]);
+    }
     let forth = Lane::new(near.clone(), far.clone(), shared.up.clone());
     let back = Lane::new(far, near, shared.down.clone());
     let other = thread::spawn(move || back.run());
     forth.run();
     let _ = other.join();
-    shared.open.lock().remove(&number);
+    shared.open.lock().sockets.remove(&number);
 }
 
 /// Connects plainly and with a window that suits the link.
