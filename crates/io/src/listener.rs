@@ -226,7 +226,13 @@ fn clear_stale(path: &Path, address: &Address) -> Result<(), ListenError> {
         Ok(found) if !found.file_type().is_socket() => return Err(ListenError::NotASocket(path.into())),
         Ok(_) => {}
     }
-    match UnixStream::connect(path) {
+    // Without waiting: one whose queue is full answers nobody, and is live all the same.
+    let knock = || {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        socket.connect(&SockAddr::unix(path)?)
+    };
+    match knock() {
         Err(err) if err.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(|source| ListenError::Io { address: address.clone(), source })
         }
@@ -265,9 +271,10 @@ impl Drop for SocketFile {
 
 #[cfg(test)]
 mod tests {
-    use std::{os::unix::net::UnixListener, thread, time::Duration};
+    use std::{os::unix::net::UnixListener, sync::mpsc, thread, time::Duration};
 
     use super::*;
+    use crate::transport;
 
     #[test]
     fn accept_returns_when_stopped() {
@@ -298,5 +305,20 @@ mod tests {
         assert!(matches!(Listener::bind(&address, &tuning), Err(ListenError::InUse(_))));
         drop(listener);
         assert!(!path.exists());
+
+        // One whose queue is full is live, and nobody waits for it for ever.
+        let busy = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        busy.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        busy.listen(0).unwrap();
+        let _queued = UnixStream::connect(&path).unwrap();
+        let (done, waiting) = mpsc::channel();
+        thread::spawn(move || {
+            let connect_timeout = Duration::from_millis(100);
+            let connected = transport::connect(&address, &Tuning { connect_timeout, ..tuning });
+            done.send((Listener::bind(&address, &tuning), connected)).unwrap();
+        });
+        let (bound, connected) = waiting.recv_timeout(Duration::from_secs(20)).expect("neither waits for ever");
+        assert!(matches!(bound, Err(ListenError::InUse(_))), "{bound:?}");
+        assert!(matches!(connected, Err(transport::ConnectError::Timeout { .. })), "{connected:?}");
     }
 }

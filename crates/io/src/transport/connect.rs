@@ -54,7 +54,9 @@ pub fn connect(address: &Address, tuning: &Tuning) -> Result<Transport, ConnectE
         let address = address.clone();
         match source.kind() {
             io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => ConnectError::Refused { address },
-            io::ErrorKind::TimedOut => ConnectError::Timeout { address, after: tuning.connect_timeout },
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
+                ConnectError::Timeout { address, after: tuning.connect_timeout }
+            }
             _ => ConnectError::Io { address, source },
         }
     };
@@ -63,7 +65,10 @@ pub fn connect(address: &Address, tuning: &Tuning) -> Result<Transport, ConnectE
         Address::Unix(path) => {
             let open = || {
                 let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+                // Where a listener's queue is full it waits as a write does; what it says then is "would block".
+                socket.set_write_timeout(Some(tuning.connect_timeout))?;
                 socket.connect(&SockAddr::unix(path)?)?;
+                socket.set_write_timeout(None)?;
                 Ok(from_unix(socket, address.to_string()))
             };
             open().map_err(explain)
