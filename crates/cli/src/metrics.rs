@@ -25,9 +25,16 @@ pub fn serve(address: &str, source: Source) -> anyhow::Result<()> {
         .map_err(|fault| anyhow::anyhow!("cannot serve metrics at {address}: {fault}; give HOST:PORT"))?;
     tracing::info!(address = %listener.local_addr()?, "metrics");
     thread::Builder::new().name("metrics".into()).spawn(move || {
-        for stream in listener.incoming().flatten() {
-            // A scraper that breaks off is its own loss.
-            let _ = answer(stream, &source());
+        for stream in listener.incoming() {
+            match stream {
+                // A scraper that breaks off is its own loss.
+                Ok(stream) => drop(answer(stream, &source())),
+                // Out of descriptors: asking again at once would be told the same.
+                Err(fault) => {
+                    tracing::warn!(%fault, "cannot accept a scraper");
+                    thread::sleep(Duration::from_millis(100));
+                }
+            }
         }
     })?;
     Ok(())

@@ -72,7 +72,11 @@ mod tests {
         let budget = Budget::new(Some(10 * FRAME as u64));
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
-            let greedy = scope.spawn(|| while !done.load(Ordering::Relaxed) && !budget.take(11) {});
+            let greedy = scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    assert!(!budget.take(11));
+                }
+            });
             let mut refused = 0;
             for _ in 0..2_000_000 {
                 match budget.take(1) {
