@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::TcpStream,
-    os::unix::net::UnixStream,
+    os::unix::{fs::PermissionsExt, net::UnixStream},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -338,6 +338,7 @@ fn only_clients_with_a_certificate_get_through_tls() {
     let dir = TempDir::new().unwrap();
     let keys = dir.path().join("keys").into_os_string().into_string().unwrap();
     run(["keys", &keys]).expect(0);
+    fs::set_permissions(format!("{keys}/server-key.pem"), fs::Permissions::from_mode(0o640)).unwrap();
     let disk = Disk::start(&["--size", "1M", "--listen", "127.0.0.1:0", "--tls-certificates", &keys]);
     let uri = disk.server.heard("nbds://");
     let port = uri.trim_end_matches('/').rsplit_once(':').unwrap().1;
@@ -353,7 +354,7 @@ fn only_clients_with_a_certificate_get_through_tls() {
     assert_ne!(tool("nbdinfo", &["--size", &stranger]).code, 0);
     // On loopback TLS is offered and not required.
     tool("nbdinfo", &["--size", &format!("nbd://localhost:{port}")]).expect(0);
-    disk.stop();
+    disk.stop().says("server-key.pem").says("chmod 600");
     run(["memory", "serve", "--size", "1M", "--listen", "0.0.0.0:0"]).expect(2).says("--tls-certificates");
 }
 

@@ -18,8 +18,9 @@ mod tls;
 mod tls_files;
 
 use std::{
-    fmt,
+    fmt, fs,
     io::{self, Read},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::mpsc::{self, RecvTimeoutError},
     thread,
@@ -242,6 +243,13 @@ fn bounded(
             });
             Err(err)
         }
+    }
+}
+
+/// Says so where a private key is not private.
+fn warn_of_readers(key: &Path) {
+    if fs::metadata(key).is_ok_and(|found| found.permissions().mode() & 0o077 != 0) {
+        tracing::warn!(path = %key.display(), "other users of this machine can read the key file; chmod 600 it");
     }
 }
 

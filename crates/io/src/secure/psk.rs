@@ -1,6 +1,6 @@
 //! Pre-shared key files: `user:hex` lines as GnuTLS' `psktool` writes them, or one bare hexadecimal line.
 
-use std::{fmt, fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{fmt, fs, path::Path};
 
 use blake2::{Blake2s256, Digest};
 
@@ -62,9 +62,7 @@ impl Psk {
     pub fn load(path: &Path, user: Option<&str>) -> Result<Self, PskError> {
         let fault = |source| PskError::Read { path: path.display().to_string(), source };
         let text = fs::read_to_string(path).map_err(fault)?;
-        if fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o077 != 0) {
-            tracing::warn!(path = %path.display(), "other users of this machine can read the key file; chmod 600 it");
-        }
+        super::warn_of_readers(path);
         Self::parse(&text, user)
     }
 

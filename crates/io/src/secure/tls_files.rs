@@ -3,7 +3,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Once},
 };
 
 use rustls::{
@@ -89,6 +89,9 @@ fn identity(dir: &Path, side: &str) -> Result<(Vec<CertificateDer<'static>>, Pri
     let chain = certificates(dir, &format!("{side}-cert.pem"))?;
     let name = format!("{side}-key.pem");
     let key = PrivateKeyDer::from_pem_file(dir.join(&name)).map_err(|err| fault(dir, &name, &err))?;
+    // Once: it is read for each connection, and strangers may make many.
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| super::warn_of_readers(&dir.join(&name)));
     Ok((chain, key))
 }
 
