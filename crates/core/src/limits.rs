@@ -1,7 +1,7 @@
 //! The bounds a receiver imposes, checked before anything is allocated.
 //!
 //! Each side sends its own limits in the handshake and the other side stays within them; a frame that does not
-//! is refused by its header alone. The sum that these numbers bound is written out in [`Limits::memory_max`].
+//! is refused by its header alone. What a session holds by these numbers: `docs/specs/memory.md`.
 
 /// Smallest chunk a user may ask for, in bytes (the published pipeline's smallest, Peñaranda et al. 2024).
 pub const CHUNK_LEN_MIN: usize = 512;
@@ -33,26 +33,5 @@ impl Default for Limits {
     /// being used again while they are in the cache.
     fn default() -> Self {
         Self { chunk_len_max: 4 << 20, history_len_max: 1 << 20, window_len: 16 << 20, channels_max: 1, depth: 8 }
-    }
-}
-
-impl Limits {
-    /// Most bytes of payload one direction of a session may hold: packed bytes waiting, chunks being unpacked, history.
-    #[must_use]
-    pub fn memory_max(&self) -> usize {
-        let per_channel = self.window_len + self.depth * self.chunk_len_max + self.history_len_max;
-        per_channel * usize::from(self.channels_max)
-    }
-
-    /// What both peers can live with: the smaller of each bound.
-    #[must_use]
-    pub fn agree(&self, other: &Self) -> Self {
-        Self {
-            chunk_len_max: self.chunk_len_max.min(other.chunk_len_max),
-            history_len_max: self.history_len_max.min(other.history_len_max),
-            window_len: self.window_len.min(other.window_len),
-            channels_max: self.channels_max.min(other.channels_max),
-            depth: self.depth.min(other.depth),
-        }
     }
 }
