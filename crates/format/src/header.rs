@@ -154,6 +154,8 @@ impl Header {
         let (raw_less_1, packed_less_1, history_len) =
             if long { (u32_at(6), u32_at(10), u32_at(14)) } else { (u16_at(6).into(), u16_at(8).into(), 0) };
         let chunk_len_max = if channel == ChannelId::CONTROL { limits::CONTROL_LEN_MAX } else { allowed.chunk_len_max };
+        let chunk_len_max = chunk_len_max.min(limits::CHUNK_LEN_MAX);
+        let history_len_max = allowed.history_len_max.min(limits::HISTORY_LEN_MAX);
         // The check above is no proof of good will: a hostile peer computes it. Lengths are bounded one by one.
         let header = Self {
             codec: CodecId(bytes[1]),
@@ -173,11 +175,11 @@ impl Header {
         if header.is_long() != long {
             return Err(DecodeError::corrupt(0, "long header where the short one serves"));
         }
-        if history_len as usize > allowed.history_len_max {
+        if history_len as usize > history_len_max {
             return Err(DecodeError::Limit {
                 what: "history bytes",
                 asked: history_len.into(),
-                limit: allowed.history_len_max as u64,
+                limit: history_len_max as u64,
             });
         }
         Ok(header)
@@ -298,6 +300,22 @@ mod tests {
         for header in [header(65_537, 10, 0), header(4096, 10, 2048)] {
             let err = Header::parse(&header.to_bytes(), &small, |_| Some(Seq(70_001))).unwrap_err();
             assert!(matches!(err, DecodeError::Limit { .. }), "{err}");
+        }
+    }
+
+    // A peer computes the checks, so any length may come with a right one.
+    #[test]
+    fn a_limit_above_the_formats_bound_means_the_bound() {
+        let endless = Limits { chunk_len_max: usize::MAX, history_len_max: usize::MAX, ..Limits::default() };
+        let (raw_len, history_len) = (limits::CHUNK_LEN_MAX as u32, limits::HISTORY_LEN_MAX as u32);
+        for (at, field) in [(6, raw_len), (6, 3_700_000_000), (6, u32::MAX), (14, history_len + 1), (14, u32::MAX)] {
+            let mut bytes = header(raw_len, 9, history_len).to_bytes();
+            assert!(Header::parse(&bytes, &endless, |_| Some(Seq(70_001))).is_ok());
+            bytes[at..at + 4].copy_from_slice(&field.to_le_bytes());
+            let check = header_check(&bytes, 18, ChannelId(7), Seq(70_001));
+            bytes[18..20].copy_from_slice(&check.to_le_bytes());
+            let err = Header::parse(&bytes, &endless, |_| Some(Seq(70_001))).unwrap_err();
+            assert!(matches!(err, DecodeError::Limit { .. }), "{field} at {at}: {err}");
         }
     }
 
