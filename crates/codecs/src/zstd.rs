@@ -212,3 +212,20 @@ unsafe impl Send for Unpacker {}
 const WINDOW_LOG_MIN: u32 = 10;
 /// What every zstd decoder takes without being asked to, 128 MiB.
 const WINDOW_LOG_MAX: u32 = 27;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // RFC 8878 §3.1.1: a window of 1 KiB, what the descriptor says comes, one raw block.
+    #[test]
+    fn a_content_size_may_stand_in_a_frame_and_a_dictionary_may_not() {
+        let unpack = |descriptor: u8, fields: &[u8]| {
+            let frame = [&[0x28, 0xb5, 0x2f, 0xfd, descriptor, 0][..], fields, &[3 << 3 | 1, 0, 0], b"abc"].concat();
+            let mut out = [0; 3];
+            Zstd.unpack(&frame, &[], &mut out, &mut Workspace::default()).is_ok() && out == *b"abc"
+        };
+        assert!(unpack(0, &[]) && unpack(0x80, &[3, 0, 0, 0]) && !unpack(0x80, &[4, 0, 0, 0]));
+        assert!(!unpack(0x01, &[7]), "dictionary 7");
+    }
+}
