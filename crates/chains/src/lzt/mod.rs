@@ -48,7 +48,7 @@ pub const PAGE_MAX: usize = 16 << 10;
 #[error("corrupt LZ-T page: {0}")]
 pub struct Corrupt(pub &'static str);
 
-/// Scratch memory of [`pack`] and [`pack_strong`], for any number of pages one after another. About 150 KiB.
+/// Scratch memory of [`pack`] and [`pack_strong`], for any number of pages one after another. About 250 KiB.
 #[derive(Debug, Default)]
 pub struct Workspace {
     finder: search::Finder,
