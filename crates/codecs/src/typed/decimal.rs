@@ -204,6 +204,7 @@ macro_rules! of_width {
             if let Some(power) = power {
                 let (to, tail) = integers.as_chunks_mut::<$width>();
                 tail.copy_from_slice(&raw[$width * numbers.len()..]);
+                let most = numbers.len() / 8;
                 let mut before: $signed = 0;
                 for (place, (number, to)) in numbers.iter().zip(to).enumerate() {
                     let (nearest, exact) = integer(number, POWERS[power]);
@@ -211,10 +212,13 @@ macro_rules! of_width {
                         before = nearest;
                     } else {
                         places.push(place as u32);
+                        if places.len() > most {
+                            break;
+                        }
                     }
                     *to = before.to_le_bytes();
                 }
-                if places.len() <= numbers.len() / 8 && u32::try_from(numbers.len()).is_ok() {
+                if places.len() <= most && u32::try_from(numbers.len()).is_ok() {
                     return power as u8;
                 }
                 places.clear();
