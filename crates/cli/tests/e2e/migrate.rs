@@ -210,9 +210,10 @@ fn a_tunnel_outlives_its_serve() {
     way.tunnel.heard("trying again");
     eventually("the first try fails", || source.migration() == "failed");
     source.ask("migrate", socket);
-    thread::sleep(Duration::from_millis(200));
+    // QEMU that is told to give up before it is connected does not. A tunnel that was still at the first ends the second by itself.
+    eventually("the second is under way", || matches!(&*source.migration(), "active" | "failed"));
     source.ask("migrate_cancel", Value::Null);
-    eventually("the second is given up", || source.migration() == "cancelled");
+    eventually("the second is given up", || matches!(&*source.migration(), "cancelled" | "failed"));
     let target = bench.unix("d.sock").to_string();
     dest.set_up(0, &[]);
     dest.ask("migrate-incoming", json!({ "uri": uri(&bench.unix("d.sock")) }));
