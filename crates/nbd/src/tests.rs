@@ -1,16 +1,23 @@
-//! The two machines without a socket: what a right client gets, and that a wrong one gets nothing else.
+//! The two machines without a socket: what a right client gets, and that a wrong one gets nothing else. And the server around them.
 
-use std::sync::Arc;
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use narrows_core::{
     BlockDevice, BlockError,
     block::{Extent, Shape, Zeroing},
 };
+use narrows_io::{Address, Listener, Tuning};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use crate::{
-    Agreed, Export, Exports, Handshake, HandshakeError, Next, Out, PIECE, Step, Tls, Transmission,
+    Agreed, Config, Export, Exports, Handshake, HandshakeError, Next, Out, PIECE, Server, Step, Tls, Transmission,
     proto::{chunk, cmd, cmd_flag, errno, opt, rep},
     transmission::TransmissionError,
 };
@@ -402,6 +409,32 @@ proptest! {
             Ok(replies) if structured => { chunks(&replies); }
             Ok(_) | Err(TransmissionError::CutShort(_)) => {}
             Err(other) => prop_assert!(false, "{other}"),
+        }
+    }
+}
+
+// Goal: a device with a fault of the kind that no answer tells costs its connection, and no place for others. Method: one that has none
+// of the bytes it says it has, and panics where they are read.
+#[test]
+fn a_device_that_panics_costs_its_connection_and_no_place_for_others() {
+    let mut exports = Exports::default();
+    let device = Arc::new(Array(Mutex::new(Vec::new())));
+    exports.add(Export { name: String::new(), description: String::new(), device, read_only: false }).unwrap();
+    let listener = Listener::bind(&Address::parse("127.0.0.1:0", 0).unwrap(), &Tuning::default()).unwrap();
+    let config = Config { exports, tls_certificates: None, insecure: false, connections_max: 1 };
+    let server = Server::start(vec![listener], config).unwrap();
+    let words =
+        [&3_u32.to_be_bytes()[..], &option(opt::EXPORT_NAME, &[]), &request(cmd::READ, 0, 0, 512, &[])].concat();
+    for round in 0..2 {
+        let mut client = TcpStream::connect(server.addresses()[0].resolve().unwrap()[0]).unwrap();
+        client.write_all(&words).unwrap();
+        let mut answer = Vec::new();
+        let _ = client.read_to_end(&mut answer);
+        assert_eq!(answer.len(), 18 + 10, "round {round}: greeting and export, and no reply");
+        let begun = Instant::now();
+        while server.connections() > 0 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "round {round}: the place is taken for good");
+            thread::sleep(Duration::from_millis(5));
         }
     }
 }
