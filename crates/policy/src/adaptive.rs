@@ -176,7 +176,7 @@ impl Adaptive {
             let price = price(index);
             if price < best.1 && !row.is_left_to_slices(index, &self.offers) {
                 let cost = row.costs[index].cost;
-                let pack_ns = row.costs[index].basis.doubt() * cost.pack * raw_len / efficiency;
+                let pack_ns = row.costs[index].doubt * cost.pack * raw_len / efficiency;
                 let room_ns = (DRAIN_SHARE * drain_ns).max(workers * cost.size * raw_len / link);
                 // Slow chunks chosen one after the other, before the first of them showed how slow, all come late.
                 let late_ns = (row.costs[index].pack_most * raw_len + self.pending.backlog_ns() / workers) / efficiency;

@@ -135,7 +135,7 @@ fn whole(
     link: f32,
 ) -> Option<usize> {
     let best = weighted(row.times[chosen], weights);
-    let pack_ns = |index: usize| row.costs[index].basis.doubt() * row.costs[index].cost.pack * raw_len as f32;
+    let pack_ns = |index: usize| row.costs[index].doubt * row.costs[index].cost.pack * raw_len as f32;
     // The stream waits for a slow chunk: there must be enough before it to keep the link busy.
     let room_ns = (0.5 * gauges.queued_bytes as f32 / link).max(2.0 * pack_ns(chosen));
     (1..row.costs.len())

@@ -120,8 +120,8 @@ pub fn prior(codec: &str, level: i16, history_len: u32, kind: Kind, stride: u8) 
         // With more than 256 KiB to look at the library takes other parameters: from level 12 on lists for trees.
         let strategy = match level {
             ..9 => 1.0,
-            9..12 => 0.8,
-            12..15 => 0.3,
+            9..12 => 0.9,
+            12..15 => 0.5,
             15.. => 1.0,
         };
         cost.pack = strategy * cost.pack + indexing(level, history_len, CHUNK_LEN_DEFAULT);
@@ -164,9 +164,9 @@ pub fn prior_of(fit: Fit, row: &str, level: i16, kind: Kind) -> Cost {
 pub fn indexing(level: i16, history_len: u32, chunk_len: usize) -> f32 {
     let per_byte = match level {
         ..6 => 1.0,
-        6..9 => 2.5,
+        6..9 => 3.0,
         9..12 => 4.0,
-        12.. => 7.0,
+        12.. => 9.0,
     };
     per_byte * history_len as f32 / chunk_len.max(1) as f32
 }

@@ -188,7 +188,13 @@ mod tests {
             let mut row = Row::new(Class::UNSEEN);
             row.costs = costs
                 .iter()
-                .map(|&cost| Expected { cost, basis: Basis::Prior, pack_most: cost.pack, unpack_prior: cost.unpack })
+                .map(|&cost| Expected {
+                    cost,
+                    basis: Basis::Prior,
+                    doubt: 1.0,
+                    pack_most: cost.pack,
+                    unpack_prior: cost.unpack,
+                })
                 .collect();
             row.times = costs.iter().map(|cost| [(cost.pack + cost.unpack) / 2.0, cost.size, 0.0]).collect();
             row.rule_out_worse(2.0);
