@@ -16,7 +16,7 @@ use crate::{
     account::Account,
     config::Config,
     effort::Effort,
-    explore::Explorer,
+    explore::{Explorer, SURE},
     guard::{Guard, Way},
     length,
     offers::Offer,
@@ -241,6 +241,12 @@ impl Adaptive {
             if like {
                 let (size, pack) = (size / slice_size, pack / slice_pack);
                 self.table.learn_audition(pending.class, index, pending.reference, size, pack);
+            }
+            if let Some(row) = self.rows.iter_mut().find(|row| row.class == pending.class)
+                && row.costs.get(index).is_some_and(|expected| expected.size_noise > SURE)
+                && let Some(asked) = row.asked.get_mut(index)
+            {
+                *asked = false;
             }
         }
     }

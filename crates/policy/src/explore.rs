@@ -1,8 +1,8 @@
 //! Tries what the table does not know: auditions on slices, and now and then a whole chunk.
 //!
 //! Why both: an audition costs little and delays nothing, but a slice says little of a codec with a large window or with
-//! history. What is worth trying is what would win *if it were better than expected* by a margin that shrinks with what
-//! is known. Auditions of unlikely winners are so never held: no zstd 19 on a 10 Gbit/s link.
+//! history. What is worth trying is what would win *if it were better than expected* by as much as its size may be off, which
+//! shrinks with every slice. Auditions of unlikely winners are so never held: no zstd 19 on a 10 Gbit/s link.
 //!
 //! Budget: after a small start-up allowance 1 % of the workers' time, up to 15 % where the link leaves them idle; whole
 //! chunks at most one in 48 of a class (12 where chunks are few) and each candidate once, which over any longer run is far below 2 % of the bytes.
@@ -60,17 +60,13 @@ impl Explorer {
         self.allowance_ns = (self.allowance_ns + budget * passed * gauges.workers.max(1) as f32).min(SAVED_MAX_NS);
         let mut proposal = Proposal::default();
         row.asked.resize(offers.len(), false);
-        let again = row.chunks > ROUNDS;
         if row.chunks >= row.next_round || row.surprised {
             row.next_round = (row.chunks / AGAIN + 1) * AGAIN;
             row.asked.fill(false);
             row.round = 0;
             row.surprised = false;
         }
-        if row.round < ROUNDS {
-            row.round += 1;
-            proposal.audition = self.audition(row, chosen, raw_len, weights, offers, again);
-        }
+        proposal.audition = self.audition(row, chosen, raw_len, weights, offers);
         let slow = raw_len as f32 * row.costs[chosen].cost.size / link > SLOW_NS;
         let every = if slow { EXPLORE_SLOW } else { EXPLORE };
         if row.chunks % every == every / 2 {
@@ -86,19 +82,21 @@ impl Explorer {
         raw_len: usize,
         weights: Weights,
         offers: &[Offer],
-        again: bool,
     ) -> Option<Arc<[Candidate]>> {
+        let (round, again) = (row.round < ROUNDS, row.chunks > ROUNDS);
+        row.round += u64::from(round);
         let slice = raw_len.min(AUDITION_LEN) as f32;
         let best = weighted(row.times[chosen], weights);
         let mut list: Vec<(f32, usize)> = Vec::new();
-        for (index, Expected { basis, .. }) in row.costs.iter().enumerate().skip(1) {
+        for (index, Expected { basis, size_noise, .. }) in row.costs.iter().enumerate().skip(1) {
             // A slice says nothing about history.
             if index == chosen || row.asked[index] || offers[index].candidate.history_len > 0 {
                 continue;
             }
             let hope = match basis {
-                Basis::Prior => 0.85,
-                _ if again => 0.95,
+                Basis::Prior if round => (-size_noise).exp(),
+                Basis::Slices if *size_noise > SURE => (-size_noise).exp(),
+                _ if round && again => 0.95,
                 _ => continue,
             };
             let price = optimistic(row, index, weights, hope);
@@ -172,6 +170,8 @@ const EXPLORE: u64 = 48;
 const EXPLORE_SLOW: u64 = 12;
 /// Slow is a link that one chunk holds for this long, in nanoseconds.
 const SLOW_NS: f32 = 10e6;
+/// Slices go on telling of a candidate whose size may be off by more than this, as a logarithm, and which would win were it so.
+pub(crate) const SURE: f32 = 0.12;
 /// Auditions with one chunk.
 const PER_ROUND: usize = 5;
 

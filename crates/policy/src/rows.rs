@@ -192,6 +192,7 @@ mod tests {
                     cost,
                     basis: Basis::Prior,
                     doubt: 1.0,
+                    size_noise: 0.0,
                     pack_most: cost.pack,
                     unpack_prior: cost.unpack,
                 })

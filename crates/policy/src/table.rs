@@ -80,6 +80,8 @@ pub struct Expected {
     pub basis: Basis,
     /// How many times longer it may take to pack where nobody tried it.
     pub doubt: f32,
+    /// How far its size may be off: one standard deviation of the logarithm.
+    pub size_noise: f32,
     /// Packing time that few chunks exceed, in CPU nanoseconds per raw byte.
     pub pack_most: f32,
     /// What unpacking would take on the priors' machine, in CPU nanoseconds per raw byte.
@@ -190,7 +192,8 @@ impl Table {
             let pack_most = likely * noise.sqrt().exp().max(doubt);
             let unpack_prior = unpacking(known.priors[index], cost.size);
             cost.unpack = unpack_prior * self.unpack_speed[index] * self.unpack_speed_all;
-            out.push(Expected { cost, basis, doubt, pack_most, unpack_prior });
+            let size_noise = known.cells[index].size.variance().sqrt();
+            out.push(Expected { cost, basis, doubt, size_noise, pack_most, unpack_prior });
         }
     }
 
