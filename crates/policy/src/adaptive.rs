@@ -118,13 +118,14 @@ impl Adaptive {
         for row in self.rows.iter_mut().filter(|row| row.counts(total) || row.times.is_empty()) {
             self.table.estimate(row.class, self.chunk_len_last, &mut row.costs);
             row.times.clear();
-            for (index, Expected { cost, .. }) in row.costs.iter().enumerate() {
+            for (index, &Expected { cost, basis, size_noise, .. }) in row.costs.iter().enumerate() {
                 let candidate = &self.offers[index].candidate;
                 let raw = index == 0;
-                // Where no numbers were seen, a chunk that packs better as numbers is luck that does not last: memory and programs
-                // have pages of all sorts, and the few that did so drew the rest after them.
+                // Where no numbers were seen, a chunk that packs better as numbers is luck that may not last: memory and programs have
+                // pages of all sorts, and the few that did so drew the rest after them. So it has to be so for sure.
                 let unfit = self.offers[index].is_typed() && !row.class.has_numbers();
-                if !raw && (cost.size > 1.0 - SAVING_MIN || !self.allowed[index] || unfit) {
+                let caution = if unfit { (CAUTION * size_noise).exp() } else { 1.0 };
+                if !raw && (cost.size > 1.0 - SAVING_MIN || !self.allowed[index] || unfit && basis != Basis::Chunks) {
                     row.times.push([NEVER; 3]);
                     continue;
                 }
@@ -135,7 +136,7 @@ impl Adaptive {
                 let mut times = [pack_ns / pack, cost.size / link + cpu_price * cpu_ns, cost.unpack / unpack];
                 if !raw {
                     // Raw is certain, everything else a forecast.
-                    times.iter_mut().for_each(|time| *time *= 1.0 + RAW_MARGIN);
+                    times.iter_mut().for_each(|time| *time *= caution * (1.0 + RAW_MARGIN));
                 }
                 row.times.push(times);
             }
@@ -401,6 +402,8 @@ impl Policy for Adaptive {
 const MESSAGE_LEN: usize = 16 << 10;
 /// Least saving worth unpacking for, as zstd has it.
 const SAVING_MIN: f32 = 1.0 / 64.0;
+/// What a codec of numbers must be better by where none were seen, in what its size may be off by.
+const CAUTION: f32 = 2.0;
 /// What a forecast must beat raw by.
 const RAW_MARGIN: f32 = 0.01;
 /// Share of the time the queue needs to drain that one chunk may take to pack.

@@ -94,7 +94,7 @@ impl Explorer {
                 continue;
             }
             let hope = match basis {
-                Basis::Prior if round => (-size_noise).exp(),
+                Basis::Prior if round => (-size_noise - UNSEEN).exp(),
                 Basis::Slices if *size_noise > SURE => (-size_noise).exp(),
                 _ if round && again => 0.95,
                 _ => continue,
@@ -170,6 +170,8 @@ const EXPLORE: u64 = 48;
 const EXPLORE_SLOW: u64 = 12;
 /// Slow is a link that one chunk holds for this long, in nanoseconds.
 const SLOW_NS: f32 = 10e6;
+/// What a prior may be off by besides, as a logarithm, on data unlike those measured.
+const UNSEEN: f32 = 0.1;
 /// Slices go on telling of a candidate whose size may be off by more than this, as a logarithm, and which would win were it so.
 pub(crate) const SURE: f32 = 0.12;
 /// Auditions with one chunk.
