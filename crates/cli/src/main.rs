@@ -11,10 +11,11 @@ mod commands;
 mod exit;
 mod metrics;
 mod output;
+mod variables;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 
 /// Adaptive, parallel lossless compression for data paths.
 // Flag beats environment (`NARROWS_…`) beats default.
@@ -32,7 +33,9 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let words: Vec<_> = std::env::args_os().collect();
+    let matches = variables::beaten(Args::command(), &words).get_matches_from(words);
+    let args = Args::from_arg_matches(&matches).unwrap_or_else(|fault| fault.exit());
     output::log(args.verbose, args.quiet);
     match commands::run(args.command, args.quiet) {
         Ok(()) => ExitCode::SUCCESS,

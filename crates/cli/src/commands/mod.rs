@@ -13,7 +13,7 @@ mod manual;
 mod memory;
 mod migrate;
 mod offload;
-mod options;
+pub mod options;
 mod recv;
 mod report;
 mod send;

@@ -1,6 +1,6 @@
 //! What a user gets wrong, at one command after the other: a sentence that says what to do, and the documented code.
 
-use std::fs;
+use std::{fs, process::Command};
 
 use tempfile::TempDir;
 
@@ -79,4 +79,38 @@ fn a_server_without_a_migration_says_so_in_the_documented_form() {
     serve.heard("taking migrations");
     let status = run(["migrate", "status", "--json", &unix("status")]).expect(0).json();
     assert!(status["schema"] == "narrows.migrate-status/1" && status["lanes"] == 0, "{status}");
+}
+
+// Goal: a variable set for a whole session keeps no command from saying otherwise, and two flags that exclude each other still do. Method:
+// a sender of a file that is not there, which is as far as it may get.
+#[test]
+fn a_flag_beats_the_variables_it_excludes() {
+    let at = |file: &str, variables: &[(&str, &str)], flags: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_narrows"));
+        command.args(["send", file, "127.0.0.1:9"]).args(flags).envs(variables.iter().copied());
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let ended = |variables: &[(&str, &str)], flags: &[&str]| at("/nowhere/at/all", variables, flags);
+    let tls = ("NARROWS_TLS_CERTIFICATES", "/nowhere");
+    for (variables, flags) in [
+        (&[tls][..], &["--tls-psk", "/nowhere"][..]),
+        (&[("NARROWS_TLS_PSK", "/nowhere")], &["--tls-certificates", "/nowhere"]),
+        (&[("NARROWS_CODEC", "lz4")], &["--cpu-price", "0.1", "--level-max", "3"]),
+        (&[("NARROWS_CODEC", "no such")], &["--policy", "none"]),
+        (&[("NARROWS_CODEC", "no such")], &["--policy", "adaptive"]),
+        (&[("NARROWS_POLICY", "none")], &["--codec", "lz4"]),
+    ] {
+        let (code, stderr) = ended(variables, flags);
+        assert_ne!(code, Some(2), "{variables:?} {flags:?}: {stderr}");
+        assert!(stderr.contains("nowhere"), "{variables:?} {flags:?}: {stderr}");
+    }
+    let (code, stderr) = ended(&[], &["--tls-certificates", "/nowhere", "--tls-psk", "/nowhere"]);
+    assert!(code == Some(2) && stderr.contains("cannot be used with"), "{stderr}");
+    let (code, stderr) = ended(&[tls, ("NARROWS_TLS_PSK", "/nowhere")], &[]);
+    assert!(code == Some(2) && stderr.contains("cannot be used with"), "{stderr}");
+    // Which needs a codec, so that the variable stands.
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let (code, stderr) = at(file, &[("NARROWS_CODEC", "no such")], &["--policy", "fixed"]);
+    assert!(code == Some(2) && stderr.contains("no such"), "{stderr}");
 }
