@@ -50,6 +50,9 @@ pub enum TransferError {
     /// The peer's bytes are no tree, or one that may not be written here.
     #[error("refused from the peer: {0}")]
     Refused(String),
+    /// More than is held here.
+    #[error("more than is held here: {0}")]
+    Limit(&'static str),
 }
 
 impl TransferError {
@@ -68,6 +71,7 @@ impl TransferError {
             Self::End(end) => end.code,
             Self::File { .. } => Code::FAILED,
             Self::Refused(_) => Code::PROTOCOL,
+            Self::Limit(_) => Code::LIMIT,
         }
     }
 }

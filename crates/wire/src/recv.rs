@@ -82,6 +82,7 @@ fn tree(reader: &mut ChannelReader, dir: &Path, progress: Progress<'_>) -> Resul
         safe: HashSet::new(),
         dirs: Vec::new(),
         links: Vec::new(),
+        names_left: NAMES_LEN_MAX,
         progress,
         serial: 0,
     };
@@ -91,6 +92,7 @@ fn tree(reader: &mut ChannelReader, dir: &Path, progress: Progress<'_>) -> Resul
             Entry::File(meta) => writer.file(&meta, reader)?,
             Entry::Link(meta, target) => {
                 let place = writer.place(&meta)?;
+                writer.remember(place.as_os_str().len() + target.len())?;
                 writer.links.push((place, target));
             }
             Entry::End(entries) if entries == writer.made.entries + writer.links.len() as u64 => break,
@@ -100,6 +102,11 @@ fn tree(reader: &mut ChannelReader, dir: &Path, progress: Progress<'_>) -> Resul
     writer.end()
 }
 
+/// Most that is held of the directories and links of a tree until all of it has come, in bytes: millions.
+const NAMES_LEN_MAX: usize = 512 << 20;
+/// What one of them takes beside its names.
+const ENTRY_LEN: usize = 256;
+
 struct TreeWriter<'a> {
     dir: &'a Path,
     made: Received,
@@ -108,6 +115,8 @@ struct TreeWriter<'a> {
     /// Modes and times of directories, set last: earlier, a read-only one could not be filled.
     dirs: Vec<(PathBuf, Meta)>,
     links: Vec<(PathBuf, Vec<u8>)>,
+    /// What may still be held of those three, in bytes.
+    names_left: usize,
     progress: Progress<'a>,
     serial: u64,
 }
@@ -136,6 +145,7 @@ impl TreeWriter<'_> {
             other => other.map_err(|fault| TransferError::file("cannot make", &place, fault))?,
         }
         self.check_dir(&place)?;
+        self.remember(2 * place.as_os_str().len() + meta.path.len())?;
         self.dirs.push((place, meta));
         self.made.entries += 1;
         Ok(())
@@ -215,8 +225,17 @@ impl TreeWriter<'_> {
         Ok(self.made)
     }
 
+    /// A directory or link is held until the end, with names of `len` bytes.
+    fn remember(&mut self, len: usize) -> Result<(), TransferError> {
+        match self.names_left.checked_sub(len + ENTRY_LEN) {
+            Some(left) => self.names_left = left,
+            None => return Err(TransferError::Limit("directories and links of this tree; send it in parts")),
+        }
+        Ok(())
+    }
+
     fn count(&mut self, bytes: u64) {
-        self.made.bytes += bytes;
+        self.made.bytes = self.made.bytes.saturating_add(bytes);
         (self.progress)(self.made.bytes);
     }
 

@@ -22,6 +22,11 @@ use tempfile::TempDir;
 
 /// Sends `bytes` as a tree to a receiver for `dir`.
 fn receive(dir: &Path, bytes: &[u8]) -> Result<Received, TransferError> {
+    receive_many(dir, bytes, 1)
+}
+
+/// The same with `bytes` so many times over.
+fn receive_many(dir: &Path, bytes: &[u8], times: usize) -> Result<Received, TransferError> {
     let engine = Engine::new(1);
     let listener = Listener::bind(&Address::parse("127.0.0.1:0", 0).unwrap(), &Tuning::default()).unwrap();
     let to = listener.local().clone();
@@ -35,11 +40,15 @@ fn receive(dir: &Path, bytes: &[u8]) -> Result<Received, TransferError> {
     let sender = Endpoint::connect(&engine, Settings::default(), dial).unwrap();
     let receiver = sessions.recv_timeout(Duration::from_secs(10)).unwrap();
     let (mut writer, mut reader) = sender.open(SERVICE_TREE).unwrap();
-    let _ = writer.write_all(bytes);
-    let _ = writer.finish();
     thread::spawn(move || reader.read_to_end(&mut Vec::new()));
-    let incoming = receiver.accept().unwrap().unwrap();
-    recv::incoming(incoming, recv::Sink::Dir(dir), &mut |_| {})
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _ = (0..times).try_for_each(|_| writer.write_all(bytes));
+            let _ = writer.finish();
+        });
+        let incoming = receiver.accept().unwrap().unwrap();
+        recv::incoming(incoming, recv::Sink::Dir(dir), &mut |_| {})
+    })
 }
 
 fn meta(path: &[u8]) -> Meta {
@@ -157,4 +166,13 @@ fn every_cut_of_a_tree_is_refused() {
         assert!(receive(into.path(), &tree[..cut]).is_err(), "cut at {cut}");
     }
     println!("{} cuts refused", tree.len());
+}
+
+// Goal: what is held of a tree until its end is bounded, though it packs to next to nothing. Method: one link again and again.
+#[test]
+fn links_without_end_are_not_held() {
+    let dir = TempDir::new().unwrap();
+    let fault = receive_many(dir.path(), &link(&[b'a'; 4096], &[b'b'; 4096]), 70_000).unwrap_err();
+    assert!(matches!(fault, TransferError::Limit(_)), "{fault}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
