@@ -10,13 +10,16 @@
 
 use std::iter::once;
 
-use narrows_core::{Candidate, Decision, Feedback, Gauges, Outcome, Policy, policy::Estimate};
+use narrows_core::{
+    Candidate, Decision, Feedback, Gauges, Outcome, Policy,
+    policy::{AUDITION_LEN, Estimate},
+};
 
 use crate::{
     account::Account,
     config::Config,
     effort::Effort,
-    explore::{Explorer, SURE},
+    explore::Explorer,
     guard::{Guard, Way},
     length,
     offers::Offer,
@@ -244,7 +247,7 @@ impl Adaptive {
                 self.table.learn_audition(pending.class, index, pending.reference, size, pack);
             }
             if let Some(row) = self.rows.iter_mut().find(|row| row.class == pending.class)
-                && row.costs.get(index).is_some_and(|expected| expected.size_noise > SURE)
+                && row.costs.get(index).is_some_and(Expected::is_unsure)
                 && let Some(asked) = row.asked.get_mut(index)
             {
                 *asked = false;
@@ -316,6 +319,8 @@ impl Policy for Adaptive {
                 if reference == 0 {
                     reference = self.offers.iter().position(|offer| offer.candidate == candidates[0]).unwrap_or(0);
                 } else {
+                    let slice_len = raw.len().min(AUDITION_LEN) as f32;
+                    self.explorer.charge(self.rows[at].costs[reference].cost.pack * slice_len);
                     audition = Some(once(self.offers[reference].candidate).chain(candidates.iter().copied()).collect());
                 }
             }

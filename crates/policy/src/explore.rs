@@ -75,6 +75,11 @@ impl Explorer {
         proposal
     }
 
+    /// Auditions take so much more than was planned, in nanoseconds of CPU.
+    pub(crate) fn charge(&mut self, cost_ns: f32) {
+        self.allowance_ns -= cost_ns;
+    }
+
     fn audition(
         &mut self,
         row: &mut Row,
@@ -88,14 +93,15 @@ impl Explorer {
         let slice = raw_len.min(AUDITION_LEN) as f32;
         let best = weighted(row.times[chosen], weights);
         let mut list: Vec<(f32, usize)> = Vec::new();
-        for (index, Expected { basis, size_noise, .. }) in row.costs.iter().enumerate().skip(1) {
+        for (index, expected) in row.costs.iter().enumerate().skip(1) {
             // A slice says nothing about history.
             if index == chosen || row.asked[index] || offers[index].candidate.history_len > 0 {
                 continue;
             }
+            let Expected { basis, size_noise, .. } = expected;
             let hope = match basis {
                 Basis::Prior if round => (-size_noise - UNSEEN).exp(),
-                Basis::Slices if *size_noise > SURE => (-size_noise).exp(),
+                Basis::Slices if expected.is_unsure() => (-size_noise).exp(),
                 _ if round && again => 0.95,
                 _ => continue,
             };
@@ -119,6 +125,13 @@ impl Explorer {
             }
         }
         (!picked.is_empty()).then(|| picked.into())
+    }
+}
+
+impl Expected {
+    /// Whether more slices would tell something of a candidate that only slices told of.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.size_noise > SURE && self.slices < SLICES
     }
 }
 
@@ -172,8 +185,9 @@ const EXPLORE_SLOW: u64 = 12;
 const SLOW_NS: f32 = 10e6;
 /// What a prior may be off by besides, as a logarithm, on data unlike those measured.
 const UNSEEN: f32 = 0.1;
-/// Slices go on telling of a candidate whose size may be off by more than this, as a logarithm, and which would win were it so.
-pub(crate) const SURE: f32 = 0.12;
+/// Slices go on telling of a candidate whose size may be off by more than this, as a logarithm, and which would win were it so; and how many.
+const SLICES: u32 = 4;
+const SURE: f32 = 0.12;
 /// Auditions with one chunk.
 const PER_ROUND: usize = 5;
 

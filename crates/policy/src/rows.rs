@@ -193,6 +193,7 @@ mod tests {
                     basis: Basis::Prior,
                     doubt: 1.0,
                     size_noise: 0.0,
+                    slices: 0,
                     pack_most: cost.pack,
                     unpack_prior: cost.unpack,
                 })

@@ -82,6 +82,8 @@ pub struct Expected {
     pub doubt: f32,
     /// How far its size may be off: one standard deviation of the logarithm.
     pub size_noise: f32,
+    /// Slices of its kind it was tried on.
+    pub slices: u32,
     /// Packing time that few chunks exceed, in CPU nanoseconds per raw byte.
     pub pack_most: f32,
     /// What unpacking would take on the priors' machine, in CPU nanoseconds per raw byte.
@@ -192,8 +194,9 @@ impl Table {
             let pack_most = likely * noise.sqrt().exp().max(doubt);
             let unpack_prior = unpacking(known.priors[index], cost.size);
             cost.unpack = unpack_prior * self.unpack_speed[index] * self.unpack_speed_all;
-            let size_noise = known.cells[index].size.variance().sqrt();
-            out.push(Expected { cost, basis, doubt, size_noise, pack_most, unpack_prior });
+            let Cell { size, auditions: slices, .. } = &known.cells[index];
+            let (size_noise, slices) = (size.variance().sqrt(), *slices);
+            out.push(Expected { cost, basis, doubt, size_noise, slices, pack_most, unpack_prior });
         }
     }
 
