@@ -4,7 +4,7 @@ use std::{
     io,
     sync::{Arc, Weak, atomic::Ordering::Relaxed, mpsc},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use narrows_core::Feedback;
@@ -28,8 +28,13 @@ struct Keeper {
     dial: Option<Arc<dyn Fn() -> io::Result<Transport> + Send + Sync>>,
     told: Feedback,
     asked_ns: u64,
+    /// What comes of the link being made.
+    dialling: Option<mpsc::Receiver<Greeted>>,
+    redial_at: Instant,
     redial_after: Duration,
 }
+
+type Greeted = Result<(Transport, Hello), End>;
 
 /// Starts the keeper of `inner`; with `dial` it also makes the links.
 pub(crate) fn start(inner: &Arc<Inner>, dial: Option<Dial>) {
@@ -38,6 +43,8 @@ pub(crate) fn start(inner: &Arc<Inner>, dial: Option<Dial>) {
         dial: dial.map(Arc::from),
         told: Feedback::default(),
         asked_ns: 0,
+        dialling: None,
+        redial_at: Instant::now(),
         redial_after: REDIAL_MIN,
     };
     thread::Builder::new().name("keeper".into()).spawn(move || keeper.run()).expect("the system starts threads");
@@ -134,7 +141,8 @@ impl Keeper {
             }
             return;
         }
-        match self.connect(hello, left).and_then(|(transport, theirs)| inner.attach(transport, theirs)) {
+        let Some(greeted) = self.connect(hello, left) else { return };
+        match greeted.and_then(|(transport, theirs)| inner.attach(transport, theirs)) {
             Ok(()) => {
                 if since_ns.is_some() {
                     inner.tallies.resumed.fetch_add(1, Relaxed);
@@ -144,28 +152,44 @@ impl Keeper {
             }
             // The peer is there and does not want this session any more.
             Err(end) if end.code == Code::PROTOCOL => inner.end(end, false),
-            Err(end) => self.wait_to_redial(&end.text),
+            Err(end) => {
+                tracing::debug!(why = end.text, "dialling again soon");
+                self.redial_at = Instant::now() + self.redial_after;
+                self.redial_after = (self.redial_after * 2).min(REDIAL_MAX);
+            }
         }
     }
 
-    /// Dials and says Hello; gives up when no time is left. On a thread of its own, as a host that stands still accepts
-    /// connections and answers nothing, and then each step of it waits for its own ten seconds.
-    fn connect(&self, hello: Hello, left: Option<Duration>) -> Result<(Transport, Hello), End> {
+    /// Dials and says Hello; gives up when no time is `left`. Where there are other links to look after it waits no longer
+    /// than a round, and is `None` until something has come of it. On a thread of its own, as a host that stands still
+    /// accepts connections and answers nothing, and then each step of it waits for its own ten seconds.
+    fn connect(&mut self, hello: Hello, left: Option<Duration>) -> Option<Greeted> {
         let failed = |text: String| End::new(Code::FAILED, text);
-        let dial = self.dial.clone().expect("only who dials connects");
-        let (found, wait) = mpsc::channel();
-        let spawned = thread::Builder::new().name("dial".into()).spawn(move || {
-            let greeted =
-                dial().map_err(|fault| failed(fault.to_string())).and_then(|transport| greet(&hello, transport));
-            let _ = found.send(greeted);
-        });
-        spawned.map_err(|fault| failed(fault.to_string()))?;
-        wait.recv_timeout(left.unwrap_or(Duration::MAX)).unwrap_or_else(|_| Err(failed("nobody answers".into())))
-    }
-
-    fn wait_to_redial(&mut self, why: &str) {
-        tracing::debug!(why, "dialling again soon");
-        thread::sleep(self.redial_after);
-        self.redial_after = (self.redial_after * 2).min(REDIAL_MAX);
+        if self.dialling.is_none() {
+            let pause = self.redial_at.saturating_duration_since(Instant::now());
+            match left {
+                Some(_) => thread::sleep(pause),
+                None if !pause.is_zero() => return None,
+                None => {}
+            }
+            let dial = self.dial.clone().expect("only who dials connects");
+            let (found, wait) = mpsc::channel();
+            let spawned = thread::Builder::new().name("dial".into()).spawn(move || {
+                let greeted =
+                    dial().map_err(|fault| failed(fault.to_string())).and_then(|transport| greet(&hello, transport));
+                let _ = found.send(greeted);
+            });
+            if let Err(fault) = spawned {
+                return Some(Err(failed(fault.to_string())));
+            }
+            self.dialling = Some(wait);
+        }
+        let greeted = match self.dialling.as_ref()?.recv_timeout(left.unwrap_or(ROUND)) {
+            Err(mpsc::RecvTimeoutError::Timeout) if left.is_none() => return None,
+            Err(_) => Err(failed("nobody answers".into())),
+            Ok(greeted) => greeted,
+        };
+        self.dialling = None;
+        Some(greeted)
     }
 }

@@ -343,6 +343,53 @@ fn a_dead_link_among_several_is_given_up() {
     sender.join().unwrap();
 }
 
+// Goal: a link that cannot be made keeps nobody from looking after the one there is. Method: the second dial hangs, and the
+// first link's way back falls silent.
+#[test]
+fn a_link_that_cannot_be_made_does_not_hold_up_the_others() {
+    let engine = Engine::new(1);
+    let mut settings = Settings { connections: 2, ..Settings::default() };
+    settings.silence = Duration::from_millis(600);
+    let (listener, address) = listener();
+    let sessions = accept(listener, &engine, settings.clone());
+    let relay = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let relayed = Address::parse(&relay.local_addr().unwrap().to_string(), 0).unwrap();
+    let dead = Arc::new(AtomicBool::new(false));
+    let (cut, given_up) = std::sync::mpsc::channel();
+    let silent = dead.clone();
+    thread::spawn(move || {
+        let (mut near, _) = relay.accept().unwrap();
+        let mut far = std::net::TcpStream::connect(address.to_string()).unwrap();
+        let (mut back, mut to) = (far.try_clone().unwrap(), near.try_clone().unwrap());
+        thread::spawn(move || {
+            let mut buf = [0; 4096];
+            while let Ok(len @ 1..) = back.read(&mut buf) {
+                if !silent.load(Relaxed) && to.write_all(&buf[..len]).is_err() {
+                    break;
+                }
+            }
+        });
+        let _ = std::io::copy(&mut near, &mut far);
+        let _ = cut.send(());
+    });
+    let dials = Arc::new(AtomicU64::new(0));
+    let dialled = dials.clone();
+    let dial: Dial = Box::new(move || {
+        if dials.fetch_add(1, Relaxed) > 0 {
+            thread::sleep(Duration::from_secs(8));
+            return Err(std::io::Error::other("no way"));
+        }
+        transport::connect(&relayed, &Tuning::default()).map_err(std::io::Error::other)
+    });
+    let _here = Endpoint::connect(&engine, settings, dial).unwrap();
+    let _there = sessions.recv_timeout(Duration::from_secs(10)).unwrap();
+    while dialled.load(Relaxed) < 2 {
+        thread::sleep(Duration::from_millis(10));
+    }
+    dead.store(true, Relaxed);
+    given_up.recv_timeout(Duration::from_secs(4)).expect("the silent link is given up while the other is dialled");
+}
+
 // Goal: a frame that takes longer than the silence allowed is no silence, to either side.
 #[test]
 fn a_long_frame_on_a_slow_link_is_no_silence() {
