@@ -2,11 +2,12 @@
 //! does the work instead.
 //!
 //! A device is never trusted, nor waited for in vain. Its answers lie in memory of its own session until they are found
-//! right: a packed chunk is unpacked by the CPU and compared, for a quarter to half of what packing it there would have cost;
-//! an unpacked one has the length that was asked for and, in `zlib` and `gzip`, the checksum. Whatever else comes back,
-//! late, short, long, wrong or not at all, the CPU does that chunk at once, so a caller sees the right bytes or the
-//! CPU's own error, and [`Usage`] counts why. After a fault the device rests: for 1, 2, 4 … 1024 chunks while faults
-//! follow each other; after [`ABANDONED_MAX`] operations that never ended, for good, since each keeps its memory.
+//! right: a packed chunk is unpacked by the CPU and compared, for a quarter to half of what packing it there would have
+//! cost; an unpacked one has the length that was asked for and, in `zlib` and `gzip`, the checksum. Whatever else comes
+//! back, late, short, long, wrong or not at all, the CPU does that chunk at once, so a caller sees the right bytes or
+//! the CPU's own error, and [`Usage`] counts why. After a fault the device rests: for 1, 2, 4 … 1024 chunks while
+//! faults follow each other; after [`ABANDONED_MAX`] operations that never ended, for good, since each keeps its
+//! memory.
 //!
 //! One session a worker thread, in its [`Workspace`]: none of the libraries lets two threads share one. A session that
 //! saw a fault is closed, because libraries keep half of a failed stream for the next call.

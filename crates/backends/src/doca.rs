@@ -8,10 +8,10 @@
 //! destination half: DOCA reads and writes mapped memory only, and mapping for each chunk would cost more than copying.
 //!
 //! Limits: chunks from 16 KiB up to 2 MiB or what the device says, whichever is less. On BlueField-3 chunks are packed
-//! by the CPU; the rank is above ISA-L's all the same, since ISA-L is what packs them. LZ4, which BlueField-3 unpacks too,
-//! stays with the CPU: one core unpacks it at gigabytes a second. DOCA does not tell how much of its input a stream took, so
-//! whether bytes behind a stream are noticed is up to the device. Set `NARROWS_DOCA_LIB` to open another file than
-//! `libdoca_compress.so.3` or `.so.2`; the loader finds `libdoca_common` beside it.
+//! by the CPU; the rank is above ISA-L's all the same, since ISA-L is what packs them. LZ4, which BlueField-3 unpacks
+//! too, stays with the CPU: one core unpacks it at gigabytes a second. DOCA does not tell how much of its input a
+//! stream took, so whether bytes behind a stream are noticed is up to the device. Set `NARROWS_DOCA_LIB` to open
+//! another file than `libdoca_compress.so.3` or `.so.2`; the loader finds `libdoca_common` beside it.
 
 mod ffi;
 

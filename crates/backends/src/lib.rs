@@ -10,8 +10,8 @@
 //! | [`iaa`] | QPL | Intel In-Memory Analytics Accelerator |
 //! | [`doca`] | DOCA Compress | NVIDIA BlueField |
 //!
-//! Beside them: `device`, what the last three share; `cpu`, what they fall back to; `libdeflate`, which unpacks for all; `format`, DEFLATE's wrappings;
-//! `library`, where libraries come from.
+//! Beside them: `device`, what the last three share; `cpu`, what they fall back to; `libdeflate`, which unpacks for
+//! all; `format`, DEFLATE's wrappings; `library`, where libraries come from.
 
 mod cpu;
 mod device;

@@ -1,13 +1,13 @@
 //! QATzip: Intel QuickAssist, which packs DEFLATE at several gigabytes a second for next to no processor time.
 //!
 //! QATzip falls back to zlib where there is no device, at a third of igzip's speed. So the probe asks for a session
-//! without that fallback, and sets one up: `qzInit` alone tells a second caller "already done" where there is no device.
-//! The stream is bare DEFLATE, one chunk one stream, from blocks of 128 KiB that are compared by the device itself
-//! ("compress and verify"); QATzip's own containers are not used, since only QATzip reads them.
+//! without that fallback, and sets one up: `qzInit` alone tells a second caller "already done" where there is no
+//! device. The stream is bare DEFLATE, one chunk one stream, from blocks of 128 KiB that are compared by the device
+//! itself ("compress and verify"); QATzip's own containers are not used, since only QATzip reads them.
 //!
 //! Limits: chunks from 8 KiB, because a request costs tens of microseconds; unpacked up to 128 KiB, the
-//! device's buffer, and from 1 KiB packed, below which QATzip wants zlib. QATzip is synchronous and has its own watch on
-//! the device (a heartbeat), so there is no time limit here. Set `NARROWS_QATZIP_LIB` to open another file than
+//! device's buffer, and from 1 KiB packed, below which QATzip wants zlib. QATzip is synchronous and has its own watch
+//! on the device (a heartbeat), so there is no time limit here. Set `NARROWS_QATZIP_LIB` to open another file than
 //! `libqatzip.so.3`.
 
 mod ffi;

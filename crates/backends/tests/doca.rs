@@ -66,8 +66,8 @@ fn slow_is_no_fault() {
     assert_eq!((packed.device, unpacked.device), (1, 1), "{packed:?} {unpacked:?}");
 }
 
-// Goal: a task that never ends costs a second, not the worker, and what the device writes afterwards hits nobody. Method:
-// the stand-in writes over the buffer it was given 0.3 s after the time limit, while other chunks go on.
+// Goal: a task that never ends costs a second, not the worker, and what the device writes afterwards hits nobody.
+// Method: the stand-in writes over the buffer it was given 0.3 s after the time limit, while other chunks go on.
 #[test]
 fn a_hang_ends_and_late_writes_hit_nothing() {
     let Some(standin) = StandIn::build("doca", &[]) else { return };

@@ -53,7 +53,8 @@ fn damage_never_panics() {
 // streams in new memory made 63 bytes and others 60; the cause is not found, and the longer form was not unpacked by
 // itself. Nothing relies on equal bytes, and the round trips above hold for whatever was made there.
 
-// Goal: a receiver whose window is 4 KiB can read `deflate-w4k`. Method: zlib with that window refuses anything further.
+// Goal: a receiver whose window is 4 KiB can read `deflate-w4k`. Method: zlib with that window refuses anything
+// further.
 #[test]
 fn a_4k_window_is_kept() {
     let mut ws = Workspace::default();

@@ -68,8 +68,8 @@ fn a_thousand_faults_none_silent() {
     assert_eq!((standin.misuses(), standin.live()), (0, 0));
 }
 
-// Goal: a device that is lost midway costs little. Method: from some chunk on every call fails; of a thousand chunks only
-// a few are tried.
+// Goal: a device that is lost midway costs little. Method: from some chunk on every call fails; of a thousand chunks
+// only a few are tried.
 #[test]
 fn a_lost_device_is_left_alone_and_found_again() {
     let Some(standin) = StandIn::build("qatzip", &[]) else { return };
@@ -153,7 +153,8 @@ fn other_files_are_refused() {
     std::fs::remove_file(empty).unwrap();
 }
 
-// The real library. `with_software` lets zlib do the work; without it there is a device or a reason, whoever asks first.
+// The real library. `with_software` lets zlib do the work; without it there is a device or a reason, whoever asks
+// first.
 #[test]
 fn the_real_librarys_software_conforms() {
     let qat = match env::var_os("NARROWS_QATZIP_LIB") {

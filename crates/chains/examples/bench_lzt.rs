@@ -1,8 +1,8 @@
 //! LZ-T beside lz4, zstd and deflate on the pages of files: `bench_lzt [--rounds N] FILE…`.
 //!
-//! Prints ratio (a page above 3264 B counts 4096, as zram would keep it) and MB/s to pack and unpack, one thread, medians
-//! of rounds in which every codec has a turn. Pages of one repeated byte are left out; of a large file 1024 pages in
-//! runs of 16 are used. `--cluster` takes 16 KiB at a time, without the rule of 3264 B.
+//! Prints ratio (a page above 3264 B counts 4096, as zram would keep it) and MB/s to pack and unpack, one thread,
+//! medians of rounds in which every codec has a turn. Pages of one repeated byte are left out; of a large file 1024
+//! pages in runs of 16 are used. `--cluster` takes 16 KiB at a time, without the rule of 3264 B.
 
 use std::{env, fs, hint::black_box, os::raw::c_int, path::Path, time::Instant};
 

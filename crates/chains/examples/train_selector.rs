@@ -1,10 +1,10 @@
-//! Makes `src/select/model.rs` from any sets, files or names of [`simulated::named`]: `train_selector SET…`, Rust source on stdout, errors on
-//! stderr (those of every set with `VERBOSE` in the environment).
+//! Makes `src/select/model.rs` from any sets, files or names of [`simulated::named`]: `train_selector SET…`, Rust
+//! source on stdout, errors on stderr (those of every set with `VERBOSE` in the environment).
 //!
-//! For every page: what [`narrows_chains::select::features`] sees, and its packed size under every chain. A split is chosen so
-//! that the best single chain of either side stores fewest bytes; a leaf lists chains so that each adds most to those before.
-//! The error printed is that of a set under a tree made without it: bytes stored above those of the best chain for
-//! each page.
+//! For every page: what [`narrows_chains::select::features`] sees, and its packed size under every chain. A split is
+//! chosen so that the best single chain of either side stores fewest bytes; a leaf lists chains so that each adds most
+//! to those before. The error printed is that of a set under a tree made without it: bytes stored above those of the
+//! best chain for each page.
 
 use std::{env, fs};
 
@@ -61,7 +61,8 @@ impl Rules {
         page.sizes[usize::from(chain)]
     }
 
-    /// What these bytes weigh: ratios are what is promised, of every set, so a byte weighs more in a page that packs well.
+    /// What these bytes weigh: ratios are what is promised, of every set, so a byte weighs more in a page that packs
+    /// well.
     fn weight(page: &Page, size: u16) -> u64 {
         u64::from(size) * 4096 / (u64::from(page.least) + 256)
     }
@@ -70,8 +71,8 @@ impl Rules {
 fn main() {
     let files: Vec<String> = env::args().skip(1).collect();
     let pages = measure(&files);
-    // What is dear is not for every profile: entropy coders not for the fast one, libdeflate not where it would be slower
-    // than what is promised.
+    // What is dear is not for every profile: entropy coders not for the fast one, libdeflate not where it would be
+    // slower than what is promised.
     let rules = [
         Rules::new(
             Profile::Fast,

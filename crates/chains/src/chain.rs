@@ -156,7 +156,8 @@ impl Chain {
         self.steps().last().is_some_and(|id| steps::block::finds_matches(*id))
     }
 
-    /// Whether its last step packs words in blocks of as many bits as the longest of a block has: fast, and rarely the shortest.
+    /// Whether its last step packs words in blocks of as many bits as the longest of a block has: fast, and rarely the
+    /// shortest.
     #[must_use]
     pub fn ends_in_blocks(&self) -> bool {
         self.steps().last().is_some_and(|id| steps::bitpack::packs_in_blocks(*id))

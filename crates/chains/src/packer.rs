@@ -1,12 +1,12 @@
 //! Packs pages, choosing a chain for each.
 //!
-//! Pages lie in memory in runs of one kind, so the chain that packed the last page is tried first and taken while it packs
-//! about as well (`SIMILAR`), unless it had just replaced another. A page that it does not suit, and one now and then (`Patience`), is looked at (`select`), and the
-//! chains that are promising by that look are tried. Noise is refused untried, and so is a page that shows no more signs of
-//! structure than the last ones that were tried in vain.
+//! Pages lie in memory in runs of one kind, so the chain that packed the last page is tried first and taken while it
+//! packs about as well (`SIMILAR`), unless it had just replaced another. A page that it does not suit, and one now and
+//! then (`Patience`), is looked at (`select`), and the chains that are promising by that look are tried. Noise is
+//! refused untried, and so is a page that shows no more signs of structure than the last ones that were tried in vain.
 //!
-//! `Ratio` makes sure of noise, and trusts the last page's chain only where it packs numbers by an entropy coder; among those that look for
-//! repeats the best changes from page to page.
+//! `Ratio` makes sure of noise, and trusts the last page's chain only where it packs numbers by an entropy coder; among
+//! those that look for repeats the best changes from page to page.
 
 use std::sync::{
     Arc, LazyLock,
@@ -35,8 +35,8 @@ pub enum Profile {
     Ratio,
 }
 
-/// Packed pages longer than this are refused, since their store would save nothing. Clones share it, and it may change while
-/// packers work.
+/// Packed pages longer than this are refused, since their store would save nothing. Clones share it, and it may change
+/// while packers work.
 #[derive(Debug, Clone)]
 pub struct Limit(Arc<AtomicUsize>);
 
@@ -97,8 +97,9 @@ enum Before {
     Refused { signs: Signs, tried: u32 },
 }
 
-/// Chains that packed pages longer than the last page's chain did, since that began to be it: they are not tried again for a
-/// while ([`Patience::forgets`]), and not until pages look otherwise. Only where one of [`MATCHES`] beat another does the look not matter.
+/// Chains that packed pages longer than the last page's chain did, since that began to be it: they are not tried again
+/// for a while ([`Patience::forgets`]), and not until pages look otherwise. Only where one of [`MATCHES`] beat another
+/// does the look not matter.
 #[derive(Debug, Clone, Copy, Default)]
 struct Beaten {
     /// What the tree named for the last page that was looked at.
@@ -140,9 +141,10 @@ impl Patience {
         is_probe
     }
 
-    /// Whether a page needs no look though it is longer than [`SIMILAR`] allows: one of zstd, up to twice the last page's length, that is
-    /// no longer than ones which looks left to it, of which there were [`VAIN_LOOKS`] in a row. In text and logs one page of seven
-    /// is too long only since the page before was short, and a look takes a quarter of the time that packing does.
+    /// Whether a page needs no look though it is longer than [`SIMILAR`] allows: one of zstd, up to twice the last
+    /// page's length, that is no longer than ones which looks left to it, of which there were [`VAIN_LOOKS`] in a row.
+    /// In text and logs one page of seven is too long only since the page before was short, and a look takes a quarter
+    /// of the time that packing does.
     fn passes(self, chain: &Chain, len: usize, before: usize) -> bool {
         self.looks >= VAIN_LOOKS && is_one_of(chain, &MATCHES[1..]) && len <= self.longest.min(2 * before)
     }
@@ -152,8 +154,8 @@ impl Patience {
         self.probes % 2 == 1
     }
 
-    /// Which of [`MATCHES`] this probe tries besides: each of the first ones another, since no look says which is the best, and
-    /// later ones now and then.
+    /// Which of [`MATCHES`] this probe tries besides: each of the first ones another, since no look says which is the
+    /// best, and later ones now and then.
     fn challenger(self) -> Option<u8> {
         let count = MATCHES.len() as u32;
         (self.probes < count || self.probes.is_multiple_of(4)).then(|| MATCHES[(self.probes % count) as usize])
@@ -181,11 +183,12 @@ impl Patience {
     }
 }
 
-/// Which of LZ-T and zstd is tried on pages of which a look says that there are repeats, but not who packs them shorter. LZ-T takes
-/// four fifths of the time.
+/// Which of LZ-T and zstd is tried on pages of which a look says that there are repeats, but not who packs them
+/// shorter. LZ-T takes four fifths of the time.
 #[derive(Debug, Clone, Default)]
 struct Rivals {
-    /// By what the tree named: whether LZ-T was shorter where both packed a page, and how often in a row it was that one.
+    /// By what the tree named: whether LZ-T was shorter where both packed a page, and how often in a row it was that
+    /// one.
     won: Vec<(&'static [u8], bool, u32)>,
 }
 
@@ -290,14 +293,15 @@ static LONGER: LazyLock<[[u8; 2]; 7]> = LazyLock::new(|| {
     .map(|chains| chains.map(steps::builtin))
 });
 
-/// What `Fast` has for numbers in big-endian words that repeat: LZ-T packs them a quarter shorter, and unpacks them slower than LZ4 does text.
+/// What `Fast` has for numbers in big-endian words that repeat: LZ-T packs them a quarter shorter, and unpacks them
+/// slower than LZ4 does text.
 static SWAPPED: LazyLock<u8> = LazyLock::new(|| steps::builtin("t4-lz4"));
 
 /// Where three bytes of five are those of eight before, probes try [`DIFFERENCES`].
 const MOST_OF_LAG8: u8 = 153;
 
-/// So often in a row LZ-T or zstd has to be shorter before it alone is tried: after one time, memory of Python and an ext4 image
-/// are 1 % longer.
+/// So often in a row LZ-T or zstd has to be shorter before it alone is tried: after one time, memory of Python and an
+/// ext4 image are 1 % longer.
 const TIMES_WON: u32 = 2;
 
 /// Every so many pages a page is looked at though the last one's chain might do.
@@ -306,8 +310,8 @@ const PROBE: u32 = 64;
 const PROBE_SOON: u32 = 16;
 /// Where the best changes more often than every so many pages, probes come at [`PROBE`] all the same.
 const SOON_AGAIN: u32 = 256;
-/// So often at most [`PROBE`] is doubled while probes of zstd change nothing: each takes as long as packing two pages, and zstd at
-/// level 1 itself is what these pages are to be packed as fast as.
+/// So often at most [`PROBE`] is doubled while probes of zstd change nothing: each takes as long as packing two pages,
+/// and zstd at level 1 itself is what these pages are to be packed as fast as.
 const PROBE_MORE: u32 = 4;
 /// As [`PROBE`], where pages look like noise, which is seldom wrong and cheap to say.
 const PROBE_NOISE: u32 = 1024;
@@ -391,7 +395,8 @@ impl Packer {
                 && !probe
                 && (len <= before + before / SIMILAR || self.patience.passes(&chain, len, before))
             {
-                // Pages may drift to where another is shorter; `Ratio` lets them by no more than a page is like the last one.
+                // Pages may drift to where another is shorter; `Ratio` lets them by no more than a page is like the
+                // last one.
                 let like = if self.profile == Profile::Ratio { len.min(before) } else { len };
                 self.before = Before::Packed { chain, len: like, again: true };
                 return Some(len);
@@ -444,9 +449,9 @@ impl Packer {
         best.map(|best| best.len)
     }
 
-    /// Packs `page` by promising chains and leaves the shortest in `out`, where `best` lies if there is one already; `failed` has not
-    /// packed it. `Ratio` and a `probe` try each of them; others take the most promising one that packs at all, since a second
-    /// would make them slower than they promise on data that changes from page to page.
+    /// Packs `page` by promising chains and leaves the shortest in `out`, where `best` lies if there is one already;
+    /// `failed` has not packed it. `Ratio` and a `probe` try each of them; others take the most promising one that
+    /// packs at all, since a second would make them slower than they promise on data that changes from page to page.
     fn best_of(
         &mut self,
         features: &Features,
@@ -534,7 +539,8 @@ impl Packer {
         {
             contest.builtin(challenger);
         }
-        // Doubles that hardly change repeat as they are, and ten times as well by their differences. The tree names one chain for them.
+        // Doubles that hardly change repeat as they are, and ten times as well by their differences. The tree names one
+        // chain for them.
         let differs_little =
             features[select::LAG8] >= MOST_OF_LAG8 && features[select::BITS4] <= features[select::BITS4_SWAPPED];
         if *profile != Profile::Ratio && probe && differs_little {

@@ -1,8 +1,8 @@
 //! The hot loops twice: for any processor, and for one with AVX2, BMI, LZCNT and POPCNT, chosen at run time.
 //!
-//! Most come from one source that the compiler vectorises, so they cannot differ in what they compute. What it does not see how to
-//! vectorise is written twice, in modules named `wide`; one has a third form for a processor that counts zeros in vectors
-//! (AVX-512). Tests run all of them against each other.
+//! Most come from one source that the compiler vectorises, so they cannot differ in what they compute. What it does not
+//! see how to vectorise is written twice, in modules named `wide`; one has a third form for a processor that counts
+//! zeros in vectors (AVX-512). Tests run all of them against each other.
 
 /// Whether this processor runs the second form.
 #[inline(always)]

@@ -1,14 +1,14 @@
 //! Memory of two simulations, and a table of decimals, made anew bit for bit on any machine: additions, multiplications
 //! and divisions of doubles in the order written here, no fused ones, no function of a C library.
 //!
-//! [`jacobi`] is the heat equation of the programs that teach parallel computing; [`hpcg`] the sparse system of the benchmark of
-//! that name (Dongarra, Heroux, Luszczek 2016), laid out as its reference code does, after some iterations; [`table`] what
-//! instruments log. [`noise`] is what cannot be packed.
+//! [`jacobi`] is the heat equation of the programs that teach parallel computing; [`hpcg`] the sparse system of the
+//! benchmark of that name (Dongarra, Heroux, Luszczek 2016), laid out as its reference code does, after some
+//! iterations; [`table`] what instruments log. [`noise`] is what cannot be packed.
 
 use crate::PAGE;
 
-/// The memory that `name` asks for: `jacobi:sine:LINES:ITERATIONS`, `jacobi:borders:LINES:ITERATIONS`, `hpcg:SIDE:ITERATIONS`,
-/// `table:ROWS`, `noise:PAGES`. `None` if it asks for none of these.
+/// The memory that `name` asks for: `jacobi:sine:LINES:ITERATIONS`, `jacobi:borders:LINES:ITERATIONS`,
+/// `hpcg:SIDE:ITERATIONS`, `table:ROWS`, `noise:PAGES`. `None` if it asks for none of these.
 #[must_use]
 pub fn named(name: &str) -> Option<Vec<u8>> {
     let fields: Vec<&str> = name.split(':').collect();
@@ -32,10 +32,12 @@ pub enum Source {
     Sine,
 }
 
-/// Both matrices of `(lines + 1)²` doubles, row by row, after `iterations` sweeps of Jacobi's method, the one written last first.
+/// Both matrices of `(lines + 1)²` doubles, row by row, after `iterations` sweeps of Jacobi's method, the one written
+/// last first.
 ///
-/// With `h = 1 / lines`, a sweep sets each inner element of one matrix to a quarter of the sum of its neighbours above, left,
-/// right and below in the other, added in this order; then adds `π² h² / 2 · sin(π h i) · sin(π h j)` if driven by the sine.
+/// With `h = 1 / lines`, a sweep sets each inner element of one matrix to a quarter of the sum of its neighbours above,
+/// left, right and below in the other, added in this order; then adds `π² h² / 2 · sin(π h i) · sin(π h j)` if driven
+/// by the sine.
 #[must_use]
 pub fn jacobi(lines: usize, source: Source, iterations: usize) -> Vec<u8> {
     let side = lines + 1;
@@ -85,9 +87,9 @@ fn sin_pi(n: usize, of: usize) -> f64 {
 
 /// The 27-point stencil on a cube of `side³` points and its vectors after `iterations` of conjugate gradients.
 ///
-/// In this order: values of the matrix, 27 doubles a row, 26 on the diagonal and -1 beside, from the lowest neighbour to the
-/// highest, unused ones 0; their columns as `i64`, then as `i32`, likewise; four arrays of addresses of the rows in these
-/// (columns as `i32`, as `i64`, values, diagonal), as if they began at [`BASE`] one after the other; the
+/// In this order: values of the matrix, 27 doubles a row, 26 on the diagonal and -1 beside, from the lowest neighbour
+/// to the highest, unused ones 0; their columns as `i64`, then as `i32`, likewise; four arrays of addresses of the rows
+/// in these (columns as `i32`, as `i64`, values, diagonal), as if they began at [`BASE`] one after the other; the
 /// vectors x, b, r, p, A p, z and the exact solution.
 #[must_use]
 pub fn hpcg(side: usize, iterations: usize) -> Vec<u8> {
@@ -165,11 +167,12 @@ pub fn hpcg(side: usize, iterations: usize) -> Vec<u8> {
 /// Where the first array of [`hpcg`] is said to lie.
 pub const BASE: u64 = 0x7f3a_8c00_0010;
 
-/// `rows` lines of 100 decimals, each three digits, a point, three digits and a comma, the line ending after the last comma.
+/// `rows` lines of 100 decimals, each three digits, a point, three digits and a comma, the line ending after the last
+/// comma.
 ///
 /// In thousandths, a line begins with 500,000 + 37 for each line before it; each decimal is that before it plus a step
-/// from -50 to 49, `(state >> 33) % 100 - 50`, of the generator `state = 6364136223846793005 state + 1442695040888963407`
-/// modulo 2^64, which begins with state 1 and moves on before each step.
+/// from -50 to 49, `(state >> 33) % 100 - 50`, of the generator `state = 6364136223846793005 state +
+/// 1442695040888963407` modulo 2^64, which begins with state 1 and moves on before each step.
 #[must_use]
 pub fn table(rows: usize) -> Vec<u8> {
     let mut state = 1u64;

@@ -106,8 +106,8 @@ impl Side {
         Some(())
     }
 
-    /// Moves the `len` bytes at `start` behind all that were put after them: a stage in place of several steps makes the
-    /// first step's side first, and it belongs last.
+    /// Moves the `len` bytes at `start` behind all that were put after them: a stage in place of several steps makes
+    /// the first step's side first, and it belongs last.
     pub(crate) fn move_back(&mut self, start: usize, len: usize) {
         self.bytes[start..self.len].rotate_left(len);
     }

@@ -44,8 +44,8 @@ fn every_chain_gives_every_page_back() {
     }
 }
 
-// Goal: in a hurry zstd leaves out the code of literals now and then where it saves little, and nowhere else. Method: lengths of one page
-// packed over and over: of long matches between literals of most values, and of words.
+// Goal: in a hurry zstd leaves out the code of literals now and then where it saves little, and nowhere else. Method:
+// lengths of one page packed over and over: of long matches between literals of most values, and of words.
 #[test]
 fn hasty_zstd_stores_every_third_pages_few_literals() {
     let mut random = Random(3);
@@ -69,8 +69,9 @@ fn hasty_zstd_stores_every_third_pages_few_literals() {
     }
 }
 
-// Goal: a chain that came to be the last winner does not stay where another packs ten times as short. Method: pages of a solver's memory, of
-// which those taken made `fast` stay at packed differences of 4 bytes; 14 before probes tried others.
+// Goal: a chain that came to be the last winner does not stay where another packs ten times as short. Method: pages of
+// a solver's memory, of which those taken made `fast` stay at packed differences of 4 bytes; 14 before probes tried
+// others.
 #[test]
 fn doubles_that_hardly_change_are_packed_by_their_differences() {
     let bytes = simulated::named("hpcg:40:8").expect("a generator");
@@ -84,8 +85,9 @@ fn doubles_that_hardly_change_are_packed_by_their_differences() {
     assert!(16 * run * PAGE > 20 * packed, "{}", (16 * run * PAGE) as f64 / packed as f64);
 }
 
-// Goal: whoever takes more time than `fast` packs no longer. Method: a relaxation half way, whose pages hold words of few bits beside words of
-// many: there coded lengths are longer than blocks of bits; 1.47, 1.47 and 1.81 to 1.87 before those were tried.
+// Goal: whoever takes more time than `fast` packs no longer. Method: a relaxation half way, whose pages hold words of
+// few bits beside words of many: there coded lengths are longer than blocks of bits; 1.47, 1.47 and 1.81 to 1.87 before
+// those were tried.
 #[test]
 fn pages_of_two_minds_are_packed_in_blocks_by_slower_profiles_too() {
     let bytes = simulated::named("jacobi:borders:300:100").expect("a generator");
@@ -147,8 +149,8 @@ fn a_page_unpacks_after_its_chain_was_removed() {
     assert_ne!(packer.pack(page, &mut packed), Some(len));
 }
 
-// Goal: what is packed with vector instructions is what is packed without, and either unpacks the other's. Method: every
-// built-in chain on pages of every kind, twice.
+// Goal: what is packed with vector instructions is what is packed without, and either unpacks the other's. Method:
+// every built-in chain on pages of every kind, twice.
 #[test]
 fn vectors_write_what_scalars_write() {
     let scratch = &mut Scratch::default();
@@ -301,7 +303,8 @@ fn random_round_trips(count: usize, seed: u64) {
     }
 }
 
-// NARROWS_ROUND_TRIPS and NARROWS_SEED set another number of them and other pages: ten million take minutes in a release build.
+// NARROWS_ROUND_TRIPS and NARROWS_SEED set another number of them and other pages: ten million take minutes in a
+// release build.
 #[test]
 fn random_pages_come_back_from_random_chains() {
     let number = |name, default| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(default);

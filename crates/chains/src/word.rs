@@ -161,8 +161,8 @@ pub(crate) fn write<W: Word>(words: &[W], raw: &mut [u8]) {
     }
 }
 
-/// Has `pack` pack the whole words of `raw` into the front of `out`, and puts the bytes behind the last of them after what it
-/// made. Returns the length of both.
+/// Has `pack` pack the whole words of `raw` into the front of `out`, and puts the bytes behind the last of them after
+/// what it made. Returns the length of both.
 #[inline(always)]
 pub(crate) fn pack_whole<W: Word>(
     raw: &[u8],

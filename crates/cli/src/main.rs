@@ -52,8 +52,8 @@ mod tests {
 
     use super::*;
 
-    // Goal: a command that the documents show is one that there is. Method: every line of their shell blocks that begins with it,
-    // read as the program would.
+    // Goal: a command that the documents show is one that there is. Method: every line of their shell blocks that
+    // begins with it, read as the program would.
     #[test]
     fn commands_in_the_documents_are_understood() {
         let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

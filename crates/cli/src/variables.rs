@@ -1,7 +1,8 @@
 //! A flag beats its variable, and the variable of any flag that it excludes.
 //!
-//! clap takes a variable for as good as its flag, so that one set for a whole session would make every command that says otherwise a
-//! conflict. So the words are read twice: once to see which variables a flag beats, and again without those.
+//! clap takes a variable for as good as its flag, so that one set for a whole session would make every command that
+//! says otherwise a conflict. So the words are read twice: once to see which variables a flag beats, and again without
+//! those.
 
 use std::ffi::OsString;
 

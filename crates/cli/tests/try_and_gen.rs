@@ -1,4 +1,5 @@
-//! `narrows try`, `gen` and `bench` as the README has them, on sizes that take seconds; and the report in a real browser.
+//! `narrows try`, `gen` and `bench` as the README has them, on sizes that take seconds; and the report in a real
+//! browser.
 
 mod browser;
 

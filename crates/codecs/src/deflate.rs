@@ -1,8 +1,8 @@
 //! DEFLATE and its two wrappings, by libdeflate.
 //!
-//! `deflate-w4k` is DEFLATE whose matches reach back at most 4 KiB, for devices with no larger window. libdeflate cannot
-//! be told to, so here only chunks of up to 4 KiB are packed so, in which no match can reach further; longer ones are
-//! declined and travel raw, or go to a backend that has the profile. Unpacking knows no such bound.
+//! `deflate-w4k` is DEFLATE whose matches reach back at most 4 KiB, for devices with no larger window. libdeflate
+//! cannot be told to, so here only chunks of up to 4 KiB are packed so, in which no match can reach further; longer
+//! ones are declined and travel raw, or go to a backend that has the profile. Unpacking knows no such bound.
 
 use std::{
     ffi::{c_int, c_void},

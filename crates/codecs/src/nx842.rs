@@ -12,11 +12,11 @@
 //! | 4 | an index of four | 9 |
 //!
 //! Template 25 is one index of eight bytes. An index counts units of its size in a ring: 256 of two bytes, 512 of four,
-//! 256 of eight, the raw byte at position `p` lying in each at `p` modulo its size. An index means the newest bytes that
-//! lay there when the phrase began. Beyond these: 27 repeats the phrase before `1 + n` times (`n` of six bits), 28 is
-//! eight zeros, 29 is `n` bytes of data (`n` of three bits, 1 to 7), which can only end a chunk, 30 is the end. After the
-//! end comes the CRC-32 of the raw bytes (polynomial 0x04c11db7 from the highest bit, from 0, not inverted), as the
-//! kernel's software writes it, then zeros up to a multiple of eight bytes.
+//! 256 of eight, the raw byte at position `p` lying in each at `p` modulo its size. An index means the newest bytes
+//! that lay there when the phrase began. Beyond these: 27 repeats the phrase before `1 + n` times (`n` of six bits), 28
+//! is eight zeros, 29 is `n` bytes of data (`n` of three bits, 1 to 7), which can only end a chunk, 30 is the end.
+//! After the end comes the CRC-32 of the raw bytes (polynomial 0x04c11db7 from the highest bit, from 0, not inverted),
+//! as the kernel's software writes it, then zeros up to a multiple of eight bytes.
 
 mod pack;
 mod unpack;

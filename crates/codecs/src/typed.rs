@@ -1,11 +1,11 @@
 //! Transforms that know the width of a number, before `lz4` or `zstd`.
 //!
 //! A field of floats or counters has its order in single bytes of each number: signs, exponents, high bytes. Matches
-//! cannot see it and one code for all bytes blurs it. So the bytes are sorted into planes first (`shuffle`), after taking
-//! differences of neighbours where these are small (`delta`). Floats are subtracted as the integers their bits spell: in
-//! smooth fields that packed as well as a map that orders negative floats too. [`decimal`] goes further, for floats that
-//! were written as decimals, and chooses by itself what else to do. Before zstd each plane is a block of its own and
-//! gets its own Huffman code; a plane without order is then stored at the speed of a copy.
+//! cannot see it and one code for all bytes blurs it. So the bytes are sorted into planes first (`shuffle`), after
+//! taking differences of neighbours where these are small (`delta`). Floats are subtracted as the integers their bits
+//! spell: in smooth fields that packed as well as a map that orders negative floats too. [`decimal`] goes further, for
+//! floats that were written as decimals, and chooses by itself what else to do. Before zstd each plane is a block of
+//! its own and gets its own Huffman code; a plane without order is then stored at the speed of a copy.
 //!
 //! Packed bytes: what the inner codec makes of the transformed chunk, which is as long as the raw one.
 

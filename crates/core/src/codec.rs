@@ -16,8 +16,8 @@ pub struct Info {
     pub id: CodecId,
     /// What users type: `zstd`, `lz4-hc`, `shuffle4-zstd`.
     pub name: &'static str,
-    /// Levels it takes. [`Registry::packer`](crate::Registry::packer) finds none for another; asked for it all the same, a codec takes
-    /// the nearest. One without levels has `0..=0`.
+    /// Levels it takes. [`Registry::packer`](crate::Registry::packer) finds none for another; asked for it all the
+    /// same, a codec takes the nearest. One without levels has `0..=0`.
     pub levels: RangeInclusive<i16>,
     /// Level when the user names none.
     pub level_default: i16,
@@ -46,8 +46,8 @@ pub trait Codec: Debug + Send + Sync {
     /// [`DecodeError::Corrupt`] when `packed` is not the packed form of exactly `out.len()` bytes.
     fn unpack(&self, packed: &[u8], history: &[u8], out: &mut [u8], ws: &mut Workspace) -> Result<(), DecodeError>;
 
-    /// Bytes that packing chunks of `raw_len` bytes at `level` leaves in a thread's [`Workspace`]; 0 where that is 10 MiB at most
-    /// for any. What bounds memory and lets others choose the level asks.
+    /// Bytes that packing chunks of `raw_len` bytes at `level` leaves in a thread's [`Workspace`]; 0 where that is 10
+    /// MiB at most for any. What bounds memory and lets others choose the level asks.
     fn context_len(&self, _raw_len: usize, _level: Level) -> usize {
         0
     }

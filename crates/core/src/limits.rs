@@ -28,9 +28,9 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 4 MiB chunks, 1 MiB of history, 16 MiB windows: one bulk channel on a 1 Gbit/s link of 100 ms. The adaptive policy
-    /// asks for no more history, a fixed setting only with longer chunks than that, and what is kept for nothing keeps buffers from
-    /// being used again while they are in the cache.
+    /// 4 MiB chunks, 1 MiB of history, 16 MiB windows: one bulk channel on a 1 Gbit/s link of 100 ms. The adaptive
+    /// policy asks for no more history, a fixed setting only with longer chunks than that, and what is kept for nothing
+    /// keeps buffers from being used again while they are in the cache.
     fn default() -> Self {
         Self { chunk_len_max: 4 << 20, history_len_max: 1 << 20, window_len: 16 << 20, channels_max: 1, depth: 8 }
     }

@@ -129,8 +129,8 @@ pub trait Policy: Debug + Send {
     /// How long the next chunk should be, in bytes. Asked before the chunk is read.
     fn chunk_len(&mut self, gauges: &Gauges) -> usize;
 
-    /// Packed bytes waiting for the link beyond which the next decision should wait: it would be as old as that queue when
-    /// it comes to the link.
+    /// Packed bytes waiting for the link beyond which the next decision should wait: it would be as old as that queue
+    /// when it comes to the link.
     fn queue_len_max(&self) -> u64 {
         u64::MAX
     }

@@ -17,8 +17,8 @@ const FLAG_LONG: u8 = 0b0001;
 const FLAGS_KNOWN: u8 = FLAG_LONG;
 const SHORT_RAW_LEN_MAX: u32 = 1 << 16;
 
-/// Least a frame takes of its channel's credit, in bytes. Holding a frame costs memory beside its bytes; a window full of
-/// frames of one byte must not hold more than one full of large ones.
+/// Least a frame takes of its channel's credit, in bytes. Holding a frame costs memory beside its bytes; a window full
+/// of frames of one byte must not hold more than one full of large ones.
 pub const FRAME_COST_MIN: usize = 256;
 
 /// What a frame says of itself.

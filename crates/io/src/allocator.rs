@@ -1,8 +1,10 @@
 //! The C library's allocator, told to give memory back, in a program that is there to save memory.
 //!
-//! It has an arena for every few threads and keeps what is freed in each. What grows large is a [`crate::region`]; this is for the rest.
+//! It has an arena for every few threads and keeps what is freed in each. What grows large is a [`crate::region`]; this
+//! is for the rest.
 
-/// From now on all threads share one arena, so that what one has freed another uses. For programs whose threads seldom allocate.
+/// From now on all threads share one arena, so that what one has freed another uses. For programs whose threads seldom
+/// allocate.
 pub fn share_one_arena() {
     #[cfg(target_env = "gnu")]
     // SAFETY: sets a number of the allocator, which takes its own lock.

@@ -1,9 +1,9 @@
 //! Threads that lend a hand with work on borrowed data.
 //!
-//! Why not a pool that takes jobs: a job owns its data, so a request would be copied for it, and whoever waits for a job
-//! waits until a thread is free. Here the caller does the work, and those who are idle do it with him; he waits for
-//! nobody but who has begun. So a call costs no more than waking a thread, and where all processors are busy it is
-//! as if there were no crew.
+//! Why not a pool that takes jobs: a job owns its data, so a request would be copied for it, and whoever waits for a
+//! job waits until a thread is free. Here the caller does the work, and those who are idle do it with him; he waits for
+//! nobody but who has begun. So a call costs no more than waking a thread, and where all processors are busy it is as
+//! if there were no crew.
 
 use std::{
     fmt, io,
@@ -79,9 +79,9 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Runs `work` on this thread, and at the same time on up to `hands` threads of the crew that are idle. Returns when
-    /// each that began has returned, so `work` may borrow. It is to take pieces off a common list until none is left: by
-    /// the time another thread wakes, there may be nothing to do.
+    /// Runs `work` on this thread, and at the same time on up to `hands` threads of the crew that are idle. Returns
+    /// when each that began has returned, so `work` may borrow. It is to take pieces off a common list until none is
+    /// left: by the time another thread wakes, there may be nothing to do.
     ///
     /// # Panics
     /// If `work` does, on whatever thread.

@@ -127,8 +127,8 @@ impl Listener {
 }
 
 impl Listener {
-    /// Every connection until somebody stops this. What the process has no means for at the moment is told in the log, and waits: those in use
-    /// go on, and may end.
+    /// Every connection until somebody stops this. What the process has no means for at the moment is told in the log,
+    /// and waits: those in use go on, and may end.
     pub fn incoming(&self) -> impl Iterator<Item = Transport> + '_ {
         iter::from_fn(|| {
             loop {

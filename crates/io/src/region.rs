@@ -35,8 +35,8 @@ impl Region {
         Self::map(len, libc::MAP_NORESERVE)
     }
 
-    /// Reserves `len` bytes that will all be needed soon, and pays for them at once: one call of the system instead of a fault for each
-    /// frame, which takes as long again as the frame.
+    /// Reserves `len` bytes that will all be needed soon, and pays for them at once: one call of the system instead of
+    /// a fault for each frame, which takes as long again as the frame.
     ///
     /// # Errors
     /// As [`Region::reserve`].

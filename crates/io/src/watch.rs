@@ -1,9 +1,9 @@
 //! Looks for something for a moment before sleeping.
 //!
-//! Where a thread is woken for every message, most of a round trip is waking up, and whoever wakes it pays too: to interrupt a
-//! processor that sleeps takes several microseconds. So after some waits that were short, the thread looks for a moment
-//! before it sleeps. It yields between looks, so that whoever has work gets the processor, and only some threads of a process
-//! look at a time. One that waits for long never does.
+//! Where a thread is woken for every message, most of a round trip is waking up, and whoever wakes it pays too: to
+//! interrupt a processor that sleeps takes several microseconds. So after some waits that were short, the thread looks
+//! for a moment before it sleeps. It yields between looks, so that whoever has work gets the processor, and only some
+//! threads of a process look at a time. One that waits for long never does.
 
 use std::{
     io,

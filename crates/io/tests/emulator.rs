@@ -212,8 +212,8 @@ fn a_reset_meets_one_connection() {
     }
 }
 
-// Goal: no connection outlives its emulator, not even one that the target had not answered. Method: a target whose queue
-// is full answers when it pleases.
+// Goal: no connection outlives its emulator, not even one that the target had not answered. Method: a target whose
+// queue is full answers when it pleases.
 #[test]
 fn a_connection_that_was_being_made_ends_with_the_emulator() {
     let dir = tempfile::tempdir().unwrap();

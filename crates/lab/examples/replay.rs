@@ -1,10 +1,11 @@
 //! Runs the policies on recorded costs of real data, in virtual time: what does the adaptive policy lose, and where?
 //!
-//! `cargo run --release -p narrows-lab --example replay -- record DIR FILE…` measures what every candidate costs on blocks of
-//! 256 KiB, in stretches spread over each file (STRETCHES of STRETCH_MIB, 6 of 4 if unset), a second a block. Then
-//! `… replay run [--mbit 10,100,1000,2500] FILE…` takes the recordings, and prints for each link the time of the adaptive
-//! policy, from six beginnings, as a share of that of the best fixed candidate from the same: both start cold, on two processors
-//! that both ends share. With `TRACE` set it prints every decision, with `REGRET` whose choices cost how much.
+//! `cargo run --release -p narrows-lab --example replay -- record DIR FILE…` measures what every candidate costs on
+//! blocks of 256 KiB, in stretches spread over each file (STRETCHES of STRETCH_MIB, 6 of 4 if unset), a second a block.
+//! Then `… replay run [--mbit 10,100,1000,2500] FILE…` takes the recordings, and prints for each link the time of the
+//! adaptive policy, from six beginnings, as a share of that of the best fixed candidate from the same: both start cold,
+//! on two processors that both ends share. With `TRACE` set it prints every decision, with `REGRET` whose choices cost
+//! how much.
 
 use std::{
     collections::BTreeMap,
@@ -158,8 +159,8 @@ fn load(path: &Path) -> io::Result<Recording> {
     Ok(recording)
 }
 
-/// Prints what each candidate's choices cost beyond what the best fixed candidate would have on the same chunks, at the weights
-/// that solve for the whole recording, as a share of the whole.
+/// Prints what each candidate's choices cost beyond what the best fixed candidate would have on the same chunks, at the
+/// weights that solve for the whole recording, as a share of the whole.
 fn regret(recording: &Recording, offers: &[Offer], link: f64, trips: &[(&Recording, &Trip)]) {
     // Both ends share two processors.
     let times = |cost: &Cost| [0.5 * (cost.pack + cost.unpack), cost.size / link as f32, 0.0];
@@ -189,8 +190,9 @@ fn regret(recording: &Recording, offers: &[Offer], link: f64, trips: &[(&Recordi
 /// Logarithms of three costs added up, and of how many.
 type Sum = ([f64; 3], f64);
 
-/// Prints what the recordings say the priors should be, as the source of `narrows_policy::prior::measured`: geometric means
-/// over the blocks of each kind, with what the priors said before counted as if it had been seen on [`TRUST`] blocks.
+/// Prints what the recordings say the priors should be, as the source of `narrows_policy::prior::measured`: geometric
+/// means over the blocks of each kind, with what the priors said before counted as if it had been seen on [`TRUST`]
+/// blocks.
 fn priors(files: &[String]) -> io::Result<()> {
     const TRUST: f64 = 8.0;
     let offers = offers();

@@ -1,12 +1,13 @@
 //! `narrows advise`: what to send this data with, over this link, and what that will take; and then whether it did.
 //!
-//! Calibration ([`calibrate`]) measures codecs on the user's data and this machine's overhead; the model ([`model`]) predicts
-//! each setting; the goal chooses among the predictions. [`verify`] runs the choice, or every setting, over an emulated link
-//! on this machine, where both ends share the processors; so what it predicts then is that.
+//! Calibration ([`calibrate`]) measures codecs on the user's data and this machine's overhead; the model ([`model`])
+//! predicts each setting; the goal chooses among the predictions. [`verify`] runs the choice, or every setting, over an
+//! emulated link on this machine, where both ends share the processors; so what it predicts then is that.
 //!
-//! Settings are fixed codecs at the default chunk length, raw, and adaptive. Where both ends are on this machine, those that the
-//! model has near the best are tried over the emulated link, and adaptive with them, of which no model says what it will decide.
-//! Elsewhere adaptive is taken to reach [`ADAPTIVE_SHARE`] of the best fixed setting, as it was measured to.
+//! Settings are fixed codecs at the default chunk length, raw, and adaptive. Where both ends are on this machine, those
+//! that the model has near the best are tried over the emulated link, and adaptive with them, of which no model says
+//! what it will decide. Elsewhere adaptive is taken to reach [`ADAPTIVE_SHARE`] of the best fixed setting, as it was
+//! measured to.
 
 pub mod calibrate;
 pub mod model;
@@ -101,8 +102,8 @@ pub const CODECS_DEFAULT: [&str; 12] = [
 
 /// Calibrates and weighs. `told` hears what is being measured.
 ///
-/// Every setting is looked at in a hurry. The best of a dozen such looks is the one that noise flattered most, so whoever
-/// may be near the best is then looked at again, several times and at more data, and only that counts.
+/// Every setting is looked at in a hurry. The best of a dozen such looks is the one that noise flattered most, so
+/// whoever may be near the best is then looked at again, several times and at more data, and only that counts.
 ///
 /// # Errors
 /// [`CalibrationError`].
@@ -209,8 +210,8 @@ impl Field<'_> {
         Ok(self.known(name, &who, &[faster]))
     }
 
-    /// Adaptive and the best of the others over the link itself, in turns; what they take there is what a byte takes. A row for
-    /// each trial.
+    /// Adaptive and the best of the others over the link itself, in turns; what they take there is what a byte takes. A
+    /// row for each trial.
     fn try_best(
         &mut self,
         data: &Data,
@@ -441,7 +442,8 @@ pub const ADAPTIVE_SHARE: f64 = 0.985;
 const TIME_SHARE: f64 = 0.98;
 /// How much slower than the fastest a frugal setting may be.
 const CPU_SPEED_SHARE: f64 = 0.9;
-/// Seconds of raw that the first look at each setting takes: the slower the link, the slower the codecs that are worth their time.
+/// Seconds of raw that the first look at each setting takes: the slower the link, the slower the codecs that are worth
+/// their time.
 const FIRST_S: f64 = 0.15;
 /// What takes longer is disturbed by little.
 const LOOK_S_MAX: f64 = 1.0;

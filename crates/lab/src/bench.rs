@@ -2,8 +2,8 @@
 //!
 //! Like lzbench in that everything is in memory and unpacked again and compared; unlike it, the data is cut into chunks
 //! as a data path would cut it, threads share the chunks as its workers would, and both are axes of their own.
-//! Each case runs in a process of its own ([`worker`]): its memory is its own, and a codec that crashes ends its case, not
-//! the sweep. Upstream: [`data`](crate::data); downstream: [`result`](crate::result) lines and [`pictures`].
+//! Each case runs in a process of its own ([`worker`]): its memory is its own, and a codec that crashes ends its case,
+//! not the sweep. Upstream: [`data`](crate::data); downstream: [`result`](crate::result) lines and [`pictures`].
 //!
 //! A case is *on the front* where no other case with as many threads packs both smaller and faster (or, for the second
 //! mark, both smaller and faster to unpack).

@@ -1,8 +1,8 @@
 //! The user's files as one stream, and excerpts of it that fit a link.
 //!
 //! A slow link carries little in the seconds that a user will wait, so it gets an excerpt: eight pieces or more,
-//! of up to 4 MiB, evenly spread over everything there is, in order. A fast link gets the data over and over where they are longer
-//! than any history in use, which would find the repeats.
+//! of up to 4 MiB, evenly spread over everything there is, in order. A fast link gets the data over and over where they
+//! are longer than any history in use, which would find the repeats.
 
 use std::{
     fs::{self, File},
@@ -99,7 +99,8 @@ impl Excerpt {
         self.file.try_clone()
     }
 
-    /// The same bytes as often as fit in `len`; once where that is no honest measure, because a codec could find the repeats.
+    /// The same bytes as often as fit in `len`; once where that is no honest measure, because a codec could find the
+    /// repeats.
     ///
     /// # Errors
     /// [`DataError::Copy`].
@@ -299,8 +300,8 @@ fn cannot_copy(fault: io::Error) -> DataError {
     DataError::Copy { dir: std::env::temp_dir().display().to_string(), fault }
 }
 
-/// Data that repeat after so many bytes repeat beyond the history of every codec that is raced, 1 MiB at most, and beyond zstd's
-/// own windows up to level 12.
+/// Data that repeat after so many bytes repeat beyond the history of every codec that is raced, 1 MiB at most, and
+/// beyond zstd's own windows up to level 12.
 const PERIOD_MIN: u64 = 4 << 20;
 /// Longer ones are enough as they are; so much is held in memory while it is copied.
 const PERIOD_MAX: u64 = 256 << 20;

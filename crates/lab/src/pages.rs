@@ -1,9 +1,9 @@
 //! `narrows bench pages`: codecs, chains and profiles on 4 KiB pages of files; the result is `narrows.pages/1`.
 //!
 //! Pages are packed and unpacked one by one, as a store of pages would, by each thread. Contestants take turns in every
-//! round, so that a disturbance of the machine falls on all, and what is reported is the median of the rounds. Every page
-//! is unpacked and compared once. A page that packs to more than the limit is stored as it is, and its unpacking is a copy.
-//! Pages of one repeated word are left out: every store keeps them as that word.
+//! round, so that a disturbance of the machine falls on all, and what is reported is the median of the rounds. Every
+//! page is unpacked and compared once. A page that packs to more than the limit is stored as it is, and its unpacking
+//! is a copy. Pages of one repeated word are left out: every store keeps them as that word.
 
 mod contestant;
 pub mod paper;
@@ -218,9 +218,10 @@ pub fn run(sets: &[Set], plan: &Plan, progress: &mut dyn FnMut(Progress<'_>)) ->
     })
 }
 
-/// Megabytes a second of writing pages and reading them back where memory is as large as the best ratio needs, and what does
-/// not fit goes to a device: the mean, weighted by bytes, of the time that packing and unpacking take and of that which the
-/// device takes (Warnke, zBeWalgo's cover letter, 2018). `memory` is memory by raw bytes, `backing` the device's MB/s.
+/// Megabytes a second of writing pages and reading them back where memory is as large as the best ratio needs, and what
+/// does not fit goes to a device: the mean, weighted by bytes, of the time that packing and unpacking take and of that
+/// which the device takes (Warnke, zBeWalgo's cover letter, 2018). `memory` is memory by raw bytes, `backing` the
+/// device's MB/s.
 #[must_use]
 pub fn effective(measured: &Measured, memory: f64, backing: f64) -> f64 {
     let fits = (measured.ratio * memory).min(1.0);

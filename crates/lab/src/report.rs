@@ -1,7 +1,7 @@
 //! One offline HTML file: text, tables, and pictures drawn by Vega-Lite, for any measurement.
 //!
-//! The file holds all it needs and fetches nothing: its content security policy allows no source but the scripts in it, by
-//! their SHA-256. Numbers stand in tables, which need no script; pictures are drawn from specifications in a
+//! The file holds all it needs and fetches nothing: its content security policy allows no source but the scripts in it,
+//! by their SHA-256. Numbers stand in tables, which need no script; pictures are drawn from specifications in a
 //! `application/json` block, and the whole result stands in another, for whoever wants to compute with it.
 
 use std::fmt::Write;

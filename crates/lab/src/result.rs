@@ -5,8 +5,8 @@
 //! again: that is how shards merge and how a sweep that was cut goes on. `docs/specs/result.schema.json` is the schema,
 //! and a test holds every command's lines to it.
 //!
-//! Reading bounds a line before it is read whole. Units are in the names of values: `_s`, `_bytes`, `_mb_s` (10⁶ bytes a
-//! second), `_mbit_s`, `_s_per_gb` (10⁹ bytes).
+//! Reading bounds a line before it is read whole. Units are in the names of values: `_s`, `_bytes`, `_mb_s` (10⁶ bytes
+//! a second), `_mbit_s`, `_s_per_gb` (10⁹ bytes).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -259,8 +259,8 @@ impl Journal {
     }
 }
 
-/// Reads a file of lines. A line that was cut off by the end of a run is left out: no newline closes it, or the next line
-/// begins a run.
+/// Reads a file of lines. A line that was cut off by the end of a run is left out: no newline closes it, or the next
+/// line begins a run.
 ///
 /// # Errors
 /// [`ResultError`].

@@ -1,14 +1,14 @@
 //! `narrows study`: Peñaranda, Reaño and Silla, "A Parallel Compression Pipeline for Improving GPU Virtualization Data
 //! Transfers", Sensors 2024, 24(14), 4649, measured again with this program.
 //!
-//! A *cell* is one codec on one kind of data over one link. In a cell two searches look for threads, chunks in flight and
-//! length of chunks with the best trade-off `α·BW/BWmin − β·Size/Sizemin − δ·Th/Thmin`: the staged one (length, then
-//! number, then threads, in the order of the paper's figures 6 to 8) and the full one over the whole grid. The *figures* are
-//! bandwidth over the length of the message for none, naive, pipeline, keep-if-smaller and adaptive.
+//! A *cell* is one codec on one kind of data over one link. In a cell two searches look for threads, chunks in flight
+//! and length of chunks with the best trade-off `α·BW/BWmin − β·Size/Sizemin − δ·Th/Thmin`: the staged one (length,
+//! then number, then threads, in the order of the paper's figures 6 to 8) and the full one over the whole grid. The
+//! *figures* are bandwidth over the length of the message for none, naive, pipeline, keep-if-smaller and adaptive.
 //!
-//! Every case is one transfer between two processes over an emulated link ([`race`](crate::race)), and one row of results,
-//! written at once. A case that a file of results holds already is not measured again: so a cut study resumes, and shards
-//! (`i/n`, by cell) merge by putting files one after the other.
+//! Every case is one transfer between two processes over an emulated link ([`race`](crate::race)), and one row of
+//! results, written at once. A case that a file of results holds already is not measured again: so a cut study resumes,
+//! and shards (`i/n`, by cell) merge by putting files one after the other.
 //!
 //! The paper's starting values of the staged search are not known to us: it begins here with the most chunks in flight
 //! and the most threads of the grid.
@@ -187,7 +187,8 @@ impl Study<'_> {
                             ..Case::default()
                         };
                         if !full {
-                            // Short messages begin as slowly raw: what a search gains is against raw of the same length.
+                            // Short messages begin as slowly raw: what a search gains is against raw of the same
+                            // length.
                             let raw =
                                 Case { codec: None, keep_larger: None, policy: Some("none".into()), ..cell.clone() };
                             self.measure(Case { part: Some("raw".into()), ..raw }, &excerpt)?;
@@ -391,8 +392,8 @@ pub fn trade_offs(rows: &[&Row], weights: Weights) -> Vec<f64> {
     rows.iter().map(score).collect()
 }
 
-/// Threads, chunks in flight and length of chunks of the figures' pipeline: within what the paper found best (1 or 2 threads,
-/// chunks of 1 to 4 KiB).
+/// Threads, chunks in flight and length of chunks of the figures' pipeline: within what the paper found best (1 or 2
+/// threads, chunks of 1 to 4 KiB).
 pub const PIPELINE: (u64, u64, u64) = (2, 16, 4096);
 
 #[cfg(test)]

@@ -182,8 +182,8 @@ mod tests {
         close(allocated_ratio(1e9, 8192.0, 4096.0), 2.0);
     }
 
-    // Goal: the deck's claims, within a point: 9 % less a server, 31 % less a GB/s; and what the deck leaves out, that a
-    // terabyte of data costs more, since the drives' granules hold less. Its bandwidths, loads and processors come
+    // Goal: the deck's claims, within a point: 9 % less a server, 31 % less a GB/s; and what the deck leaves out, that
+    // a terabyte of data costs more, since the drives' granules hold less. Its bandwidths, loads and processors come
     // out, too: they are computed, not put in.
     #[test]
     fn the_deck_is_reproduced_within_a_point() {

@@ -1,9 +1,9 @@
 //! `narrows try`: policies race over links with the user's data; the result is `narrows.try/1`.
 //!
-//! Every policy gets the same bytes and starts from nothing. Rounds are interleaved, every other one in reverse, so that
-//! a disturbance of the machine falls on all. What is reported is the median of the rounds, with the least and the most.
-//! One transfer of the adaptive policy before the first round warms the machine up and shows which codecs it takes; it
-//! is not counted. A policy that takes twice the time allowed for raw races in one round only.
+//! Every policy gets the same bytes and starts from nothing. Rounds are interleaved, every other one in reverse, so
+//! that a disturbance of the machine falls on all. What is reported is the median of the rounds, with the least and the
+//! most. One transfer of the adaptive policy before the first round warms the machine up and shows which codecs it
+//! takes; it is not counted. A policy that takes twice the time allowed for raw races in one round only.
 
 mod album;
 mod pictures;

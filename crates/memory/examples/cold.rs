@@ -1,5 +1,6 @@
-//! What files take in a store: `cold PROFILE FILE…`. Prints, of each and of all together, the ratio of packed bytes as they
-//! were written, of memory used, and both again after the keeper packed everything as cold; and the keeper's seconds.
+//! What files take in a store: `cold PROFILE FILE…`. Prints, of each and of all together, the ratio of packed bytes as
+//! they were written, of memory used, and both again after the keeper packed everything as cold; and the keeper's
+//! seconds.
 
 use std::{env, fs, path::Path, sync::Arc, time::Instant};
 

@@ -1,9 +1,9 @@
 //! A file for pages that do not pack, or that nobody asks for: one page a frame of 4 KiB.
 //!
 //! What it holds is worth nothing without the process that wrote it, so a file is taken only if it is new, empty or
-//! bears our mark, and its old content is dropped. A file that we make has no name from the start, so that its room comes back
-//! however the process ends; any other is left empty. Opened with `O_DIRECT` where the file system can: through the page
-//! cache, a page would stay in memory after it was written back to save memory.
+//! bears our mark, and its old content is dropped. A file that we make has no name from the start, so that its room
+//! comes back however the process ends; any other is left empty. Opened with `O_DIRECT` where the file system can:
+//! through the page cache, a page would stay in memory after it was written back to save memory.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -19,7 +19,8 @@ use crate::tools::Page;
 
 const FRAME: u64 = 4096;
 const MARK: &[u8] = b"narrows memory backing, volatile\n";
-/// So far into a device file systems, arrays and volumes have what tells them: btrfs at 64 KiB, ZFS at 16 KiB, RAID at 4 KiB.
+/// So far into a device file systems, arrays and volumes have what tells them: btrfs at 64 KiB, ZFS at 16 KiB, RAID at
+/// 4 KiB.
 const HEAD: u64 = 1 << 20;
 
 /// Why a file is not used. Each variant is one thing its owner should do next.

@@ -1,8 +1,8 @@
 //! Four neighbouring cold pages packed as one: text gains a tenth to a fifth by a window of 16 KiB instead of 4.
 //!
-//! A cluster's first byte is the number of the dictionary it was packed with, or 0. A packed cluster is cut into four pieces of about one length, each an object of one of the
-//! four slots. So it needs no store of its own, and a piece can move like any object. Reading one page unpacks
-//! four; the first write to one dissolves the cluster.
+//! A cluster's first byte is the number of the dictionary it was packed with, or 0. A packed cluster is cut into four
+//! pieces of about one length, each an object of one of the four slots. So it needs no store of its own, and a piece
+//! can move like any object. Reading one page unpacks four; the first write to one dissolves the cluster.
 
 use std::sync::Arc;
 
@@ -46,7 +46,8 @@ impl Default for Bundler {
 }
 
 impl Bundler {
-    /// Packs `raw` into `packed`, with a dictionary if there is one, if that takes at most `len_max` bytes. Says whether it did.
+    /// Packs `raw` into `packed`, with a dictionary if there is one, if that takes at most `len_max` bytes. Says
+    /// whether it did.
     pub(crate) fn pack(&mut self, len_max: usize, dictionary: Option<(Number, &mut dictionary::Packer)>) -> bool {
         self.packed.resize(len_max.clamp(1, LEN - 1), 0);
         let Self { raw, packed, workspace, .. } = self;

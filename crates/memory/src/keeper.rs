@@ -1,10 +1,10 @@
 //! The thread that looks after pages nobody asks for.
 //!
-//! It goes round all slots once in [`KeeperConfig::idle_after`]. A page it finds untouched since the last round is cold:
-//! packed again as hard as we can, if it is text or the like with a dictionary of such pages too, and with its three
-//! neighbours as one cluster where that saves an eighth; one that does not
-//! pack goes to the backing file, and so does any cold page that is in no cluster while memory is short. Sparse slabs are moved together. The
-//! work is done outside the locks and takes at most a quarter of one processor.
+//! It goes round all slots once in [`KeeperConfig::idle_after`]. A page it finds untouched since the last round is
+//! cold: packed again as hard as we can, if it is text or the like with a dictionary of such pages too, and with its
+//! three neighbours as one cluster where that saves an eighth; one that does not pack goes to the backing file, and so
+//! does any cold page that is in no cluster while memory is short. Sparse slabs are moved together. The work is done
+//! outside the locks and takes at most a quarter of one processor.
 
 use std::{
     sync::Arc,
@@ -45,8 +45,8 @@ const LOOSE_SHARE: u64 = 16;
 /// How the keeper goes about it.
 #[derive(Debug, Clone)]
 pub struct KeeperConfig {
-    /// A page that was not touched for this long, up to twice as long, is cold. The keeper rests so long between rounds, so
-    /// next to nothing would keep a processor busy.
+    /// A page that was not touched for this long, up to twice as long, is cold. The keeper rests so long between
+    /// rounds, so next to nothing would keep a processor busy.
     pub idle_after: Duration,
     /// Pack cold pages harder. Otherwise only the backing file and sparse slabs are looked after.
     pub recompress: bool,
@@ -181,8 +181,8 @@ impl Worker {
         round
     }
 
-    /// Looks for pages that went cold, and makes the dictionary to pack them with ready: a new one when it is time to, if it saves
-    /// more than it costs.
+    /// Looks for pages that went cold, and makes the dictionary to pack them with ready: a new one when it is time to,
+    /// if it saves more than it costs.
     fn study(&mut self, store: &Store) {
         self.book = None;
         let lexicon = store.lexicon();
@@ -243,8 +243,8 @@ impl Worker {
         samples
     }
 
-    /// Moves objects together, if that frees `frames_min` frames or more. Returns how many came free. A shard is locked for
-    /// some slots at a time only.
+    /// Moves objects together, if that frees `frames_min` frames or more. Returns how many came free. A shard is locked
+    /// for some slots at a time only.
     fn compact(&mut self, shard: &Mutex<Shard>, frames_min: u64) -> u64 {
         const SLOTS: usize = 4096;
         const SLABS: usize = 64;
@@ -288,8 +288,8 @@ impl Worker {
                     round.written_back += u64::from(shard.write_back(at, *slot, &page));
                 }
                 *slot = shard.slot(at);
-                // Written to meanwhile. A page that is not idle may be written again, to an object of the same length at the same
-                // place, and look as it did: it is not for us to pack.
+                // Written to meanwhile. A page that is not idle may be written again, to an object of the same length
+                // at the same place, and look as it did: it is not for us to pack.
                 if !slot.is_idle() {
                     continue;
                 }
@@ -350,8 +350,8 @@ impl Worker {
     }
 }
 
-/// A page that is packed again leaves its object empty among full ones. So many frames more than before are in use at most
-/// before objects are moved together.
+/// A page that is packed again leaves its object empty among full ones. So many frames more than before are in use at
+/// most before objects are moved together.
 fn debt(frames: u64) -> u64 {
     const SHARE: u64 = 32;
     const MIN: u64 = 16;

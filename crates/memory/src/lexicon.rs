@@ -1,8 +1,8 @@
 //! A store's dictionaries, by number.
 //!
-//! The keeper makes one of cold pages (`keeper`), and from then on packs with it what goes cold. A page names the dictionary it
-//! was packed with, which stays as long as such a page does: users are counted where slots change. What dictionaries cost is
-//! taken from the budget.
+//! The keeper makes one of cold pages (`keeper`), and from then on packs with it what goes cold. A page names the
+//! dictionary it was packed with, which stays as long as such a page does: users are counted where slots change. What
+//! dictionaries cost is taken from the budget.
 
 use std::sync::Arc;
 
@@ -51,8 +51,8 @@ impl Lexicon {
         Self { budget, shelf: Mutex::default() }
     }
 
-    /// Notes that so many `pages` went cold. When it is time to make a dictionary, says how many pages it is for: as many are
-    /// expected until the next as there were so far.
+    /// Notes that so many `pages` went cold. When it is time to make a dictionary, says how many pages it is for: as
+    /// many are expected until the next as there were so far.
     pub(crate) fn is_due(&self, pages: u64) -> Option<u64> {
         let mut shelf = self.shelf.lock();
         shelf.cold += pages;

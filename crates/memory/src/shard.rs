@@ -91,8 +91,8 @@ pub(crate) struct Smaller<'a> {
 }
 
 impl Shard {
-    /// The whole table is taken from the budget, though it costs memory as it is written only: a page that fits must not
-    /// be refused for its slot.
+    /// The whole table is taken from the budget, though it costs memory as it is written only: a page that fits must
+    /// not be refused for its slot.
     pub(crate) fn new(
         pages: usize,
         budget: Arc<Budget>,
@@ -135,8 +135,8 @@ impl Shard {
         Slot(self.slots[at])
     }
 
-    /// Takes the page at `at` and marks it as in use. What must be unpacked is left in `tools`, so that the caller unpacks it
-    /// by [`Tools::finish`] when it has let go of the shard.
+    /// Takes the page at `at` and marks it as in use. What must be unpacked is left in `tools`, so that the caller
+    /// unpacks it by [`Tools::finish`] when it has let go of the shard.
     pub(crate) fn fetch(&mut self, at: usize, tools: &mut Tools, page: &mut Page) -> Result<Fetched, LoadError> {
         let slot = self.slot(at);
         if slot.is_idle() {
@@ -432,8 +432,8 @@ impl Shard {
     }
 
     /// Chooses objects to be moved, if that frees `frames_min` frames or more. Says whether it does: then
-    /// [`Shard::compact_part`] is to be called for all slots and [`Shard::end_compaction`] for all slabs, a part at a time as the
-    /// caller likes.
+    /// [`Shard::compact_part`] is to be called for all slots and [`Shard::end_compaction`] for all slabs, a part at a
+    /// time as the caller likes.
     pub(crate) fn begin_compaction(&mut self, frames_min: u64) -> bool {
         let worth = self.slabs.reclaimable() >= frames_min;
         if worth {

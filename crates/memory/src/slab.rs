@@ -1,18 +1,19 @@
 //! Objects side by side in slabs.
 //!
 //! A slab is up to 16 frames, touched one after the other as they are needed; what was never touched costs nothing. Its
-//! objects lie anywhere in it, to the byte. A place names a slab and an entry of its table, which says where the object is, so
-//! objects slide together inside their slab without anybody being told.
+//! objects lie anywhere in it, to the byte. A place names a slab and an entry of its table, which says where the object
+//! is, so objects slide together inside their slab without anybody being told.
 //!
-//! An object goes where the room is least that suffices: slabs are listed by their room in steps of 32 bytes. Only where
-//! none has any is a frame more touched. So what is lost is less than the shortest common object at the end of a slab, and
-//! the table, which is counted. Classes of lengths, as zsmalloc has them, were here before: each of a hundred kept a slab
-//! partly empty, and lengths were rounded up; that lost 9 % of a store of 30 MB and more after overwrites, this loses 2.
+//! An object goes where the room is least that suffices: slabs are listed by their room in steps of 32 bytes. Only
+//! where none has any is a frame more touched. So what is lost is less than the shortest common object at the end of a
+//! slab, and the table, which is counted. Classes of lengths, as zsmalloc has them, were here before: each of a hundred
+//! kept a slab partly empty, and lengths were rounded up; that lost 9 % of a store of 30 MB and more after overwrites,
+//! this loses 2.
 //!
 //! A slab that empties gives its frames back.
 //!
-//! Invariants: a slab is listed by its room while an object may be put in it; its frames are taken from the budget before
-//! the first byte in them is written. Not thread-safe: a shard's lock guards it.
+//! Invariants: a slab is listed by its room while an object may be put in it; its frames are taken from the budget
+//! before the first byte in them is written. Not thread-safe: a shard's lock guards it.
 
 use std::{ops::Range, sync::Arc};
 
@@ -131,8 +132,8 @@ pub(crate) struct Slabs {
 impl Slabs {
     /// For at most `objects` objects at a time.
     pub(crate) fn new(objects: usize, budget: Arc<Budget>) -> std::io::Result<Self> {
-        // A slab is opened where all others that may be used are full but for a frame or have all their entries in use; as
-        // many may be leaving.
+        // A slab is opened where all others that may be used are full but for a frame or have all their entries in use;
+        // as many may be leaving.
         let slabs = objects.div_ceil(SLAB_FRAMES - 1) + objects / OBJECTS_MAX + 2;
         Ok(Self {
             region: Region::reserve(slabs.saturating_mul(2 * SLAB_LEN))?,
@@ -169,8 +170,8 @@ impl Slabs {
         Ok(join(number, object))
     }
 
-    /// Puts `bytes` in place of an object, if they are no longer than it or, where `loosely`, its slab has the room. Says
-    /// whether it did.
+    /// Puts `bytes` in place of an object, if they are no longer than it or, where `loosely`, its slab has the room.
+    /// Says whether it did.
     pub(crate) fn replace(&mut self, place: u64, bytes: &[u8], loosely: bool) -> bool {
         let (number, mut object) = split(place);
         let held = usize::from(self.extent(number, object).len);
@@ -212,8 +213,8 @@ impl Slabs {
         (self.touched - self.live / FRAME as u64).saturating_sub(used / 2)
     }
 
-    /// Chooses slabs whose objects fit into others, the emptiest first. The caller moves each object for which [`Slabs::is_leaving`]
-    /// holds by [`Slabs::relocate`], and calls [`Slabs::settle`] for all slabs at last.
+    /// Chooses slabs whose objects fit into others, the emptiest first. The caller moves each object for which
+    /// [`Slabs::is_leaving`] holds by [`Slabs::relocate`], and calls [`Slabs::settle`] for all slabs at last.
     pub(crate) fn evacuate(&mut self) {
         // Room of less than a frame is what filling slabs leaves anyway.
         let capacity = |slab: &Slab| (SLAB_LEN - slab.live as usize) / FRAME * FRAME;
@@ -251,7 +252,8 @@ impl Slabs {
         Ok(join(to, new))
     }
 
-    /// Ends a compaction in a range of slabs: objects slide together where that leaves frames empty, and these are given back.
+    /// Ends a compaction in a range of slabs: objects slide together where that leaves frames empty, and these are
+    /// given back.
     pub(crate) fn settle(&mut self, range: Range<usize>) {
         for number in range {
             let slab = &mut self.slabs[number];
@@ -364,8 +366,8 @@ impl Slabs {
         Ok(object)
     }
 
-    /// Where `len` bytes in one piece are in a slab that has so many: behind its objects, or between them, if need be after
-    /// these slid together.
+    /// Where `len` bytes in one piece are in a slab that has so many: behind its objects, or between them, if need be
+    /// after these slid together.
     fn find_gap(&mut self, number: u32, len: usize) -> usize {
         let slab = &self.slabs[number as usize];
         let (top, end) = (slab.top as usize, usize::from(slab.frames) * FRAME);

@@ -1,6 +1,7 @@
 //! The device: pages dealt out to shards, requests cut into pages.
 //!
-//! Packing and unpacking happen outside the locks, on the thread of the request; under a shard's lock an object is copied. Groups of four neighbouring pages stay in one shard, because a cluster is packed of them; neighbouring
+//! Packing and unpacking happen outside the locks, on the thread of the request; under a shard's lock an object is
+//! copied. Groups of four neighbouring pages stay in one shard, because a cluster is packed of them; neighbouring
 //! groups lie in different shards, so that connections reading one region do not wait for each other. Threads that are
 //! idle help with the pages of a long request.
 
@@ -82,8 +83,8 @@ struct Part {
     len: usize,
 }
 
-/// Pages of a request that are done before anybody is asked to help, if the last request was not worth it: they tell how long the rest
-/// will take.
+/// Pages of a request that are done before anybody is asked to help, if the last request was not worth it: they tell
+/// how long the rest will take.
 const TASTED: usize = 4;
 /// Work that is worth waking a thread for, and pages.
 const HELP_FROM: Duration = Duration::from_micros(50);
@@ -207,8 +208,8 @@ impl Store {
         stored.map_err(|fault| self.explain(&fault))
     }
 
-    /// Does each of `count` parts of a request, with the crew if that takes a while: as long as it did the last time, which `is_long` says,
-    /// or as the first ones take alone.
+    /// Does each of `count` parts of a request, with the crew if that takes a while: as long as it did the last time,
+    /// which `is_long` says, or as the first ones take alone.
     fn each<T: Send>(
         &self,
         count: usize,

@@ -202,8 +202,8 @@ fn cold_text_becomes_clusters_and_comes_back_by_reads_and_writes() {
     assert!(out[..5] == text[..5] && out[5] == b'!' && out[6..] == text[6..]);
 }
 
-// Goal: a group is tried as a cluster as soon as all of it is cold, whichever page was the last. Method: a page that is packed as hard
-// as can be is read before the others are.
+// Goal: a group is tried as a cluster as soon as all of it is cold, whichever page was the last. Method: a page that is
+// packed as hard as can be is read before the others are.
 #[test]
 fn a_group_whose_last_page_only_rested_becomes_a_cluster() {
     let store = store(1 << 20, None, None);
@@ -241,8 +241,8 @@ fn pages_that_make_no_cluster_are_not_tried_again_until_one_is_written() {
     assert_eq!(apart(), 0);
 }
 
-// Goal: where no slab has room, packing cold pages again saves what it saves elsewhere. Method: no four neighbours, so that there are
-// no clusters; pages of ever shorter noise fill what room there is.
+// Goal: where no slab has room, packing cold pages again saves what it saves elsewhere. Method: no four neighbours, so
+// that there are no clusters; pages of ever shorter noise fill what room there is.
 #[test]
 fn pages_packed_again_without_room_elsewhere_become_smaller_where_they_are() {
     let saved = |full: bool| {
@@ -371,8 +371,8 @@ fn incompressible_pages_leave_for_the_backing_file_when_cold() {
     assert_eq!(store.stat().bd_stat.bd_count, 512);
 }
 
-// Goal: a request that idle threads help with is what one thread would have made of it. Method: long ones, not at a page's
-// boundary, from several threads at once, of what takes long to pack.
+// Goal: a request that idle threads help with is what one thread would have made of it. Method: long ones, not at a
+// page's boundary, from several threads at once, of what takes long to pack.
 #[test]
 fn long_requests_of_many_threads_are_whole() {
     const REGION: u64 = 1 << 20;
@@ -445,8 +445,8 @@ fn memory_limit_loses_nothing_that_was_acknowledged() {
     store.write(0, &content(4, 1, 2 << 20), false).unwrap();
 }
 
-// Goal: packing cold pages again never raises the memory used, in small stores least of all. Method: kinds of pages whose
-// packed lengths spread wide, and pages trimmed here and there before.
+// Goal: packing cold pages again never raises the memory used, in small stores least of all. Method: kinds of pages
+// whose packed lengths spread wide, and pages trimmed here and there before.
 #[test]
 fn packing_cold_pages_again_takes_no_more_memory() {
     let text = |page: u64| content(2, page, PAGE);

@@ -38,10 +38,11 @@ pub enum Message {
         #[serde(default)]
         zstd: bool,
     },
-    /// Where the QEMU here could be reached by itself. It does not listen yet: it takes either that or what comes through the tunnel, under TLS or
-    /// not, packed or not, and only once in its life.
+    /// Where the QEMU here could be reached by itself. It does not listen yet: it takes either that or what comes
+    /// through the tunnel, under TLS or not, packed or not, and only once in its life.
     Offer {
-        /// Port of this host, as that of [`Message::Ready`]. Something listens there, which shows whether it is reached. Or why not.
+        /// Port of this host, as that of [`Message::Ready`]. Something listens there, which shows whether it is
+        /// reached. Or why not.
         port: Result<u16, String>,
         /// It unpacks zstd.
         #[serde(default)]
@@ -59,8 +60,8 @@ pub enum Message {
     Ready {
         /// Version of the QEMU there; `None` where nobody drives it.
         qemu: Option<[u64; 3]>,
-        /// Port of this host at which the QEMU here may be reached without a tunnel. The host is the one that `run` was given: nobody
-        /// sends a guest elsewhere. After an [`Message::Offer`] only as that was answered.
+        /// Port of this host at which the QEMU here may be reached without a tunnel. The host is the one that `run` was
+        /// given: nobody sends a guest elsewhere. After an [`Message::Offer`] only as that was answered.
         #[serde(default)]
         direct_port: Option<u16>,
         /// Why the QEMU here listens for the tunnel though [`Message::Listen`] said otherwise.

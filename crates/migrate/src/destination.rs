@@ -1,9 +1,9 @@
 //! The destination's QEMU, set up as the source says and let go when the source has let go.
 //!
-//! Who runs the guest. A QEMU started with `-S` holds a guest that has come until it is told `cont`; that is told only when the source
-//! has said [`Message::Done`], so there is no moment at which both sides run it, wherever the connection breaks.
-//! Without `-S` the destination runs as soon as it has everything, and a break just then leaves the source in doubt: it
-//! goes on too. That is QEMU's own doing with any transport.
+//! Who runs the guest. A QEMU started with `-S` holds a guest that has come until it is told `cont`; that is told only
+//! when the source has said [`Message::Done`], so there is no moment at which both sides run it, wherever the
+//! connection breaks. Without `-S` the destination runs as soon as it has everything, and a break just then leaves the
+//! source in doubt: it goes on too. That is QEMU's own doing with any transport.
 
 use std::{
     path::PathBuf,
@@ -60,7 +60,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Where it listens for the tunnel. A QEMU that is reached under TLS would be open to all who reach it without: so only from this host.
+    /// Where it listens for the tunnel. A QEMU that is reached under TLS would be open to all who reach it without: so
+    /// only from this host.
     #[must_use]
     pub fn tunnel(&self) -> Address {
         match (&self.direct, &self.at) {
@@ -192,7 +193,8 @@ fn follow(
     }
 }
 
-/// Listens in QEMU's place while the source's side finds out what comes through; the port, if QEMU shall, and the level if for zstd.
+/// Listens in QEMU's place while the source's side finds out what comes through; the port, if QEMU shall, and the level
+/// if for zstd.
 fn offer(
     writer: &mut ChannelWriter,
     at: &Address,
@@ -275,8 +277,8 @@ impl Driven {
         }
     }
 
-    /// Ends what the source's QEMU sends by itself, if it still sends: who would let that guest run has gone. That QEMU then goes on with it, and
-    /// this one exits or waits anew.
+    /// Ends what the source's QEMU sends by itself, if it still sends: who would let that guest run has gone. That QEMU
+    /// then goes on with it, and this one exits or waits anew.
     fn hang_up(&mut self) {
         let Ok(status) = self.monitor.ask("query-status", &Value::Null) else { return };
         match status["status"].as_str() {

@@ -1,10 +1,11 @@
 //! Whether the two QEMUs had better talk without a tunnel between them.
 //!
-//! A tunnel copies every byte four times more. On a link that carries more than processors pack it has nothing to give for that: through two
-//! plain relays a guest takes 1.9 times as long there. So `run` measures the link before the guest moves, and where
-//! packing in the tunnel cannot keep up with it, and `serve --direct` allows it, has the source's QEMU connect to the destination's, under TLS where the
-//! session is: with QEMU's own zstd, which takes less of the processors, up to where that cannot keep up either. Session and control channel stay: who
-//! runs the guest is settled as ever.
+//! A tunnel copies every byte four times more. On a link that carries more than processors pack it has nothing to give
+//! for that: through two plain relays a guest takes 1.9 times as long there. So `run` measures the link before the
+//! guest moves, and where packing in the tunnel cannot keep up with it, and `serve --direct` allows it, has the
+//! source's QEMU connect to the destination's, under TLS where the session is: with QEMU's own zstd, which takes less
+//! of the processors, up to where that cannot keep up either. Session and control channel stay: who runs the guest is
+//! settled as ever.
 
 use std::time::{Duration, Instant};
 
@@ -22,8 +23,9 @@ pub enum Route {
     Direct(Option<u8>),
 }
 
-// Where the ways part, in bytes a second that the link carries for each processor of an end. Measured with 780 MiB of programs and documents (*fill*, four
-// channels, QEMU 10.0.2, docs/results/migrate.md) and two processors for both ends, so one each; seconds, medians of two to five:
+// Where the ways part, in bytes a second that the link carries for each processor of an end. Measured with 780 MiB of
+// programs and documents (*fill*, four channels, QEMU 10.0.2, docs/results/migrate.md) and two processors for both
+// ends, so one each; seconds, medians of two to five:
 //
 // | Mbit/s | tunnel | zstd 2 | zstd 1 | unpacked |
 // |---|---|---|---|---|
@@ -32,24 +34,27 @@ pub enum Route {
 // | 2000 | 2.7 | 2.6 | 2.3 | 3.4 |
 // | 3000 | 2.6 | 2.6 | 2.3 | 2.3 |
 
-/// From here on QEMU by itself with [`ZSTD_LEVEL`]. At half a gigabit the tunnel takes as long, and of a guest that writes it sends far less.
+/// From here on QEMU by itself with [`ZSTD_LEVEL`]. At half a gigabit the tunnel takes as long, and of a guest that
+/// writes it sends far less.
 const ZSTD_PER_S: f64 = 9e7;
 /// From here on unpacked, which takes as long as zstd on any faster link.
 const UNPACKED_PER_S: f64 = 3.6e8;
-/// The same under TLS, the tunnel's or QEMU's own, whose cipher has less to do where bytes are packed. QEMU 7.2 around the tunnel took 14 % less time than
-/// through it on 4 Gbit/s, 7 % more and 34 % more bytes on 3. What is measured of the link is what one connection's cipher lets through, 0.7 to 1.0 GB/s there.
+/// The same under TLS, the tunnel's or QEMU's own, whose cipher has less to do where bytes are packed. QEMU 7.2 around
+/// the tunnel took 14 % less time than through it on 4 Gbit/s, 7 % more and 34 % more bytes on 3. What is measured of
+/// the link is what one connection's cipher lets through, 0.7 to 1.0 GB/s there.
 const UNPACKED_UNDER_TLS_PER_S: f64 = 4e8;
 /// Level of QEMU's zstd. Level 2 takes a fifth more of the processors and, on links that it is used for, no less time.
 pub const ZSTD_LEVEL: u8 = 1;
 
-/// The link is looked at for no longer than this, and with no more bytes: 10 Mbit/s are busy for half a second with what is on its way by then.
+/// The link is looked at for no longer than this, and with no more bytes: 10 Mbit/s are busy for half a second with
+/// what is on its way by then.
 const PROBE_FOR: Duration = Duration::from_millis(100);
 /// See [`PROBE_FOR`].
 const PROBE_LEN: usize = 32 << 20;
 const CHUNK_LEN: usize = 256 << 10;
 
-/// What the link carries, in bytes a second, from sending noise for a tenth of a second. Short of what a long fat network carries, whose
-/// congestion window is not open by then: those are slow enough to be packed for.
+/// What the link carries, in bytes a second, from sending noise for a tenth of a second. Short of what a long fat
+/// network carries, whose congestion window is not open by then: those are slow enough to be packed for.
 ///
 /// # Errors
 /// [`End`] when the session ends.
@@ -74,8 +79,8 @@ pub fn drain(incoming: Incoming) {
     let _ = writer.finish();
 }
 
-/// The way for a link of that rate, in bytes a second, where each end has so many processors to itself. `is_tls`: so is QEMU's own connection. `zstd`: both
-/// QEMUs have it.
+/// The way for a link of that rate, in bytes a second, where each end has so many processors to itself. `is_tls`: so is
+/// QEMU's own connection. `zstd`: both QEMUs have it.
 #[must_use]
 pub fn choose(link: f64, processors: f64, is_tls: bool, zstd: bool) -> Route {
     let each = link / processors;

@@ -1,11 +1,12 @@
 //! One of QEMU's sockets joined to its channel.
 //!
-//! Every chunk's first byte is its kind ([`aware::kind`]): plain bytes, a multifd channel's first packet, or a multifd packet taken apart.
-//! So a lane falls back to plain bytes with its next chunk, whatever it was before.
+//! Every chunk's first byte is its kind ([`aware::kind`]): plain bytes, a multifd channel's first packet, or a multifd
+//! packet taken apart. So a lane falls back to plain bytes with its next chunk, whatever it was before.
 //!
 //! Ends. An orderly end travels behind all data of its direction. A fault of the source's socket, or of writing to the
-//! destination's, ends the migration: see [`Migration::fail`]. Two things look like faults and are none: a destination that is done may
-//! reset a socket whose last bytes it had no need to read, and a source that is done need not take the end of the return path.
+//! destination's, ends the migration: see [`Migration::fail`]. Two things look like faults and are none: a destination
+//! that is done may reset a socket whose last bytes it had no need to read, and a source that is done need not take the
+//! end of the return path.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -116,7 +117,8 @@ impl Outward<'_> {
     /// Looks what the socket carries and goes on from there.
     fn detect(&mut self) -> Result<(), Fault> {
         let mut first = [0; aware::INIT_LEN];
-        // What one read yields decides: QEMU writes a channel's first packet in one piece, and nobody shall wait for more.
+        // What one read yields decides: QEMU writes a channel's first packet in one piece, and nobody shall wait for
+        // more.
         let mut len = read(&mut *self.from, &mut first)?;
         if len == 0 {
             return self.finish();
@@ -278,8 +280,8 @@ fn deliver(
     }
 }
 
-/// Packets of a lane on their way, 8 MiB of pages. Why: pages that pack to next to nothing wait for no link and fill no window, but the
-/// destination must take them all apart while the guest stands still.
+/// Packets of a lane on their way, 8 MiB of pages. Why: pages that pack to next to nothing wait for no link and fill no
+/// window, but the destination must take them all apart while the guest stands still.
 const PACKETS_MAX: usize = 16;
 
 /// Between two looks whether the session still stands.

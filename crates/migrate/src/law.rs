@@ -1,9 +1,9 @@
 //! The buffer law: how much a tunnel may hold so that QEMU's picture of the link stays true.
 //!
-//! Why: QEMU takes what its socket accepts for what the link carries, and stops the guest when the rest would fit into the
-//! downtime it was allowed. Every byte a tunnel accepts early is a byte it must still send while the guest stands still;
-//! with 32 MiB for each channel a limit of 300 ms became 3-5 s (measured on a 200 Mbit/s link). So what is accepted and not
-//! yet on the wire is bounded by [`SHARE`] of the downtime limit times the measured rate of the link.
+//! Why: QEMU takes what its socket accepts for what the link carries, and stops the guest when the rest would fit into
+//! the downtime it was allowed. Every byte a tunnel accepts early is a byte it must still send while the guest stands
+//! still; with 32 MiB for each channel a limit of 300 ms became 3-5 s (measured on a 200 Mbit/s link). So what is
+//! accepted and not yet on the wire is bounded by [`SHARE`] of the downtime limit times the measured rate of the link.
 //!
 //! Pure: samples come in, bounds go out. `watch` feeds it and applies what it says. Bytes and nanoseconds throughout.
 
@@ -17,22 +17,24 @@ pub const SHARE: f64 = 0.1;
 /// Bound before the link's rate is known, and at least: one multifd packet.
 pub const BACKLOG_MIN: u64 = 512 << 10;
 
-/// Part of the link's rate to promise QEMU for the moment at which the guest stands still: the last packets must be packed,
-/// and the devices' state sent, before their time is up. With all of it, 300 ms allowed became 342 (45 MiB/s dirtied,
-/// 200 Mbit/s).
+/// Part of the link's rate to promise QEMU for the moment at which the guest stands still: the last packets must be
+/// packed, and the devices' state sent, before their time is up. With all of it, 300 ms allowed became 342 (45 MiB/s
+/// dirtied, 200 Mbit/s).
 const PROMISE: f64 = 0.8;
 
 /// Span over which the link's rate is taken.
 const SPAN_NS: u64 = 1_000_000_000;
-/// The first span counts when the writer was held up by the link for this part of it: else it shows what there was to send.
+/// The first span counts when the writer was held up by the link for this part of it: else it shows what there was to
+/// send.
 const BUSY_MIN: f64 = 0.5;
 /// And from here on it was held up all the time.
 const HELD_UP: f64 = 0.9;
 /// Intake may be at most this multiple of the link's rate where QEMU does not take a rate from us. Above 3, a run of
 /// nearly empty pages makes it believe in a link ten times too fast.
 const PACE_MAX: f64 = 3.0;
-/// Intake may be this much more where the link shows that it carries more than is known: what is paced to a rate that was only ever
-/// seen from below holds nothing up, and so would never show a better one. Ten times too low is mended in some three seconds, where bytes pack to a third.
+/// Intake may be this much more where the link shows that it carries more than is known: what is paced to a rate that
+/// was only ever seen from below holds nothing up, and so would never show a better one. Ten times too low is mended in
+/// some three seconds, where bytes pack to a third.
 const PACE_MORE: f64 = 1.5;
 
 /// One look at a session.
@@ -146,7 +148,8 @@ mod tests {
     const LIMIT: Duration = Duration::from_millis(300);
     const STEP_NS: u64 = 100_000_000;
 
-    /// Feeds `steps` of a tenth of a second in which the link carried `wire` bytes, of `raw`, and was busy for `busy_ns`.
+    /// Feeds `steps` of a tenth of a second in which the link carried `wire` bytes, of `raw`, and was busy for
+    /// `busy_ns`.
     fn feed(law: &mut Law, from: &mut Sample, steps: u32, wire: u64, raw: u64, busy_ns: u64) -> Bounds {
         let mut bounds = law.see(*from);
         for _ in 0..steps {
@@ -186,8 +189,9 @@ mod tests {
         assert!(bounds.intake.unwrap() <= 3 * bounds.goodput);
     }
 
-    /// Runs `seconds` with a source that always has more, of which `ratio` bytes pack to one, paced as the law says, over a link of
-    /// `link` bytes a second with a socket's buffer before it. The last bounds, and the most that was ever let in.
+    /// Runs `seconds` with a source that always has more, of which `ratio` bytes pack to one, paced as the law says,
+    /// over a link of `link` bytes a second with a socket's buffer before it. The last bounds, and the most that was
+    /// ever let in.
     fn paced(law: &mut Law, at: &mut Sample, seconds: u64, ratio: f64, link: f64) -> (Bounds, u64) {
         const STEP_NS: u64 = 10_000_000;
         const BUFFER: f64 = 256e3;

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! One migration is one session: a lane (a channel of the session) for each socket QEMU opens, opened and connected in
-//! the order of their coming, and where `run` and `serve` drive QEMU, a channel on which they talk. Whatever fails ends the
-//! session, and with it every socket on both sides at once: the source then goes on running its guest, the
+//! the order of their coming, and where `run` and `serve` drive QEMU, a channel on which they talk. Whatever fails ends
+//! the session, and with it every socket on both sides at once: the source then goes on running its guest, the
 //! destination never gets one that is not whole.
 //!
 //! | module | holds |
@@ -105,25 +105,28 @@ impl MigrateError {
 /// processor-seconds, of either host, must save a second of the migration.
 pub const CPU_PRICE: f64 = 0.1;
 
-/// The highest level where nobody says. At 100 Mbit/s, level 3 took programs and documents a seventh more processor time at the source for a hundredth of
-/// the bytes, levels 6 and 9 twice the packing time for as little again, and a price that keeps them away keeps packing away where it pays.
+/// The highest level where nobody says. At 100 Mbit/s, level 3 took programs and documents a seventh more processor
+/// time at the source for a hundredth of the bytes, levels 6 and 9 twice the packing time for as little again, and a
+/// price that keeps them away keeps packing away where it pays.
 pub const LEVEL_MAX: Level = Level(2);
 
-/// What the adaptive policy chooses among. Memory holds bytes of all kinds side by side, so what takes them for numbers of a width gains
-/// nothing; and DEFLATE, which packs about as fast as zstd 1 and less, was what half of a guest travelled as at 1 Gbit/s: 8 % more bytes, and
-/// a fifth more processor time at the destination, on processors that were all busy.
+/// What the adaptive policy chooses among. Memory holds bytes of all kinds side by side, so what takes them for numbers
+/// of a width gains nothing; and DEFLATE, which packs about as fast as zstd 1 and less, was what half of a guest
+/// travelled as at 1 Gbit/s: 8 % more bytes, and a fifth more processor time at the destination, on processors that
+/// were all busy.
 pub const CODECS: &[&str] = &["zstd"];
 
-/// And this level, which others do not choose among: packets are long enough for its tables. Of programs and documents in packets of
-/// 512 KiB it makes 6 % fewer bytes than level 1 in the same time, and 4 % more than level 3 in two thirds of the time.
+/// And this level, which others do not choose among: packets are long enough for its tables. Of programs and documents
+/// in packets of 512 KiB it makes 6 % fewer bytes than level 1 in the same time, and 4 % more than level 3 in two
+/// thirds of the time.
 pub const ALSO: &[(&str, i16)] = &[("zstd", 2)];
 
 /// What a session that carries a migration may hold, on `base`.
 ///
-/// Windows of eight packets a lane: a lane whose packets do not shrink must not wait for a round trip after each. History
-/// of two packets: QEMU's own zstd keeps one stream a channel, which at level 3 saves a twentieth of the bytes. Where multifd is
-/// understood nobody uses it: what a megabyte of it would find is copied out of any page sent before, and the search of it
-/// took longer than packing what is left.
+/// Windows of eight packets a lane: a lane whose packets do not shrink must not wait for a round trip after each.
+/// History of two packets: QEMU's own zstd keeps one stream a channel, which at level 3 saves a twentieth of the bytes.
+/// Where multifd is understood nobody uses it: what a megabyte of it would find is copied out of any page sent before,
+/// and the search of it took longer than packing what is left.
 #[must_use]
 pub fn limits(lanes_max: u16) -> Limits {
     Limits {
@@ -135,7 +138,8 @@ pub fn limits(lanes_max: u16) -> Limits {
     }
 }
 
-/// The settings of the destination's side: what it sends is the return path, a few bytes that must not wait to be packed.
+/// The settings of the destination's side: what it sends is the return path, a few bytes that must not wait to be
+/// packed.
 #[must_use]
 pub fn far_settings(settings: Settings) -> Settings {
     Settings { plan: Plan::None, ..settings }

@@ -1,7 +1,8 @@
 //! One migration: a session, its lanes, the law it keeps, its end.
 //!
-//! The watch thread samples the session twenty times a second, applies [`Law`] to it, and when the session ends, however
-//! that comes, aborts every local socket: a lane of which one direction is over has no thread left that would notice.
+//! The watch thread samples the session twenty times a second, applies [`Law`] to it, and when the session ends,
+//! however that comes, aborts every local socket: a lane of which one direction is over has no thread left that would
+//! notice.
 
 use std::{
     sync::{
@@ -28,8 +29,9 @@ use crate::{
 /// How often the watch looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Pages kept where nobody says: 448 MiB on either side for as long as a migration lasts, or what the guest has in use if that is less.
-/// Of programs and documents nine tenths of what can be copied comes from as many pages before, of a database in memory as much. More cost fresh memory.
+/// Pages kept where nobody says: 448 MiB on either side for as long as a migration lasts, or what the guest has in use
+/// if that is less. Of programs and documents nine tenths of what can be copied comes from as many pages before, of a
+/// database in memory as much. More cost fresh memory.
 pub const KEEP_MAX: u32 = 112 << 10;
 
 /// What a user may set of a migration, beside the session's settings.
@@ -215,8 +217,8 @@ impl LinkProbe {
         })
     }
 
-    /// What the kernel may hold: enough to fill the path twice over and a scheduler's pause, and not the megabytes it would
-    /// take otherwise. `None` before the rate is known.
+    /// What the kernel may hold: enough to fill the path twice over and a scheduler's pause, and not the megabytes it
+    /// would take otherwise. `None` before the rate is known.
     fn send_buffer(&self, goodput: u64) -> Option<u64> {
         const PAUSE_MS: u64 = 10;
         let rtt_ns = self.0.lock().tcp_info()?.rtt_min_ns;

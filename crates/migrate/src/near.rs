@@ -1,8 +1,9 @@
 //! The end beside the source: takes QEMU's sockets and opens a lane for each, in the order of their coming.
 //!
-//! Migrations follow one another on one listening socket, one virtual machine's. A migration begins with the first socket after
-//! a session stands, and is over when every lane of it is. The session is made before, so that QEMU finds an
-//! authenticated way to the other side when it comes: between its connecting and its first byte nothing may be missing.
+//! Migrations follow one another on one listening socket, one virtual machine's. A migration begins with the first
+//! socket after a session stands, and is over when every lane of it is. The session is made before, so that QEMU finds
+//! an authenticated way to the other side when it comes: between its connecting and its first byte nothing may be
+//! missing.
 
 use std::{
     sync::{Arc, mpsc},
@@ -43,8 +44,9 @@ pub fn accept(listener: Listener, events: mpsc::Sender<Event>) {
     });
 }
 
-/// Waits for the first socket of a migration; `None` when nobody can send one any more, or the session ended meanwhile. A socket whose QEMU gave up
-/// while there was no session is none: at the destination it would be taken for a migration, and QEMU there takes one only.
+/// Waits for the first socket of a migration; `None` when nobody can send one any more, or the session ended meanwhile.
+/// A socket whose QEMU gave up while there was no session is none: at the destination it would be taken for a
+/// migration, and QEMU there takes one only.
 pub fn wait_first(endpoint: &Endpoint, events: &mpsc::Receiver<Event>) -> Option<Transport> {
     loop {
         match events.recv_timeout(Duration::from_millis(250)) {
@@ -59,8 +61,8 @@ pub fn wait_first(endpoint: &Endpoint, events: &mpsc::Receiver<Event>) -> Option
     }
 }
 
-/// Carries one migration from its first socket until its last lane is over, or [`Event::Stop`]. The session still stands
-/// then, for whoever has something to say on it.
+/// Carries one migration from its first socket until its last lane is over, or [`Event::Stop`]. The session still
+/// stands then, for whoever has something to say on it.
 ///
 /// # Errors
 /// [`MigrateError::End`] with the reason where the session ended otherwise than well.

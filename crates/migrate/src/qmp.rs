@@ -1,7 +1,7 @@
 //! QEMU's control protocol, without I/O: bytes come in, messages come out.
 //!
-//! One JSON object a line, both ways (QEMU's `docs/interop/qmp-spec`). QEMU greets; `qmp_capabilities` must be the first
-//! command; a command's answer carries its id; events come in between at any time.
+//! One JSON object a line, both ways (QEMU's `docs/interop/qmp-spec`). QEMU greets; `qmp_capabilities` must be the
+//! first command; a command's answer carries its id; events come in between at any time.
 
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -204,7 +204,8 @@ impl Source {
         self.takes_rate
     }
 
-    /// Has QEMU connect under TLS from now on, until it is taken back or this is dropped: with the certificates in `dir`, to a server of that name.
+    /// Has QEMU connect under TLS from now on, until it is taken back or this is dropped: with the certificates in
+    /// `dir`, to a server of that name.
     ///
     /// # Errors
     /// [`LendError`]; QEMU is then as it was.
@@ -262,7 +263,8 @@ impl Source {
         }
     }
 
-    /// Migrates, and shows how far it is ten times a second. `cancel` asks QEMU to give up, until the guest is elsewhere (postcopy).
+    /// Migrates, and shows how far it is ten times a second. `cancel` asks QEMU to give up, until the guest is
+    /// elsewhere (postcopy).
     ///
     /// # Errors
     /// [`MigrateError`]; where the guest is then, [`Self::whereabouts`] says.
@@ -363,7 +365,8 @@ impl Source {
 impl Drop for Source {
     fn drop(&mut self) {
         self.take_back();
-        // QEMU 7.2 says that a migration failed before the last of it has ended, which looks at capabilities: not while the guest stands still for it.
+        // QEMU 7.2 says that a migration failed before the last of it has ended, which looks at capabilities: not while
+        // the guest stands still for it.
         if !self.switched_on.is_empty() && self.whereabouts() != Whereabouts::Unknown {
             let states = self.switched_on.iter().map(|name| json!({ "capability": name, "state": false }));
             let states = states.collect::<Vec<_>>();
@@ -382,8 +385,8 @@ fn off(monitor: &mut Monitor, names: &[String]) -> Result<Vec<String>, QmpError>
     Ok(names.iter().filter(is_off).cloned().collect())
 }
 
-/// When the guest stopped, if that is what happened. By QEMU's own stamp, as QEMU says nothing while it finishes; its clock
-/// is ours, since `run` is beside it.
+/// When the guest stopped, if that is what happened. By QEMU's own stamp, as QEMU says nothing while it finishes; its
+/// clock is ours, since `run` is beside it.
 fn stop_of(event: &Event) -> Option<Instant> {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
     let ago = since_1970.saturating_sub(Duration::from_micros(event.at_us));

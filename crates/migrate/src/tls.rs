@@ -1,7 +1,8 @@
 //! QEMU's own TLS, with the certificates that narrows itself uses: for a QEMU that connects without a tunnel.
 //!
-//! QEMU reads the same files under the same names. It is given them for one migration and no longer, and only where nobody has
-//! given it others: what those are good for is not ours to judge, and whoever set them expects to find them there.
+//! QEMU reads the same files under the same names. It is given them for one migration and no longer, and only where
+//! nobody has given it others: what those are good for is not ours to judge, and whoever set them expects to find them
+//! there.
 
 use std::path::{Path, absolute};
 
@@ -53,7 +54,8 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// Gives the QEMU behind `monitor` the certificates in `dir`. It uses them for every connection of its next migrations.
+    /// Gives the QEMU behind `monitor` the certificates in `dir`. It uses them for every connection of its next
+    /// migrations.
     ///
     /// # Errors
     /// [`LendError`]; QEMU is then as it was.

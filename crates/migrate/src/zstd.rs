@@ -1,6 +1,7 @@
 //! QEMU's own zstd within its multifd channels, for a QEMU that connects without a tunnel.
 //!
-//! Off unless that is so: what QEMU packed, nobody can pack better. Both sides must have it on, the destination before it listens.
+//! Off unless that is so: what QEMU packed, nobody can pack better. Both sides must have it on, the destination before
+//! it listens.
 
 use serde_json::{Value, json};
 
@@ -16,8 +17,8 @@ pub(crate) struct Zstd {
 }
 
 impl Zstd {
-    /// Switches any packing off, and finds out whether QEMU could pack by zstd: one that was built without, or shall send without
-    /// copying, refuses it.
+    /// Switches any packing off, and finds out whether QEMU could pack by zstd: one that was built without, or shall
+    /// send without copying, refuses it.
     pub(crate) fn switched_off(monitor: &mut Monitor) -> Result<Self, QmpError> {
         let is_possible = set(monitor, &json!({ "multifd-compression": "zstd" })).is_ok();
         set(monitor, &json!({ "multifd-compression": "none" }))?;

@@ -1,4 +1,5 @@
-//! Lanes over a real session, between programs that do with their sockets what QEMU does: nobody waits for ever, and the guest arrives.
+//! Lanes over a real session, between programs that do with their sockets what QEMU does: nobody waits for ever, and
+//! the guest arrives.
 
 use std::{
     io::{Read, Write},
@@ -28,7 +29,8 @@ use narrows_migrate::{
 const LANES: usize = 3;
 const ROUNDS: usize = 4;
 const PAGES_OF_PACKET: usize = 32;
-/// Of a round. A lane's are 4 MiB that do not pack and twice the packets that may be under way, so a lane that is not read stops its source.
+/// Of a round. A lane's are 4 MiB that do not pack and twice the packets that may be under way, so a lane that is not
+/// read stops its source.
 const PACKETS: usize = 32 * LANES;
 const PAGES: usize = PACKETS * PAGES_OF_PACKET;
 const MAGIC: [u8; 8] = [0x11, 0x22, 0x33, 0x44, 0, 0, 0, 1];
@@ -42,8 +44,8 @@ fn noise(state: &mut u64, out: &mut [u8]) {
     }
 }
 
-/// Memory at the beginning of each round: noise, then some pages new, some with bytes of others that are sent a little earlier, by other
-/// lanes, and some with a byte changed.
+/// Memory at the beginning of each round: noise, then some pages new, some with bytes of others that are sent a little
+/// earlier, by other lanes, and some with a byte changed.
 static GUEST: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let mut state = 88_172_645_463_325_252;
     let mut ram = vec![0; PAGES * PAGE_LEN];
@@ -120,8 +122,8 @@ fn source(path: &Path) {
     });
 }
 
-/// The destination's: every lane waits at its SYNC until all have come there, and the main socket has said so. Which lane reads nothing for a
-/// while behind each SYNC, so that the others come as far as they can without it, `held` says.
+/// The destination's: every lane waits at its SYNC until all have come there, and the main socket has said so. Which
+/// lane reads nothing for a while behind each SYNC, so that the others come as far as they can without it, `held` says.
 fn destination(listener: &UnixListener, held: impl Fn(usize) -> usize + Sync, ram: &Mutex<Vec<u8>>) {
     let come = Barrier::new(LANES + 1);
     let mut main = listener.accept().unwrap().0;

@@ -11,8 +11,8 @@ use narrows_session::Code;
 
 use crate::inner::{End, Inner};
 
-/// The sending end of a channel. Dropped without [`ChannelWriter::finish`], it aborts the channel: the receiver must not
-/// take a part for the whole.
+/// The sending end of a channel. Dropped without [`ChannelWriter::finish`], it aborts the channel: the receiver must
+/// not take a part for the whole.
 #[derive(Debug)]
 pub struct ChannelWriter {
     inner: Arc<Inner>,
@@ -102,9 +102,9 @@ impl ChannelWriter {
         self.inner.wait_consumed(self.channel)
     }
 
-    /// Waits until no more than `bytes_max` of what was sent is held here because the receiver has not consumed it; else that
-    /// may be as much as the lesser of both windows. The receiver tells of its consumption in steps of at most
-    /// 512 KiB.
+    /// Waits until no more than `bytes_max` of what was sent is held here because the receiver has not consumed it;
+    /// else that may be as much as the lesser of both windows. The receiver tells of its consumption in steps of at
+    /// most 512 KiB.
     ///
     /// # Errors
     /// [`End`] when the session ends first.
@@ -112,9 +112,9 @@ impl ChannelWriter {
         self.inner.wait_unconsumed(self.channel, bytes_max)
     }
 
-    /// Waits until no more than `chunks_max` chunks were sent that the receiver has not consumed, eight at least: bounds what it
-    /// still has to do, where bytes that packed well would not. It tells of its consumption in steps of at most
-    /// 512 KiB, taking a chunk for 64 KiB.
+    /// Waits until no more than `chunks_max` chunks were sent that the receiver has not consumed, eight at least:
+    /// bounds what it still has to do, where bytes that packed well would not. It tells of its consumption in steps of
+    /// at most 512 KiB, taking a chunk for 64 KiB.
     ///
     /// # Errors
     /// [`End`] when the session ends first.

@@ -151,8 +151,8 @@ fn config(engine: &Engine, settings: &Settings, role: Role, session: [u8; 16]) -
     Config { role, limits, codecs: engine.registry.ids().collect(), host: host(&session), agent, session }
 }
 
-/// Names this machine until it starts again, in this session only; 0 where the system does not say. Containers and namespaces
-/// of one machine have the same: they share its processors.
+/// Names this machine until it starts again, in this session only; 0 where the system does not say. Containers and
+/// namespaces of one machine have the same: they share its processors.
 fn host(session: &[u8; 16]) -> u64 {
     let Ok(boot) = fs::read("/proc/sys/kernel/random/boot_id") else { return 0 };
     xxh3_64(&[&boot, session.as_slice()].concat())

@@ -1,7 +1,7 @@
 //! What the threads of an endpoint share, and what they do to its state: links, channels, packers and keeper.
 //!
-//! Invariant: `state` is held for moments only, never while a thread waits for a socket. Whoever changes what others wait for notifies the
-//! condition that names it.
+//! Invariant: `state` is held for moments only, never while a thread waits for a socket. Whoever changes what others
+//! wait for notifies the condition that names it.
 
 use std::{
     fmt, io,

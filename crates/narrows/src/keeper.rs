@@ -92,8 +92,8 @@ impl Keeper {
         true
     }
 
-    /// Gives up links on which nothing came for long, though asked. Each for itself: what was sent on a dead one holds up its
-    /// channel until it is sent again on another.
+    /// Gives up links on which nothing came for long, though asked. Each for itself: what was sent on a dead one holds
+    /// up its channel until it is sent again on another.
     fn signs_of_life(&mut self, inner: &Inner) {
         let now_ns = inner.engine.clock.now_ns();
         let silence = inner.settings.silence;
@@ -160,9 +160,9 @@ impl Keeper {
         }
     }
 
-    /// Dials and says Hello; gives up when no time is `left`. Where there are other links to look after it waits no longer
-    /// than a round, and is `None` until something has come of it. On a thread of its own, as a host that stands still
-    /// accepts connections and answers nothing, and then each step of it waits for its own ten seconds.
+    /// Dials and says Hello; gives up when no time is `left`. Where there are other links to look after it waits no
+    /// longer than a round, and is `None` until something has come of it. On a thread of its own, as a host that stands
+    /// still accepts connections and answers nothing, and then each step of it waits for its own ten seconds.
     fn connect(&mut self, hello: Hello, left: Option<Duration>) -> Option<Greeted> {
         let failed = |text: String| End::new(Code::FAILED, text);
         if self.dialling.is_none() {

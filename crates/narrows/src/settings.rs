@@ -31,15 +31,15 @@ pub struct Settings {
     pub depth: usize,
     /// Send raw what packing does not shrink: the paper's V2. Without it, what the codec made is sent.
     pub keep_if_smaller: bool,
-    /// What a second of processor time is worth at least to the adaptive plan, in seconds of the link's; 0 spends whatever
-    /// saves time.
+    /// What a second of processor time is worth at least to the adaptive plan, in seconds of the link's; 0 spends
+    /// whatever saves time.
     pub cpu_price: f64,
     /// No level above this one for the adaptive plan.
     pub level_max: Option<Level>,
     /// Names of the codecs that the adaptive plan chooses among, beside raw; all where nobody says.
     pub among: Option<&'static [&'static str]>,
-    /// Names and levels that the adaptive plan chooses among as well. What they cost is taken from the nearest level that is known, until they were
-    /// tried.
+    /// Names and levels that the adaptive plan chooses among as well. What they cost is taken from the nearest level
+    /// that is known, until they were tried.
     pub also: &'static [(&'static str, i16)],
     /// Whether a chunk's codec may refer to chunks before it in its channel.
     pub history: bool,
@@ -107,8 +107,8 @@ fn said(levels: &RangeInclusive<i16>) -> String {
     }
 }
 
-/// Who packs as `text` says, and at which level: `zstd`, `zstd:3`, `lz4-hc:9`, a codec's name and, after a colon, its level.
-/// That is the best backend that has the level; without one, the best backend at its default.
+/// Who packs as `text` says, and at which level: `zstd`, `zstd:3`, `lz4-hc:9`, a codec's name and, after a colon, its
+/// level. That is the best backend that has the level; without one, the best backend at its default.
 ///
 /// # Errors
 /// [`UnknownCodec`].
@@ -143,7 +143,8 @@ impl Settings {
             return None;
         }
         let id = registry.by_name(name)?.id();
-        // What it is taken to cost is what ISA-L takes; the built-in library stores at level 0, and at 1 packs less and half as fast as zstd.
+        // What it is taken to cost is what ISA-L takes; the built-in library stores at level 0, and at 1 packs less and
+        // half as fast as zstd.
         if name == "deflate" && registry.packer(id, Level(0)).is_none_or(|packer| packer.backend == "cpu") {
             return None;
         }
@@ -154,8 +155,9 @@ impl Settings {
         matches!(self.plan, Plan::Naive(_))
     }
 
-    /// The policy of the plan, for a receiver with these bounds and codecs, on this machine or another, and the most history it asks for. No more is kept:
-    /// chunks that are held for nothing keep their buffers from being used again while they are in the cache.
+    /// The policy of the plan, for a receiver with these bounds and codecs, on this machine or another, and the most
+    /// history it asks for. No more is kept: chunks that are held for nothing keep their buffers from being used again
+    /// while they are in the cache.
     pub(crate) fn policy(
         &self,
         registry: &Arc<Registry>,

@@ -1,7 +1,7 @@
 //! What an endpoint has counted, and what the policy is told of it.
 //!
-//! Threads bump [`Tallies`] without a lock. What the links carried while more waited for them, which is what the link's rate is
-//! learned from, only the kernel knows: [`Carried`] asks it now and then. Units: bytes, nanoseconds.
+//! Threads bump [`Tallies`] without a lock. What the links carried while more waited for them, which is what the link's
+//! rate is learned from, only the kernel knows: [`Carried`] asks it now and then. Units: bytes, nanoseconds.
 
 use std::sync::{
     Arc,

@@ -103,7 +103,8 @@ fn every_plan_carries_everything_both_ways() {
     }
 }
 
-// Goal: a level that the best backend lacks (ISA-L has DEFLATE at 0 and 1 only) is packed by one that has it, not at the nearest.
+// Goal: a level that the best backend lacks (ISA-L has DEFLATE at 0 and 1 only) is packed by one that has it, not at
+// the nearest.
 #[test]
 fn a_level_is_what_was_asked_for_whichever_backend_comes_first() {
     let registry = narrows::default_registry();
@@ -181,7 +182,8 @@ fn a_stalled_reader_holds_the_sender_and_nothing_is_lost() {
     stall(1 << 20, 1 << 20, 1);
 }
 
-// Goal: the lesser window counts, whosever it is; and who is held is told to go on, with windows shorter than a chunk too.
+// Goal: the lesser window counts, whosever it is; and who is held is told to go on, with windows shorter than a chunk
+// too.
 #[test]
 fn the_lesser_window_bounds_what_is_outstanding() {
     for connections in [1, 4] {
@@ -248,8 +250,8 @@ fn an_abort_reaches_the_other_side_in_words() {
     assert_eq!((end.code, end.text.as_str()), (Code::LIMIT, "shutting down"));
 }
 
-// Goal: a host that stands still takes connections, as its kernel does that, and never answers; a session ends in the time
-// it was given all the same. Method: the first dial reaches a peer, all later ones a socket that nobody reads.
+// Goal: a host that stands still takes connections, as its kernel does that, and never answers; a session ends in the
+// time it was given all the same. Method: the first dial reaches a peer, all later ones a socket that nobody reads.
 #[test]
 fn a_peer_that_accepts_and_is_silent_has_not_come_back() {
     let engine = Engine::new(2);
@@ -301,7 +303,8 @@ fn relay(to: Address, dead: Arc<AtomicBool>, per_piece: Duration) -> Address {
     address
 }
 
-// Goal: one of two links dies without a word, what was under way on it with it; the transfer goes on over the other one.
+// Goal: one of two links dies without a word, what was under way on it with it; the transfer goes on over the other
+// one.
 #[test]
 fn a_dead_link_among_several_is_given_up() {
     let engine = Engine::new(2);
@@ -343,8 +346,8 @@ fn a_dead_link_among_several_is_given_up() {
     sender.join().unwrap();
 }
 
-// Goal: a link that cannot be made keeps nobody from looking after the one there is. Method: the second dial hangs, and the
-// first link's way back falls silent.
+// Goal: a link that cannot be made keeps nobody from looking after the one there is. Method: the second dial hangs, and
+// the first link's way back falls silent.
 #[test]
 fn a_link_that_cannot_be_made_does_not_hold_up_the_others() {
     let engine = Engine::new(1);

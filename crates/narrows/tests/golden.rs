@@ -178,8 +178,8 @@ fn golden_frames_read_as_they_were_written() {
     }
 }
 
-// Goal: no damage passes. Method: every bit of every golden frame, every length it can be cut to, as the network would cut
-// it and as a liar would, whose header agrees with the cut. What unpacks all the same must be the right bytes: some
+// Goal: no damage passes. Method: every bit of every golden frame, every length it can be cut to, as the network would
+// cut it and as a liar would, whose header agrees with the cut. What unpacks all the same must be the right bytes: some
 // formats have bits that say nothing.
 #[test]
 fn every_flip_and_every_cut_of_every_golden_frame_is_noticed() {

@@ -1,8 +1,8 @@
 //! Bytes that came and were not taken yet, and the wait for more.
 //!
-//! Where one request is in flight at a time, most of a round trip is waking up: the server's thread, then the client's. So after
-//! some waits that were short, the thread looks for the next request for a moment before it sleeps ([`Watch`]). Upstream:
-//! [`crate::server`].
+//! Where one request is in flight at a time, most of a round trip is waking up: the server's thread, then the client's.
+//! So after some waits that were short, the thread looks for the next request for a moment before it sleeps
+//! ([`Watch`]). Upstream: [`crate::server`].
 
 use std::{io, time::Instant};
 

@@ -1,4 +1,5 @@
-//! The two machines without a socket: what a right client gets, and that a wrong one gets nothing else. And the server around them.
+//! The two machines without a socket: what a right client gets, and that a wrong one gets nothing else. And the server
+//! around them.
 
 use std::{
     io::{Read, Write},
@@ -413,8 +414,8 @@ proptest! {
     }
 }
 
-// Goal: a device with a fault of the kind that no answer tells costs its connection, and no place for others. Method: one that has none
-// of the bytes it says it has, and panics where they are read.
+// Goal: a device with a fault of the kind that no answer tells costs its connection, and no place for others. Method:
+// one that has none of the bytes it says it has, and panics where they are read.
 #[test]
 fn a_device_that_panics_costs_its_connection_and_no_place_for_others() {
     let mut exports = Exports::default();

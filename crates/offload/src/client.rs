@@ -93,8 +93,9 @@ pub(crate) struct Tally {
 /// A way to the server, if there is one.
 pub(crate) type Way<'a> = Option<&'a Arc<Endpoint>>;
 
-/// Runs a job: `source` yields blocks of up to `block_len` bytes, `sink` takes each with its outcome, in order. Once `stop`
-/// is set `abandon` is called at once, since whoever set it may end the process before a hand is done with its block.
+/// Runs a job: `source` yields blocks of up to `block_len` bytes, `sink` takes each with its outcome, in order. Once
+/// `stop` is set `abandon` is called at once, since whoever set it may end the process before a hand is done with its
+/// block.
 pub(crate) fn run(
     way: Way<'_>,
     options: &Options,

@@ -1,17 +1,17 @@
 //! Whether a DEFLATE stream (RFC 1951) unpacks to bytes that are known.
 //!
-//! Why: what a server sends back is checked by the client, who offloads to save processor time; unpacking was half of what
-//! it still spent. Who knows what must come out need not find out what comes next: the codes of the next four bytes, one
-//! behind the other, are compared with the stream at once. Only where they differ is a symbol decoded; a match is a
-//! comparison of what is known with itself; nothing is written.
+//! Why: what a server sends back is checked by the client, who offloads to save processor time; unpacking was half of
+//! what it still spent. Who knows what must come out need not find out what comes next: the codes of the next four
+//! bytes, one behind the other, are compared with the stream at once. Only where they differ is a symbol decoded; a
+//! match is a comparison of what is known with itself; nothing is written.
 //!
 //! Twice as fast as unpacking where nearly all symbols are literals, as in floats and other data that pack little; a
-//! third slower in text, whose literals come in twos and threes. Unpacking by libdeflate would not do there either: it takes
-//! streams that gzip refuses (287 lengths, symbols that mean nothing, codes that are not complete), and a server that sends
-//! one would have us write a file that nobody else reads.
+//! third slower in text, whose literals come in twos and threes. Unpacking by libdeflate would not do there either: it
+//! takes streams that gzip refuses (287 lengths, symbols that mean nothing, codes that are not complete), and a server
+//! that sends one would have us write a file that nobody else reads.
 //!
-//! As strict as zlib: codes must be complete (or one symbol alone, or none, but not for the lengths of codes), distances
-//! within what has come out, the last block must end with the last byte. Bytes behind it are refused too.
+//! As strict as zlib: codes must be complete (or one symbol alone, or none, but not for the lengths of codes),
+//! distances within what has come out, the last block must end with the last byte. Bytes behind it are refused too.
 
 /// Whether `packed` is one DEFLATE stream that unpacks to `raw`, and nothing more.
 pub(crate) fn unpacks_to(packed: &[u8], raw: &[u8], codes: &mut Codes) -> bool {
@@ -35,7 +35,8 @@ fn follow(packed: &[u8], raw: &[u8], codes: &mut Codes) -> Option<()> {
 /// Tables of the block at hand; kept, so that they are made once.
 #[derive(Debug)]
 pub(crate) struct Codes {
-    /// Of each literal: its code, reversed as it stands in the stream, and its length; longer than any where it has none.
+    /// Of each literal: its code, reversed as it stands in the stream, and its length; longer than any where it has
+    /// none.
     literals: [(u16, u8); 256],
     symbols: Decoder<SYMBOL_BITS>,
     distances: Decoder<DISTANCE_BITS>,
@@ -243,7 +244,8 @@ impl Codes {
 /// A canonical prefix code, read from its first bit.
 #[derive(Debug)]
 struct Decoder<const BITS: usize> {
-    /// By the next `BITS` bits: symbol and length of the code that they begin with; length 0 where it is longer, or none.
+    /// By the next `BITS` bits: symbol and length of the code that they begin with; length 0 where it is longer, or
+    /// none.
     table: Box<[(u16, u8)]>,
     /// Symbols in order of their codes.
     sorted: [u16; 288],

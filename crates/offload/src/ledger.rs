@@ -13,8 +13,8 @@
 //!
 //! Without leave to spill, each of these is the job's end instead.
 //!
-//! Invariants: `blocks` holds `written..next`, at most `span` of them; the server owes at most `depth` blocks, those that
-//! were done here meanwhile included: an answer that comes too late is dropped.
+//! Invariants: `blocks` holds `written..next`, at most `span` of them; the server owes at most `depth` blocks, those
+//! that were done here meanwhile included: an answer that comes too late is dropped.
 
 use std::collections::{BTreeMap, VecDeque};
 

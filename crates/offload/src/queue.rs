@@ -1,4 +1,5 @@
-//! Blocks that wait for a worker: a line for each job, served in turn, so that no client waits for another's whole file.
+//! Blocks that wait for a worker: a line for each job, served in turn, so that no client waits for another's whole
+//! file.
 //!
 //! A line is bounded by its job's slots, the number of lines by the server; workers wait here and nowhere else.
 

@@ -4,8 +4,8 @@
 //! holds up nobody else. Its questions stand in a line of their own (`queue`), and the workers take from
 //! the lines in turn.
 //!
-//! Memory: [`ServerOptions::job_bytes`] is what a job can come to hold, and a job is refused where that does not fit any
-//! more. Sessions are bounded by number, and each may fill its window of 4 MiB before it has asked for anything.
+//! Memory: [`ServerOptions::job_bytes`] is what a job can come to hold, and a job is refused where that does not fit
+//! any more. Sessions are bounded by number, and each may fill its window of 4 MiB before it has asked for anything.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -60,8 +60,8 @@ impl ServerOptions {
         }
     }
 
-    /// Most bytes that a job with blocks of `block_len` bytes holds: `depth` blocks, as many answers that are being made,
-    /// as many that its client has not consumed, each at its longest; and a window of those.
+    /// Most bytes that a job with blocks of `block_len` bytes holds: `depth` blocks, as many answers that are being
+    /// made, as many that its client has not consumed, each at its longest; and a window of those.
     #[must_use]
     pub fn job_bytes(&self, block_len: usize) -> usize {
         3 * self.depth * chunk_len_max(block_len) + WINDOW_LEN
@@ -86,8 +86,8 @@ fn chunk_len_max(block_len: usize) -> usize {
     packed_len_max(block_len) + Answer::HEAD_LEN
 }
 
-/// Bytes that a side sends ahead of the other's consumption; one block may always go. Enough for 10 Gbit/s over 3 ms, and
-/// short since every client may fill it before it has asked for anything.
+/// Bytes that a side sends ahead of the other's consumption; one block may always go. Enough for 10 Gbit/s over 3 ms,
+/// and short since every client may fill it before it has asked for anything.
 const WINDOW_LEN: usize = 4 << 20;
 /// Bytes of a copy's pieces, below what `memcpy` leaves to `rep movsb`.
 const COPY_PIECE: usize = 1 << 10;
@@ -383,7 +383,8 @@ impl Job {
             Task::Unpack(_) => (Outcome::Failed, 0),
             Task::Copy { back } => {
                 let len = copied_len(raw_len, *back);
-                // In short pieces: the heads put the two 8 bytes apart, at which Zen 3 copies long ones ten times slower (`rep movsb`).
+                // In short pieces: the heads put the two 8 bytes apart, at which Zen 3 copies long ones ten times
+                // slower (`rep movsb`).
                 for (out, bytes) in out[..len].chunks_mut(COPY_PIECE).zip(bytes[..len].chunks(COPY_PIECE)) {
                     out.copy_from_slice(bytes);
                 }

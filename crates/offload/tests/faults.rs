@@ -1,8 +1,8 @@
 //! Faults of every kind, seeded, between a client and a good server: none may be silent.
 //!
-//! Goal: whatever a server does, the file is right and the report says that something was wrong, or there is an error and
-//! no file. Method: a relay that speaks the protocol to both sides and breaks one thing in one job; links that are reset
-//! after so many bytes. `NARROWS_FAULTS=1000` sets how many; a failing one prints its number, and
+//! Goal: whatever a server does, the file is right and the report says that something was wrong, or there is an error
+//! and no file. Method: a relay that speaks the protocol to both sides and breaks one thing in one job; links that are
+//! reset after so many bytes. `NARROWS_FAULTS=1000` sets how many; a failing one prints its number, and
 //! `NARROWS_FAULT=N` runs it alone.
 
 mod common;
@@ -430,7 +430,8 @@ fn no_fault_is_silent() {
 }
 
 // Goal: the window that a server's frames name is not believed: zstd reads the file all the same. Method: one that is
-// shorter than the frame's blocks, which are bad then, and one that zstd refuses; `run` asks the program, where it is here.
+// shorter than the frame's blocks, which are bad then, and one that zstd refuses; `run` asks the program, where it is
+// here.
 #[test]
 fn a_window_that_the_server_makes_up_does_no_harm() {
     let engine = Engine::new(1);

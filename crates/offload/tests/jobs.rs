@@ -199,7 +199,8 @@ fn many_clients_share_a_worker() {
 }
 
 // Goal: a client cannot make the server hold more than was set aside, nor keep others from being served. Method: one
-// that asks for small blocks and sends long ones, one that never reads, one that talks nonsense; beside them a good one.
+// that asks for small blocks and sends long ones, one that never reads, one that talks nonsense; beside them a good
+// one.
 #[test]
 fn a_client_that_does_not_behave_is_put_out() {
     let engine = Engine::new(1);
@@ -250,9 +251,9 @@ fn a_client_that_does_not_behave_is_put_out() {
     assert!(is_packed_form(&engine, &place.packed(), &place.raw));
 }
 
-// Goal: what a server holds for a job is bounded by the server, not by its client. Method: a client that offers a window
-// of a gigabyte, has half of one copied, and reads nothing; it must be held up after what the job may hold, the windows and
-// what sockets hold.
+// Goal: what a server holds for a job is bounded by the server, not by its client. Method: a client that offers a
+// window of a gigabyte, has half of one copied, and reads nothing; it must be held up after what the job may hold, the
+// windows and what sockets hold.
 #[test]
 fn a_client_that_reads_nothing_is_held_up() {
     const LEN: usize = 256 << 10;

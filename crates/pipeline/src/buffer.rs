@@ -2,12 +2,13 @@
 //!
 //! Why: a stream of 256 KiB chunks at 3 GB/s asks for 12,000 buffers a second; from the allocator each would be fresh
 //! pages to fault in and zero. Shelves hold buffers by size, four sizes to each power of two so that at most a fifth of
-//! a buffer is idle, last in, first out so that the next one is still in the processor's cache. All bytes of a buffer are initialised once, when it is made, and a reader never sees
-//! beyond the length that was filled.
+//! a buffer is idle, last in, first out so that the next one is still in the processor's cache. All bytes of a buffer
+//! are initialised once, when it is made, and a reader never sees beyond the length that was filled.
 //!
-//! Long ones begin with a cache line. Where they would begin by themselves, 16 bytes into a page, AMD's Zen 3 copies what begins with a
-//! page (a file's, a pipe's) three times slower: `rep movsb`, which the kernel uses, does so where the destination is 1 to 31 bytes behind the
-//! source, modulo the page (measured: 2.0 and 6.7 GB/s from a file in memory).
+//! Long ones begin with a cache line. Where they would begin by themselves, 16 bytes into a page, AMD's Zen 3 copies
+//! what begins with a page (a file's, a pipe's) three times slower: `rep movsb`, which the kernel uses, does so where
+//! the destination is 1 to 31 bytes behind the source, modulo the page (measured: 2.0 and 6.7 GB/s from a file in
+//! memory).
 
 use std::{
     ops::{Deref, DerefMut},

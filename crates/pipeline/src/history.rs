@@ -39,8 +39,8 @@ impl History {
         }
     }
 
-    /// Joins small chunks at the end, as one adds binary numbers: each byte is copied some ten times at most, and 8 MiB of
-    /// messages of one byte do not hold eight million buffers.
+    /// Joins small chunks at the end, as one adds binary numbers: each byte is copied some ten times at most, and 8 MiB
+    /// of messages of one byte do not hold eight million buffers.
     fn merge(&mut self) {
         while self.chunks.len() >= 2 {
             let (before, last) = (&self.chunks[self.chunks.len() - 2], &self.chunks[self.chunks.len() - 1]);

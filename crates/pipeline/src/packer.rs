@@ -253,7 +253,8 @@ impl Job {
         (packed_len, outcome)
     }
 
-    /// What auditions need of the job: a copy of its first bytes. However long these wait, the chunk and what was before it do not.
+    /// What auditions need of the job: a copy of its first bytes. However long these wait, the chunk and what was
+    /// before it do not.
     fn slice(self) -> Self {
         let len = self.chunk.len().min(AUDITION_LEN);
         let mut slice = self.shared.buffers.take(len);

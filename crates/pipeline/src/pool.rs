@@ -1,7 +1,7 @@
 //! The worker threads of a process: all channels, packing and unpacking, share them.
 //!
-//! Why two queues: what is only to be learnt from (auditions) must not hold up what travels. In a short transfer it took
-//! more of the processors than the chunks did, and its results came when all was sent.
+//! Why two queues: what is only to be learnt from (auditions) must not hold up what travels. In a short transfer it
+//! took more of the processors than the chunks did, and its results came when all was sent.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -20,8 +20,8 @@ const PATIENCE: usize = 8;
 /// Jobs that can wait, at most: each holds up to [`AUDITION_LEN`](narrows_core::policy::AUDITION_LEN) bytes.
 const WAITING_MAX: usize = 64;
 
-/// `n` threads, each with a [`Workspace`] of its own. The queue of chunks needs no bound: every channel has at most `depth`
-/// jobs in it.
+/// `n` threads, each with a [`Workspace`] of its own. The queue of chunks needs no bound: every channel has at most
+/// `depth` jobs in it.
 #[derive(Debug)]
 pub struct WorkerPool {
     jobs: Sender<Job>,
@@ -84,8 +84,8 @@ fn work(queue: &Receiver<Job>, can_wait: &Receiver<Job>) {
             },
         };
         passed = if urgent { (passed + 1).min(PATIENCE) } else { passed.saturating_sub(1) };
-        // A panic is a bug in a codec; jobs see to their own channel (see `packer`, `unpacker`), here the thread and the
-        // other channels survive it with fresh scratch memory.
+        // A panic is a bug in a codec; jobs see to their own channel (see `packer`, `unpacker`), here the thread and
+        // the other channels survive it with fresh scratch memory.
         if catch_unwind(AssertUnwindSafe(|| job(&mut ws))).is_err() {
             ws = Workspace::default();
         }

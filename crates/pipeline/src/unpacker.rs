@@ -159,7 +159,8 @@ impl Unpacker {
         self.0.state.lock().direct = Some(direct);
     }
 
-    /// Takes a frame that the session accepted as new. Raw ones, and small ones in order, are unpacked on the spot with `ws`.
+    /// Takes a frame that the session accepted as new. Raw ones, and small ones in order, are unpacked on the spot with
+    /// `ws`.
     pub fn accept(&self, frame: Frame<Bytes>, ws: &mut Workspace) -> Accepted {
         let mut state = self.0.state.lock();
         // The link's reader may have had it in hand when the channel ended.
@@ -336,8 +337,8 @@ impl Inner {
             state.direct = Some(direct);
             if let Some(cost) = consumed {
                 drop(state.pop_done());
-                // The consumer waits for chunks, one of which may have overtaken this one on another link, but also for the end
-                // that may come right behind the last of them.
+                // The consumer waits for chunks, one of which may have overtaken this one on another link, but also for
+                // the end that may come right behind the last of them.
                 let next = matches!(state.slots.front(), Some(Slot::Done(_)));
                 if next || state.chunks == Some(state.next_deliver) {
                     self.ready.notify_one();
@@ -424,7 +425,8 @@ mod tests {
         Frame { header, payload: Bytes::new(payload) }
     }
 
-    // Goal: a channel that ended while a link's reader had a frame in hand neither holds it nor tells the sender for ever that it waits.
+    // Goal: a channel that ended while a link's reader had a frame in hand neither holds it nor tells the sender for
+    // ever that it waits.
     #[test]
     fn a_channel_that_has_failed_takes_no_more_frames() {
         let counters = Arc::new(Counters::default());
@@ -443,7 +445,8 @@ mod tests {
         assert!(unpacker.0.state.lock().slots.is_empty());
     }
 
-    // Goal: of two chunks that overtook each other on two links, the later one is not forgotten behind the one that went directly.
+    // Goal: of two chunks that overtook each other on two links, the later one is not forgotten behind the one that
+    // went directly.
     #[test]
     fn a_chunk_that_came_early_follows_one_that_a_direct_sink_took() {
         let unpacker = Unpacker::new(shared(Arc::default()), ChannelId(2));

@@ -5,7 +5,8 @@
 //! tips the next choice towards using it: on uniform data two neighbours share the time in the right proportion, and
 //! after a run of raw chunks the next ones may take their time while the queue drains.
 //!
-//! Neighbours: [`crate::solve`] gives the weights it tilts, [`crate::adaptive`] charges it. Units: nanoseconds of a stage.
+//! Neighbours: [`crate::solve`] gives the weights it tilts, [`crate::adaptive`] charges it. Units: nanoseconds of a
+//! stage.
 
 use crate::solve::{Times, Weights, weighted};
 

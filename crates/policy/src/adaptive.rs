@@ -1,10 +1,10 @@
 //! The default policy: every chunk takes the candidate with the lowest price.
 //!
-//! A chunk's way through here: [`probe`](crate::probe) maps it to a class; the class's row holds what every candidate is
-//! expected to cost, from the [`table`](crate::table), as times of the three stages at the capacities that
-//! [`rate`](crate::rate), [`effort`](crate::effort) and [`peer`](crate::peer) estimate; [`solve`](crate::solve) weighs the
-//! stages, [`account`](crate::account) tilts the weights to keep them level, and the cheapest candidate wins, unless it
-//! would hold up the stream. Now and then [`explore`](crate::explore) asks for an audition.
+//! A chunk's way through here: [`probe`](crate::probe) maps it to a class; the class's row holds what every candidate
+//! is expected to cost, from the [`table`](crate::table), as times of the three stages at the capacities that
+//! [`rate`](crate::rate), [`effort`](crate::effort) and [`peer`](crate::peer) estimate; [`solve`](crate::solve) weighs
+//! the stages, [`account`](crate::account) tilts the weights to keep them level, and the cheapest candidate wins,
+//! unless it would hold up the stream. Now and then [`explore`](crate::explore) asks for an audition.
 //!
 //! A pure state machine: reads no clock, draws no random numbers. Units: see the modules.
 
@@ -124,8 +124,9 @@ impl Adaptive {
             for (index, &Expected { cost, basis, size_noise, .. }) in row.costs.iter().enumerate() {
                 let candidate = &self.offers[index].candidate;
                 let raw = index == 0;
-                // Where no numbers were seen, a chunk that packs better as numbers is luck that may not last: memory and programs have
-                // pages of all sorts, and the few that did so drew the rest after them. So it has to be so for sure.
+                // Where no numbers were seen, a chunk that packs better as numbers is luck that may not last: memory
+                // and programs have pages of all sorts, and the few that did so drew the rest after them. So it has to
+                // be so for sure.
                 let unfit = self.offers[index].is_typed() && !row.class.has_numbers();
                 let caution = if unfit { (CAUTION * size_noise).exp() } else { 1.0 };
                 if !raw && (cost.size > 1.0 - SAVING_MIN || !self.allowed[index] || unfit && basis != Basis::Chunks) {
@@ -307,8 +308,9 @@ impl Policy for Adaptive {
         if looked && raw.len() > MESSAGE_LEN {
             let link = self.rate.bytes_per_ns() as f32;
             let row = &mut self.rows[at];
-            // What a processor's time is worth to the stream or, where it has enough of it, to others: no less than the share of
-            // its time that packing waits for one, which the link's weight does not show where the kernel needs them as well.
+            // What a processor's time is worth to the stream or, where it has enough of it, to others: no less than the
+            // share of its time that packing waits for one, which the link's weight does not show where the kernel
+            // needs them as well.
             let worth = weights[0].max(self.config.cpu_price as f32 * weights[1]).max(1.0 - self.effort.efficiency());
             let proposal = self.explorer.propose(row, index, raw.len(), weights, worth, gauges, &self.offers, link);
             audition = proposal.audition;

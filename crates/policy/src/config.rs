@@ -9,9 +9,9 @@ pub struct Config {
     pub chunk_len: Option<usize>,
     /// What the link is believed to carry before it was measured, in bytes per second.
     pub rate_guess_bytes_per_s: f64,
-    /// What a second of processor time is worth at least, in seconds of the link's: 0 spends whatever saves time; with 0.1,
-    /// ten processor-seconds on either side must save one. In the link's time rather than in bytes, so that a slow link
-    /// may take more of it for a byte.
+    /// What a second of processor time is worth at least, in seconds of the link's: 0 spends whatever saves time; with
+    /// 0.1, ten processor-seconds on either side must save one. In the link's time rather than in bytes, so that a slow
+    /// link may take more of it for a byte.
     pub cpu_price: f64,
     /// No zstd level above this one.
     pub level_max: Option<Level>,

@@ -2,8 +2,8 @@
 //!
 //! `workers` threads are not `workers` processors: the receiver may share them (loopback), a quota may bind, neighbours
 //! may steal. Processor time over time on the clock shows it, per chunk; what it misses shows in who waits for whom: a
-//! link that runs dry while workers are busy means we asked too much of them. That second signal moves slowly and little
-//! (a trim); the solved prices do the work, or they would swing.
+//! link that runs dry while workers are busy means we asked too much of them. That second signal moves slowly and
+//! little (a trim); the solved prices do the work, or they would swing.
 //!
 //! Neighbours: [`crate::rate`] gives the verdict, [`crate::adaptive`] the outcomes. Units: nanoseconds.
 

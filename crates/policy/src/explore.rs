@@ -1,12 +1,14 @@
 //! Tries what the table does not know: auditions on slices, and now and then a whole chunk.
 //!
-//! Why both: an audition costs little and delays nothing, but a slice says little of a codec with a large window or with
-//! history. What is worth trying is what would win *if it were better than expected* by as much as its size may be off, which
-//! shrinks with every slice. Auditions of unlikely winners are so never held: no zstd 19 on a 10 Gbit/s link.
+//! Why both: an audition costs little and delays nothing, but a slice says little of a codec with a large window or
+//! with history. What is worth trying is what would win *if it were better than expected* by as much as its size may be
+//! off, which shrinks with every slice. Auditions of unlikely winners are so never held: no zstd 19 on a 10 Gbit/s
+//! link.
 //!
 //! Budget: after a small start-up allowance 1 % of the workers' time, up to 15 % where the link leaves them idle; whole
-//! chunks at most one in 48 of a class (12 where chunks are few) and each candidate once, which over any longer run is far below 2 % of the bytes.
-//! Neighbours: [`crate::adaptive`] asks with every chunk it looked at. Units: nanoseconds of CPU.
+//! chunks at most one in 48 of a class (12 where chunks are few) and each candidate once, which over any longer run is
+//! far below 2 % of the bytes. Neighbours: [`crate::adaptive`] asks with every chunk it looked at. Units: nanoseconds
+//! of CPU.
 
 use std::sync::Arc;
 
@@ -163,8 +165,8 @@ fn optimistic(row: &Row, index: usize, weights: Weights, hope: f32) -> f32 {
     if times[0] >= NEVER { NEVER } else { hope * weighted(times, weights) }
 }
 
-/// Start-up allowance, in nanoseconds of CPU: enough for a first round on a slice, should the priors be far off. More of it keeps
-/// the first chunks from being packed.
+/// Start-up allowance, in nanoseconds of CPU: enough for a first round on a slice, should the priors be far off. More
+/// of it keeps the first chunks from being packed.
 const START_NS: f32 = 1e6;
 /// Share of the whole time that auditions may cost where the workers' has a price.
 const COST: f32 = 0.0015;
@@ -185,7 +187,8 @@ const EXPLORE_SLOW: u64 = 12;
 const SLOW_NS: f32 = 10e6;
 /// What a prior may be off by besides, as a logarithm, on data unlike those measured.
 const UNSEEN: f32 = 0.1;
-/// Slices go on telling of a candidate whose size may be off by more than this, as a logarithm, and which would win were it so; and how many.
+/// Slices go on telling of a candidate whose size may be off by more than this, as a logarithm, and which would win
+/// were it so; and how many.
 const SLICES: u32 = 4;
 const SURE: f32 = 0.12;
 /// Auditions with one chunk.
@@ -198,7 +201,8 @@ mod tests {
     use super::*;
     use crate::{offers::default_offers, rows::Rows, table::Table};
 
-    // Goal: dull data, of which one chunk in many is looked at, are auditioned again too. Method: every stride and beginning.
+    // Goal: dull data, of which one chunk in many is looked at, are auditioned again too. Method: every stride and
+    // beginning.
     #[test]
     fn auditions_are_held_again_whichever_chunks_are_looked_at() {
         let offers = default_offers(|name| Some(CodecId(name.len() as u8)), 0);

@@ -1,10 +1,11 @@
 //! Keeps the promise on links as fast as memory: packing stays only where it is seen to pay.
 //!
-//! The price rule treats link and processors as separate resources. On a link of gigabytes a second they are not: sending
-//! itself is processor time, the receiver's may be the same processors, and no counter here shows it. So on such links
-//! we compare: some milliseconds raw, some as the rule would have it, by the bytes that got through. The better one
-//! stays; the other is tried again now and then, ever more seldom while it goes on losing. Once bytes got through so fast,
-//! that counts and not what the link is believed to carry: a receiver short of processors looks like a slow link for a moment.
+//! The price rule treats link and processors as separate resources. On a link of gigabytes a second they are not:
+//! sending itself is processor time, the receiver's may be the same processors, and no counter here shows it. So on
+//! such links we compare: some milliseconds raw, some as the rule would have it, by the bytes that got through. The
+//! better one stays; the other is tried again now and then, ever more seldom while it goes on losing. Once bytes got
+//! through so fast, that counts and not what the link is believed to carry: a receiver short of processors looks like a
+//! slow link for a moment.
 //!
 //! Neighbours: [`crate::adaptive`] asks with every chunk. Units: nanoseconds, bytes.
 
@@ -58,8 +59,8 @@ impl Default for Guard {
 }
 
 impl Guard {
-    /// Notes a chunk and says which way it goes. `link` is what the link carries, in bytes a nanosecond; `in_hand` raw bytes
-    /// were decided on and have not left yet.
+    /// Notes a chunk and says which way it goes. `link` is what the link carries, in bytes a nanosecond; `in_hand` raw
+    /// bytes were decided on and have not left yet.
     pub fn way(&mut self, now_ns: u64, raw_len: usize, link: f64, in_hand: u64) -> Way {
         if link < FAST && !self.seen_fast {
             *self = Self { counted_ns: now_ns, ..Self::default() };
@@ -119,7 +120,8 @@ impl Guard {
         }
     }
 
-    /// One look may be wrong. That packing pays is looked at again sooner where it does not clearly: raw is what was promised.
+    /// One look may be wrong. That packing pays is looked at again sooner where it does not clearly: raw is what was
+    /// promised.
     fn settle(&mut self, better: Way, clear: bool) {
         self.stay = if better == Way::Raw || clear { self.patience } else { self.patience / HASTE };
         (self.way, self.doubted) = (better, false);
@@ -136,7 +138,8 @@ const SPAN_NS: u64 = 5_000_000;
 const MEMORY: f64 = 0.6;
 /// What packing must gain to stay.
 const GAIN_MIN: f64 = 1.03;
-/// A way that gets less than this of the other's through is tried as seldom as may be: each trial takes two or three spans.
+/// A way that gets less than this of the other's through is tried as seldom as may be: each trial takes two or three
+/// spans.
 const CLEAR: f64 = 0.7;
 /// Spans between two trials, at first and at most.
 const PATIENCE_MIN: u32 = 12;
@@ -191,7 +194,8 @@ mod tests {
         assert_eq!(guard.way(now_ns, 65_536, 0.1, 0), Way::Priced, "{guard:?}");
     }
 
-    // Goal: a receiver that does not get a processor for a while is no slow link. Packing for one cost a third of a second.
+    // Goal: a receiver that does not get a processor for a while is no slow link. Packing for one cost a third of a
+    // second.
     #[test]
     fn a_pause_does_not_end_the_comparison() {
         let (mut guard, mut now_ns) = (Guard::default(), 0);
@@ -223,7 +227,8 @@ mod tests {
         }
     }
 
-    // Goal: packers leave no queue and raw fills one, which is no pace. Method: a link of 1, packing at 1.1, and four megabytes of room.
+    // Goal: packers leave no queue and raw fills one, which is no pace. Method: a link of 1, packing at 1.1, and four
+    // megabytes of room.
     #[test]
     fn a_queue_that_fills_is_no_pace() {
         let (mut guard, mut now_ns, mut queued, mut priced) = (Guard::default(), 0, 0_u64, 0);

@@ -1,10 +1,10 @@
 //! How far one outcome moves what is believed of a candidate and of its class.
 //!
 //! Why gains: one chunk that packs to half of what was thought says much of its candidate where chunks are alike, and
-//! nothing where every chunk is different (memory, archives). Taken at its word, it makes the policy run after whichever
-//! candidate had the easiest chunks. So an outcome moves a guess by the share that the guess's own variance has in what was
-//! seen: a Kalman filter of one state (R. E. Kalman, *A New Approach to Linear Filtering*, 1960). How unlike chunks are is
-//! measured, per class; what priors and slices are off by was measured once.
+//! nothing where every chunk is different (memory, archives). Taken at its word, it makes the policy run after
+//! whichever candidate had the easiest chunks. So an outcome moves a guess by the share that the guess's own variance
+//! has in what was seen: a Kalman filter of one state (R. E. Kalman, *A New Approach to Linear Filtering*, 1960). How
+//! unlike chunks are is measured, per class; what priors and slices are off by was measured once.
 //!
 //! Neighbours: [`crate::table`] holds guesses and levels. Units: values as they come, noise as standard deviations of
 //! natural logarithms, so that 0.1 is ten percent.
@@ -47,7 +47,8 @@ impl Guess {
         self.variance = (1.0 - gain) * self.variance + self.drift;
     }
 
-    /// The same, where it is known well what a sample may be off by: a value much further off than that was believed too firmly.
+    /// The same, where it is known well what a sample may be off by: a value much further off than that was believed
+    /// too firmly.
     pub fn learn_sure(&mut self, sample: f32, noise: f32) {
         let off = (sample / self.value).ln().powi(2);
         self.variance = self.variance.max(off / FAR - noise * noise);
@@ -69,16 +70,16 @@ pub struct Spread {
     pub slice: f32,
 }
 
-/// Measured with the example `replay` of `narrows-lab` on memory, executables, text, logs, floats and a mixture, each candidate
-/// against zstd 3 on the same block of 256 KiB: sizes differ among zstd's levels by 2 to 6 percent from block to block, to
-/// LZ4, DEFLATE and zstd's negative levels by 5 to 18, to codecs of numbers by 10 to 40; a slice of 32 KiB shows that
-/// difference to 1 to 6, 4 to 14, and 5 to 30 percent.
+/// Measured with the example `replay` of `narrows-lab` on memory, executables, text, logs, floats and a mixture, each
+/// candidate against zstd 3 on the same block of 256 KiB: sizes differ among zstd's levels by 2 to 6 percent from block
+/// to block, to LZ4, DEFLATE and zstd's negative levels by 5 to 18, to codecs of numbers by 10 to 40; a slice of 32 KiB
+/// shows that difference to 1 to 6, 4 to 14, and 5 to 30 percent.
 impl Spread {
     const LEVELS: Self = Self { prior: 0.05, slice: 0.04 };
     const PLAIN: Self = Self { prior: 0.12, slice: 0.09 };
     const TYPED: Self = Self { prior: 0.3, slice: 0.2 };
-    /// Of packing times, whatever the candidate, on a slice and at most from chunk to chunk. Candidates differ by factors, so that
-    /// noise changes their order little; one taken for fast that is not must show at once.
+    /// Of packing times, whatever the candidate, on a slice and at most from chunk to chunk. Candidates differ by
+    /// factors, so that noise changes their order little; one taken for fast that is not must show at once.
     pub const PACK: Self = Self { prior: 0.3, slice: 0.3 };
 
     /// A candidate's own.
@@ -117,8 +118,9 @@ impl Level {
     /// As the guesses have it.
     pub const UNKNOWN: Self = Self { size: 1.0, pack: 1.0, noise: None };
 
-    /// A chunk took this much of what the level scales. How unlike chunks are is told by candidates `tried` before, since the first outcome of any shows as well what its prior was off by.
-    /// Returns by how much sizes and times differ from chunk to chunk.
+    /// A chunk took this much of what the level scales. How unlike chunks are is told by candidates `tried` before,
+    /// since the first outcome of any shows as well what its prior was off by. Returns by how much sizes and times
+    /// differ from chunk to chunk.
     pub fn learn(&mut self, size: f32, pack: f32, tried: bool) -> [f32; 2] {
         let surprise = [size / self.size, pack / self.pack];
         let (steps, share) =
@@ -169,8 +171,8 @@ const SURPRISE_SHARE: f32 = 0.6;
 /// Most that one chunk may show, and most that a class may be off its kind, as factors.
 const STEP_MAX: f32 = 1.5;
 const LEVEL_MAX: f32 = 30.0;
-/// Most that the first chunk of a class may show of packed sizes: one that packs to a hundredth as differences of numbers does
-/// not show that any other candidate would do as well.
+/// Most that the first chunk of a class may show of packed sizes: one that packs to a hundredth as differences of
+/// numbers does not show that any other candidate would do as well.
 const FIRST_SIZE_MAX: f32 = 4.0;
 /// What is left of a level, in powers, after a chunk that travelled raw.
 const FADE: f32 = 0.97;

@@ -1,11 +1,11 @@
 //! How long the next chunk should be.
 //!
-//! Short chunks get the link busy early, keep latency low and end a transfer sooner; long ones pack better (text, zstd 9:
-//! 2.56 at 64 KiB, 2.98 at 1 MiB, though history makes up for most of it). So: start short, then 256 KiB, less where
-//! one chunk would hold the link for long. Longer ones on slow links lost 9 to 13 % of transfers of 24 MB at
-//! 100 Mbit/s: fewer decisions to learn from, and a slow one holds up all behind it. Where chunks pack to next to
-//! nothing, handing them from thread to thread counts (7 to 12 % at 1 GB/s and more), and they are longer again. Where
-//! they do not, longer ones gained nothing at 2.5 Gbit/s. Units: bytes, nanoseconds.
+//! Short chunks get the link busy early, keep latency low and end a transfer sooner; long ones pack better (text, zstd
+//! 9: 2.56 at 64 KiB, 2.98 at 1 MiB, though history makes up for most of it). So: start short, then 256 KiB, less where
+//! one chunk would hold the link for long. Longer ones on slow links lost 9 to 13 % of transfers of 24 MB at 100
+//! Mbit/s: fewer decisions to learn from, and a slow one holds up all behind it. Where chunks pack to next to nothing,
+//! handing them from thread to thread counts (7 to 12 % at 1 GB/s and more), and they are longer again. Where they do
+//! not, longer ones gained nothing at 2.5 Gbit/s. Units: bytes, nanoseconds.
 
 use crate::simple::CHUNK_LEN_DEFAULT;
 
@@ -38,8 +38,8 @@ const SLOW_START: u64 = 8;
 /// Longest chunk, and what one longer than usual may pack to.
 const CHUNK_LEN_LONG: usize = 1 << 20;
 const NEXT_TO_NOTHING: f32 = (32 << 10) as f32;
-/// Longest time for which one of them may hold the link after all, if a codec is tried that does not pack it: at first, and
-/// where chunks have shown what they pack to.
+/// Longest time for which one of them may hold the link after all, if a codec is tried that does not pack it: at first,
+/// and where chunks have shown what they pack to.
 const MISTAKE_NS: [f64; 2] = [2e7, 5e7];
 /// Chunks after which mistakes are rare.
 const SETTLED: u64 = 128;

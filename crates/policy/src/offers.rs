@@ -1,10 +1,11 @@
 //! Candidates of the automatic choice, each with its priors.
 //!
 //! Why these: raw; LZ4; zstd at negative levels, which the codec packs *with literals forced through Huffman* and which
-//! then beat LZ4 on text and find the entropy of float weights; igzip's DEFLATE where built; zstd 1 to 19, from 3 on with as much
-//! history as pays at the level (the example `history` of `narrows-codecs`): at 9 and 12 any of it makes a chunk of 256 KiB smaller *and* faster,
-//! since the library has slower parameters for less input; planes of 2, 4 and 8 bytes before LZ4 or a fast zstd. What else exists is either dominated
-//! or there for other programs' sake. Upstream: the caller's registry; downstream: [`crate::adaptive`].
+//! then beat LZ4 on text and find the entropy of float weights; igzip's DEFLATE where built; zstd 1 to 19, from 3 on
+//! with as much history as pays at the level (the example `history` of `narrows-codecs`): at 9 and 12 any of it makes a
+//! chunk of 256 KiB smaller *and* faster, since the library has slower parameters for less input; planes of 2, 4 and 8
+//! bytes before LZ4 or a fast zstd. What else exists is either dominated or there for other programs' sake. Upstream:
+//! the caller's registry; downstream: [`crate::adaptive`].
 
 use narrows_core::{Candidate, CodecId, Level};
 

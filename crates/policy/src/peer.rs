@@ -4,8 +4,8 @@
 //! one. The receiver counts raw bytes and CPU in the order of the stream, so the bytes it has unpacked between two
 //! reports name the chunks it unpacked, and what the priors say of those stands against what it took.
 //!
-//! Neighbours: [`crate::adaptive`] notes every decision and passes [`Feedback`]; [`crate::table`] takes the corrections.
-//! Units: nanoseconds of CPU, raw bytes.
+//! Neighbours: [`crate::adaptive`] notes every decision and passes [`Feedback`]; [`crate::table`] takes the
+//! corrections. Units: nanoseconds of CPU, raw bytes.
 
 use std::collections::VecDeque;
 
@@ -78,15 +78,15 @@ impl Peer {
         self.efficiency
     }
 
-    /// Whether bytes pile up at the receiver, or did until a moment ago: then it is not the link that holds them up, however
-    /// full the link looks.
+    /// Whether bytes pile up at the receiver, or did until a moment ago: then it is not the link that holds them up,
+    /// however full the link looks.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.behind || self.efficiency < RECOVERED
     }
 
-    /// One report. Fills in what was unpacked since the last. `frame_len` is what a frame takes lately, in bytes, `link` what
-    /// the link carries, in bytes a nanosecond; `starved` says that the sender had no credit meanwhile.
+    /// One report. Fills in what was unpacked since the last. `frame_len` is what a frame takes lately, in bytes,
+    /// `link` what the link carries, in bytes a nanosecond; `starved` says that the sender had no credit meanwhile.
     pub fn report(&mut self, report: &Feedback, frame_len: f32, link: f32, starved: bool, unpacked: &mut Unpacked) {
         unpacked.prior_ns.clear();
         unpacked.measured_ns = 0.0;

@@ -1,7 +1,7 @@
 //! Decisions whose outcomes are still to come: what was expected of each, to be compared with what comes.
 //!
-//! Invariants: the ring holds the last [`PENDING`] tickets; an older one's outcome is not learnt from. The backlog is the sum of what those
-//! in work may take at most; a chunk leaves it with its outcome, or when its place is taken.
+//! Invariants: the ring holds the last [`PENDING`] tickets; an older one's outcome is not learnt from. The backlog is
+//! the sum of what those in work may take at most; a chunk leaves it with its outcome, or when its place is taken.
 
 use crate::{prior::Cost, probe::Class, solve::Times};
 
@@ -19,8 +19,8 @@ pub(crate) struct Decided {
     pub(crate) chosen: usize,
     pub(crate) times: Times,
     pub(crate) cost: Cost,
-    /// The candidate that the other auditions are compared with: the chosen one, the nearest without history, which would be as
-    /// much larger as `without_history`, or where the chunk travels raw the first of them.
+    /// The candidate that the other auditions are compared with: the chosen one, the nearest without history, which
+    /// would be as much larger as `without_history`, or where the chunk travels raw the first of them.
     pub(crate) reference: usize,
     pub(crate) without_history: f32,
     /// What packing it may take at most, in nanoseconds, until it is done.

@@ -158,8 +158,9 @@ pub fn prior_of(fit: Fit, row: &str, level: i16, kind: Kind) -> Cost {
     Cost { size: (1.0 / ratio).min(1.0), pack: 1000.0 / pack, unpack: 1000.0 / unpack }
 }
 
-/// What indexing the history before a chunk adds to packing it with zstd, in CPU nanoseconds per raw byte of the chunk: with every
-/// chunk all of it anew, however easy the chunk itself. Measured with 64 KiB to 1 MiB before 256 KiB of eight kinds of data.
+/// What indexing the history before a chunk adds to packing it with zstd, in CPU nanoseconds per raw byte of the chunk:
+/// with every chunk all of it anew, however easy the chunk itself. Measured with 64 KiB to 1 MiB before 256 KiB of
+/// eight kinds of data.
 #[must_use]
 pub fn indexing(level: i16, history_len: u32, chunk_len: usize) -> f32 {
     let per_byte = match level {

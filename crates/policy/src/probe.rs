@@ -1,14 +1,14 @@
 //! Looks at up to 2 KiB of a chunk and says what kind of data it is.
 //!
-//! Why not pack a sample: the cheapest codec takes 30 µs to say what this says in under 3, and a chunk on a fast link is
-//! gone after 75. We count instead: how often two bytes of one *plane* (every 1st, 2nd, 4th, 8th byte) are equal gives
-//! the collision entropy `-log2 Σp²`, which needs no logarithm per symbol and, unlike Shannon's, is not biased by the
-//! small sample. Bytes of one plane that are equal more often than any two bytes betray numbers of that width (Shannon's
-//! entropy would show it too; mean collision entropies do not, one constant plane outshines the rest). How many 4-byte
-//! words were seen before tells what an LZ codec would find.
+//! Why not pack a sample: the cheapest codec takes 30 µs to say what this says in under 3, and a chunk on a fast link
+//! is gone after 75. We count instead: how often two bytes of one *plane* (every 1st, 2nd, 4th, 8th byte) are equal
+//! gives the collision entropy `-log2 Σp²`, which needs no logarithm per symbol and, unlike Shannon's, is not biased by
+//! the small sample. Bytes of one plane that are equal more often than any two bytes betray numbers of that width
+//! (Shannon's entropy would show it too; mean collision entropies do not, one constant plane outshines the rest). How
+//! many 4-byte words were seen before tells what an LZ codec would find.
 //!
-//! Neighbours: [`crate::adaptive`] calls it with the chunk; [`crate::prior`] knows the kinds; [`crate::table`] keeps what
-//! was learned per class. Units: entropies in bits per byte.
+//! Neighbours: [`crate::adaptive`] calls it with the chunk; [`crate::prior`] knows the kinds; [`crate::table`] keeps
+//! what was learned per class. Units: entropies in bits per byte.
 
 use crate::prior::Kind;
 
@@ -299,8 +299,8 @@ impl Class {
     }
 }
 
-/// Added within a kind that is none of numbers where bytes show order at a stride of 2 or 4 all the same. At 8 that is mostly pointers,
-/// which pack better as they repeat.
+/// Added within a kind that is none of numbers where bytes show order at a stride of 2 or 4 all the same. At 8 that is
+/// mostly pointers, which pack better as they repeat.
 const ORDERED: u16 = 16;
 /// Where the probe looks: 8 spots of 256 bytes are 32 cache lines.
 const SPOTS: usize = 8;

@@ -1,10 +1,10 @@
 //! Estimates what the link carries, from what it carried while more was waiting for it.
 //!
-//! The trap: a write returns when the kernel has taken the bytes, not when the link has. While its buffers fill, or while
-//! a token bucket lets a burst through, the link looks ten times faster than it is. So only spans count in which bytes
-//! waited all the time. Without such spans the link was not the bottleneck and we learn only that it is *at least* so
-//! fast: where nothing was measured lately the estimate climbs, choices get lighter, the link fills, and the next sample is
-//! an honest one.
+//! The trap: a write returns when the kernel has taken the bytes, not when the link has. While its buffers fill, or
+//! while a token bucket lets a burst through, the link looks ten times faster than it is. So only spans count in which
+//! bytes waited all the time. Without such spans the link was not the bottleneck and we learn only that it is *at
+//! least* so fast: where nothing was measured lately the estimate climbs, choices get lighter, the link fills, and the
+//! next sample is an honest one.
 //!
 //! Neighbours: [`crate::adaptive`] feeds it [`Gauges`]. Units: bytes per nanosecond (1 is 8 Gbit/s).
 
@@ -84,7 +84,8 @@ impl Rate {
             return None;
         }
         let carried = gauges.link_bytes.saturating_sub(self.start.link_bytes);
-        // A receiver that lets its buffer run half empty before it says so acknowledges in bursts, and nothing between them.
+        // A receiver that lets its buffer run half empty before it says so acknowledges in bursts, and nothing between
+        // them.
         if held_ns > span / 2 && carried < CARRIED_BYTES && span < CARRIED_NS {
             return None;
         }
@@ -103,10 +104,12 @@ impl Rate {
         let certain = carried > BURST_BYTES && held_ns > HELD_MIN_NS;
         let held = self.verdict == Verdict::Link || certain || share(held_ns) > SHARE_MIN && carried > SAMPLE_BYTES;
         let fresh = self.measured_ns.is_some_and(|at| gauges.now_ns < at + FRESH_NS);
-        // Where the wait begins the peer has yet to tell of what came through: less than what was measured just before is no news.
+        // Where the wait begins the peer has yet to tell of what came through: less than what was measured just before
+        // is no news.
         let begins = fresh && share(held_ns) < HELD_WHOLE && sample < self.bytes_per_ns;
         if held && !behind && !begins {
-            // One short window may hit a pause of whoever reads: what is much less than a moment ago must be seen twice.
+            // One short window may hit a pause of whoever reads: what is much less than a moment ago must be seen
+            // twice.
             let pause = fresh && span < 2 * WINDOW_NS && sample < PAUSED * self.bytes_per_ns;
             // The first window after an idle one may begin with a full bucket: it shows too much.
             let honest = match self.previous {
@@ -129,8 +132,8 @@ impl Rate {
                 Verdict::Idle => 1.15,
                 _ => 1.0,
             };
-            // Lighter choices take a while to show: do not run ahead of them. What was measured once moves only if the link
-            // is nearly used up without anything waiting for it.
+            // Lighter choices take a while to show: do not run ahead of them. What was measured once moves only if the
+            // link is nearly used up without anything waiting for it.
             let ahead = if self.is_measured() { AHEAD_MEASURED } else { AHEAD };
             let climbed = (self.bytes_per_ns * climb).min(self.bytes_per_ns.max(ahead * least));
             self.bytes_per_ns = climbed.max(if fresh { 0.0 } else { least }).min(most.max(self.bytes_per_ns));
@@ -156,8 +159,8 @@ const BURST_BYTES: u64 = 768 << 10;
 const BUCKET_BYTES: u64 = 256 << 10;
 /// A link that took n times this many bytes, and not as many as a relay may swallow, may be n times as fast as guessed.
 const UNSEEN_BYTES: f64 = (128 << 10) as f64;
-/// What sockets and relays on the way may take at once though the link behind them is slow: a sender's largest buffer by default
-/// (Linux's `tcp_wmem`) is twice that.
+/// What sockets and relays on the way may take at once though the link behind them is slow: a sender's largest buffer
+/// by default (Linux's `tcp_wmem`) is twice that.
 const SWALLOWED_BYTES: u64 = 2 << 20;
 /// Fewer bytes that came through while more waited are no sample, unless it took so long.
 const CARRIED_BYTES: u64 = 64 << 10;
@@ -247,7 +250,8 @@ mod tests {
         assert_eq!(rate.bytes_per_ns(), before);
     }
 
-    // What came through counts as it is acknowledged, so a window in which the wait began shows less than the link carries.
+    // What came through counts as it is acknowledged, so a window in which the wait began shows less than the link
+    // carries.
     #[test]
     fn a_wait_that_begins_within_a_window_is_no_slower_link() {
         let (mut rate, mut gauges) = (Rate::new(0.3), Gauges::default());

@@ -1,7 +1,7 @@
 //! The classes of data seen lately, a row each, and which chunks are looked at to tell theirs.
 //!
-//! Where looks show nothing but data on which raw wins clearly, more and more chunks pass without one, taken for what the last was.
-//! Invariant: there are at most [`ROWS`] rows; the one with the least mass makes room.
+//! Where looks show nothing but data on which raw wins clearly, more and more chunks pass without one, taken for what
+//! the last was. Invariant: there are at most [`ROWS`] rows; the one with the least mass makes room.
 
 use std::ops::{Deref, DerefMut};
 
@@ -37,7 +37,8 @@ pub(crate) struct Row {
     pub(crate) asked: Vec<bool>,
     /// Chunks with auditions in this round.
     pub(crate) round: u64,
-    /// Chunks with which the next round begins at the latest. Kept, since not every chunk is looked at: a multiple would be missed.
+    /// Chunks with which the next round begins at the latest. Kept, since not every chunk is looked at: a multiple
+    /// would be missed.
     pub(crate) next_round: u64,
     /// A chunk packed otherwise than expected: what is known of the class may be old.
     pub(crate) surprised: bool,
@@ -77,8 +78,9 @@ impl Row {
         self.mass > SHARE_MIN * total
     }
 
-    /// Both ends on one machine, whose processors packing has `pack` of: what takes both them and the link more than another candidate
-    /// does, the kernel's carrying included, costs that much. Else an idle link is filled with what keeps the processors from packing.
+    /// Both ends on one machine, whose processors packing has `pack` of: what takes both them and the link more than
+    /// another candidate does, the kernel's carrying included, costs that much. Else an idle link is filled with what
+    /// keeps the processors from packing.
     pub(crate) fn rule_out_worse(&mut self, pack: f32) {
         let whole = |Cost { size, pack, unpack }: Cost| pack + unpack + size * KERNEL;
         let possible = self.costs.iter().zip(&self.times).filter(|(_, times)| times[0] < NEVER);
@@ -91,8 +93,8 @@ impl Row {
         }
     }
 
-    /// Whether no whole chunk goes to this candidate before a slice did: what packs well as numbers may have no repeats at all,
-    /// which one slice shows and no prior knows.
+    /// Whether no whole chunk goes to this candidate before a slice did: what packs well as numbers may have no repeats
+    /// at all, which one slice shows and no prior knows.
     pub(crate) fn is_left_to_slices(&self, index: usize, offers: &[Offer]) -> bool {
         self.packs_as_numbers && self.costs[index].basis == Basis::Prior && !offers[index].is_typed()
     }
@@ -138,8 +140,8 @@ impl Rows {
         self.rows.iter().map(|row| row.mass).sum()
     }
 
-    /// After a look: how many of the next chunks, which take the link `chunk_ns` each, need none. More, the longer looks showed
-    /// nothing but dull data.
+    /// After a look: how many of the next chunks, which take the link `chunk_ns` each, need none. More, the longer
+    /// looks showed nothing but dull data.
     pub(crate) fn rest(&mut self, dull: bool, chunk_ns: f32) {
         self.dull = if dull { self.dull + 1 } else { 0 };
         let most = (REST_NS / chunk_ns).min(REST_MAX as f32) as u32;
@@ -161,8 +163,8 @@ impl DerefMut for Rows {
     }
 }
 
-/// What the kernels at both ends take to carry a byte within one machine, in CPU nanoseconds: of raw data all takes 1.2 to 1.4 between
-/// namespaces, of data that pack to nothing 0.7 less.
+/// What the kernels at both ends take to carry a byte within one machine, in CPU nanoseconds: of raw data all takes 1.2
+/// to 1.4 between namespaces, of data that pack to nothing 0.7 less.
 const KERNEL: f32 = 0.7;
 /// Classes kept.
 const ROWS: usize = 16;
@@ -181,7 +183,8 @@ const DULL_MIN: u32 = 24;
 mod tests {
     use super::*;
 
-    // Goal: where packing takes the processors less than the kernel takes for what it saves, an idle link does not tempt.
+    // Goal: where packing takes the processors less than the kernel takes for what it saves, an idle link does not
+    // tempt.
     #[test]
     fn what_takes_processors_and_link_more_than_another_is_charged_for_both() {
         let row = |costs: &[Cost]| {

@@ -7,8 +7,8 @@
 //! against `b` first; only where unpacking then is the slowest, `c` against both.
 //!
 //! We solve over the mass of classes seen lately rather than step a level by queue length: stepping overshoots.
-//! Neighbours: [`crate::adaptive`] builds the rows and uses the weights. Units: row entries in nanoseconds of stage time
-//! per raw byte, mass in raw bytes.
+//! Neighbours: [`crate::adaptive`] builds the rows and uses the weights. Units: row entries in nanoseconds of stage
+//! time per raw byte, mass in raw bytes.
 
 /// Stage times of one choice: packing, link, unpacking; in nanoseconds of the stage per raw byte.
 pub type Times = [f32; 3];

@@ -1,16 +1,17 @@
-//! What each candidate cost on each class of data: guesses that outcomes move, corrected priors where nothing was measured.
+//! What each candidate cost on each class of data: guesses that outcomes move, corrected priors where nothing was
+//! measured.
 //!
 //! Why corrected priors: nobody can try thirty candidates on every class. A candidate never tried on a class takes its
 //! prior times what the *nearest tried candidate of the same family* showed against its own prior, so that one
 //! audition of zstd 1 also tells about zstd 3, and the speed of this machine is learned by whatever runs.
 //!
-//! Why two layers: how candidates compare depends on the kind of data and the width of its numbers; how well all of them do
-//! together, on the class. So a candidate's guess is kept per kind, relative to a level that each class has of its own
-//! and that any outcome moves: data that pack worse than thought for one codec do so for all. Without it the policy
-//! would, chunk after chunk, run after whichever candidate it had not been disappointed by yet.
+//! Why two layers: how candidates compare depends on the kind of data and the width of its numbers; how well all of
+//! them do together, on the class. So a candidate's guess is kept per kind, relative to a level that each class has of
+//! its own and that any outcome moves: data that pack worse than thought for one codec do so for all. Without it the
+//! policy would, chunk after chunk, run after whichever candidate it had not been disappointed by yet.
 //!
-//! How far an outcome moves either is [`guess`](crate::guess)'s business. Auditions are compared with the reference's on the
-//! same slice, which leaves the chunk out of it.
+//! How far an outcome moves either is [`guess`](crate::guess)'s business. Auditions are compared with the reference's
+//! on the same slice, which leaves the chunk out of it.
 //!
 //! Neighbours: [`crate::adaptive`] feeds it outcomes and reads rows. Units: [`Cost`], per raw byte.
 
@@ -114,8 +115,8 @@ impl Table {
         }
     }
 
-    /// One outcome of a chunk of `raw_len` bytes, or what its slice shows where nothing else tells: `size` packed bytes and
-    /// `pack` CPU nanoseconds per raw byte.
+    /// One outcome of a chunk of `raw_len` bytes, or what its slice shows where nothing else tells: `size` packed bytes
+    /// and `pack` CPU nanoseconds per raw byte.
     pub fn learn(&mut self, class: Class, index: usize, raw_len: usize, size: f32, pack: f32, basis: Basis) {
         let size = size.max(SIZE_MIN);
         let pack = (pack - self.offers[index].indexing_beyond(raw_len)).max(pack / 2.0);
@@ -222,8 +223,8 @@ impl Table {
         (cost, basis, 1.0)
     }
 
-    /// Corrects a prior by the nearest candidate of the family that was tried, or by the machine's speed. Returns how many times longer
-    /// it may take: the more, the further that one is from it.
+    /// Corrects a prior by the nearest candidate of the family that was tried, or by the machine's speed. Returns how
+    /// many times longer it may take: the more, the further that one is from it.
     fn correct(&self, known: &Known, index: usize, cost: &mut Cost) -> f32 {
         let cells = &known.cells;
         let near = |same_family: bool| {
@@ -249,8 +250,8 @@ impl Table {
         }
     }
 
-    /// How much longer than the priors have it `index` takes beside `other` on the kinds on which both were tried: what needs more of
-    /// the caches does worse on one machine than on another, whatever the data.
+    /// How much longer than the priors have it `index` takes beside `other` on the kinds on which both were tried: what
+    /// needs more of the caches does worse on one machine than on another, whatever the data.
     fn beside(&self, index: usize, other: usize) -> Option<f32> {
         let mut logs = (0.0, 0.0);
         for Known { priors, cells } in self.kinds.values() {
@@ -287,14 +288,16 @@ impl Known {
     }
 }
 
-/// What unpacking takes where data packs to `size` and not to what the prior has: the fewer codes, the more of it is copying.
+/// What unpacking takes where data packs to `size` and not to what the prior has: the fewer codes, the more of it is
+/// copying.
 fn unpacking(prior: Cost, size: f32) -> f32 {
     (prior.unpack * (size / prior.size).min(1.0).powf(UNPACK_BY_SIZE)).max(Cost::RAW.unpack.min(prior.unpack))
 }
 
-/// How many times longer than estimated a candidate that nobody tried may take to pack, at least; and how that grows, in powers of how much
-/// longer than the nearest one tried it was thought to take: eighteen kinds of data on one machine were up to three times off the priors
-/// at seven times zstd 3's time, and packing on all processors at once doubles that.
+/// How many times longer than estimated a candidate that nobody tried may take to pack, at least; and how that grows,
+/// in powers of how much longer than the nearest one tried it was thought to take: eighteen kinds of data on one
+/// machine were up to three times off the priors at seven times zstd 3's time, and packing on all processors at once
+/// doubles that.
 const DOUBT_MIN: f32 = 1.4;
 const DOUBT: f32 = 0.7;
 /// How unpacking time follows packed size, in powers: zstd's on logs and on mostly zeros, of the priors.

@@ -1,13 +1,12 @@
 //! One channel's two directions: what was sent, received, consumed.
 //!
 //! Invariants. Sending: `unacked` holds every frame that went out and was not consumed by the peer, `queue` those
-//! that are to go out, in order of sequence; `submitted_cost - queued_cost - consumed_cost` is within `window`, or within a
-//! [`step`] and one frame. Receiving: every
-//! chunk below `next_seq` has arrived, those in `ahead` too; `consumed_seq <= next_seq`, but where chunks count as consumed as they
-//! come (`naive`). Cost: see [`Header::cost`].
+//! that are to go out, in order of sequence; `submitted_cost - queued_cost - consumed_cost` is within `window`, or
+//! within a [`step`] and one frame. Receiving: every chunk below `next_seq` has arrived, those in `ahead` too;
+//! `consumed_seq <= next_seq`, but where chunks count as consumed as they come (`naive`). Cost: see [`Header::cost`].
 //!
-//! Why a step and one frame: of less than a step the receiver does not tell, so a sender that waited with less outstanding, since its
-//! next frame is long, would wait for ever.
+//! Why a step and one frame: of less than a step the receiver does not tell, so a sender that waited with less
+//! outstanding, since its next frame is long, would wait for ever.
 //!
 //! [`Header::cost`]: narrows_format::Header::cost
 
@@ -79,8 +78,8 @@ pub(crate) struct Rx {
     pub(crate) finish: Option<u64>,
 }
 
-/// Frames outstanding at most, however small: 16 bits of their numbers travel, and the receiver takes them for the number
-/// nearest to the one it expects.
+/// Frames outstanding at most, however small: 16 bits of their numbers travel, and the receiver takes them for the
+/// number nearest to the one it expects.
 const FRAMES_MAX: usize = 16_384;
 
 impl<B> Channel<B> {
@@ -294,8 +293,8 @@ impl Rx {
         (self.told_seq, self.told_cost)
     }
 
-    /// Whoever consumes chunks as they come may have consumed more than has come in a row: the peer must keep the missing one, and
-    /// believes no more.
+    /// Whoever consumes chunks as they come may have consumed more than has come in a row: the peer must keep the
+    /// missing one, and believes no more.
     fn tellable_cost(&self) -> u64 {
         self.consumed_cost.min(self.arrived_cost)
     }
@@ -372,7 +371,8 @@ mod tests {
         assert!(tx.is_drained() && tx.unconsumed_cost() == 0);
     }
 
-    // Goal: a chunk that is lost with its link goes again though a longer one, which came over another, fills the window.
+    // Goal: a chunk that is lost with its link goes again though a longer one, which came over another, fills the
+    // window.
     #[test]
     fn what_goes_again_needs_no_credit() {
         let Channel { mut tx, mut rx, .. } = Channel::new(String::new(), 0, 4096);

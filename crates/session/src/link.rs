@@ -1,7 +1,8 @@
 //! One connection's control frames: the session's own messages, gathered and numbered.
 //!
-//! Invariants: each waiting payload is of at most `CONTROL_LEN_MAX` bytes; numbers are those of the frames on this link, both ways,
-//! and the Hellos were number 0. What waits is bounded: a peer that asks and does not read the answers gets no more of them.
+//! Invariants: each waiting payload is of at most `CONTROL_LEN_MAX` bytes; numbers are those of the frames on this
+//! link, both ways, and the Hellos were number 0. What waits is bounded: a peer that asks and does not read the answers
+//! gets no more of them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,7 +18,8 @@ pub struct LinkId(pub u32);
 pub(crate) struct Link {
     /// Payloads of control frames to come.
     messages: VecDeque<Vec<u8>>,
-    /// The last credit of each channel, still to be said: a peer that reads nothing and sends on makes no queue of them.
+    /// The last credit of each channel, still to be said: a peer that reads nothing and sends on makes no queue of
+    /// them.
     credits: BTreeMap<ChannelId, (u64, u64)>,
     next_tx: u64,
     next_rx: u64,

@@ -1,7 +1,8 @@
 //! Numbers of channels: whose they are, which come next, and which opening is new.
 //!
-//! Invariants: the initiator's numbers are odd, the acceptor's even, 0 is the session's own. A number serves again once its channel
-//! is over; serials, which count all that a side ever opened, only grow, so an opening said again is never taken for a new one.
+//! Invariants: the initiator's numbers are odd, the acceptor's even, 0 is the session's own. A number serves again once
+//! its channel is over; serials, which count all that a side ever opened, only grow, so an opening said again is never
+//! taken for a new one.
 
 use narrows_core::ChannelId;
 

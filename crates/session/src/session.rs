@@ -235,8 +235,9 @@ impl<B> Session<B> {
         &self.config.limits
     }
 
-    /// Credit of a channel, of either direction: the lesser of both sides' windows. A sender holds what is outstanding, so its window
-    /// counts too; and the receiver must know of it, since it tells of what it consumed in steps of the sender's credit.
+    /// Credit of a channel, of either direction: the lesser of both sides' windows. A sender holds what is outstanding,
+    /// so its window counts too; and the receiver must know of it, since it tells of what it consumed in steps of the
+    /// sender's credit.
     fn window_len(&self) -> usize {
         let ours = self.config.limits.window_len;
         self.peer.as_ref().map_or(ours, |peer| peer.limits.window_len.min(ours))
@@ -506,8 +507,8 @@ impl<B> Session<B> {
     fn acknowledge(&mut self, channel: ChannelId) {
         let Some(state) = self.channels.get_mut(&channel) else { return };
         if let Some((next_seq, bytes)) = state.rx.credit_due() {
-            // Any one link will do; where it is lost, it is said again. The last goes on all, so that a Bye that follows
-            // does not overtake it.
+            // Any one link will do; where it is lost, it is said again. The last goes on all, so that a Bye that
+            // follows does not overtake it.
             let last = state.rx.is_consumed();
             state.told_on = self.links.keys().next().copied();
             let links = self.links.values_mut().take(if last { usize::MAX } else { 1 });

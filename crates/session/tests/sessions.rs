@@ -214,8 +214,8 @@ fn what_is_outstanding_is_within_the_lesser_window() {
     }
 }
 
-// Goal: whatever the windows and lengths, a sender without credit is told of more. Method: frames of random lengths, some longer
-// than the windows, over links that are read in turn, to a receiver that consumes all it gets.
+// Goal: whatever the windows and lengths, a sender without credit is told of more. Method: frames of random lengths,
+// some longer than the windows, over links that are read in turn, to a receiver that consumes all it gets.
 #[test]
 fn no_sender_waits_for_credit_that_nobody_tells() {
     for seed in 0..400 {

@@ -1,8 +1,9 @@
 //! Stand-ins for device libraries: the ABI of the real one, zlib for the device, and faults on demand.
 //!
-//! They are C (`standin/`), so that a C compiler lays out the structures that our bindings declare by hand, and built when a
-//! test asks for one. A program that opens one (`NARROWS_QATZIP_LIB` and its like) suffers the faults that
-//! `NARROWS_STANDIN_FAULT` names; a test that has it in its own process calls `standin_fault` (see `standin/standin.h`).
+//! They are C (`standin/`), so that a C compiler lays out the structures that our bindings declare by hand, and built
+//! when a test asks for one. A program that opens one (`NARROWS_QATZIP_LIB` and its like) suffers the faults that
+//! `NARROWS_STANDIN_FAULT` names; a test that has it in its own process calls `standin_fault` (see
+//! `standin/standin.h`).
 
 use std::{
     env,
@@ -19,8 +20,8 @@ pub struct StandIn {
 }
 
 impl StandIn {
-    /// Builds `source` (`qatzip`, `qpl`, `doca`) in `folder`, with more `flags` for the compiler. `None`, and a line that
-    /// says why, without a C compiler or zlib's header.
+    /// Builds `source` (`qatzip`, `qpl`, `doca`) in `folder`, with more `flags` for the compiler. `None`, and a line
+    /// that says why, without a C compiler or zlib's header.
     ///
     /// Every call makes a file of its own, because the loader gives one file's globals to all who open it.
     ///

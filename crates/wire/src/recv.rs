@@ -189,8 +189,8 @@ impl TreeWriter<'_> {
         Ok(())
     }
 
-    /// A new file in `dir`. A name may be taken: in a container every receiver has the same process number, and one that
-    /// was killed left its file.
+    /// A new file in `dir`. A name may be taken: in a container every receiver has the same process number, and one
+    /// that was killed left its file.
     fn part(&mut self, dir: &Path) -> io::Result<Part> {
         loop {
             self.serial += 1;

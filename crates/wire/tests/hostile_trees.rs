@@ -168,7 +168,8 @@ fn every_cut_of_a_tree_is_refused() {
     println!("{} cuts refused", tree.len());
 }
 
-// Goal: what is held of a tree until its end is bounded, though it packs to next to nothing. Method: one link again and again.
+// Goal: what is held of a tree until its end is bounded, though it packs to next to nothing. Method: one link again and
+// again.
 #[test]
 fn links_without_end_are_not_held() {
     let dir = TempDir::new().unwrap();

@@ -1,5 +1,5 @@
-//! Packed pages from anybody, by our chains and by zBeWalgo's: a page, written whole, or an error. And whatever is packed, by
-//! any profile, any built-in chain or zBeWalgo, comes back.
+//! Packed pages from anybody, by our chains and by zBeWalgo's: a page, written whole, or an error. And whatever is
+//! packed, by any profile, any built-in chain or zBeWalgo, comes back.
 #![no_main]
 
 use std::cell::RefCell;

@@ -1,5 +1,5 @@
-//! Multifd lanes driven by anybody: what is packed unpacks to what a destination needs, and what was changed on the way is
-//! unpacked or refused.
+//! Multifd lanes driven by anybody: what is packed unpacks to what a destination needs, and what was changed on the way
+//! is unpacked or refused.
 #![no_main]
 
 use std::{sync::Arc, time::Duration};

@@ -1,4 +1,5 @@
-//! What an offload server or client is told by anybody, and packed files of any make: parsed or refused, in bounded memory.
+//! What an offload server or client is told by anybody, and packed files of any make: parsed or refused, in bounded
+//! memory.
 #![no_main]
 
 use std::{

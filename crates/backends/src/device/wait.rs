@@ -14,8 +14,8 @@ impl Wait {
         Self(Instant::now())
     }
 
-    /// Lets a moment pass: the longer it took so far, the longer. Little of it is spent in turning round, since a device is
-    /// there to save processor time.
+    /// Lets a moment pass: the longer it took so far, the longer. Little of it is spent in turning round, since a
+    /// device is there to save processor time.
     pub(crate) fn pause(&self) {
         let waited = self.0.elapsed();
         if waited < Duration::from_micros(20) {

@@ -1,5 +1,5 @@
-//! DOCA's C interface, as far as we call it: core objects and the two DEFLATE tasks. Every object is opaque, so there is no
-//! layout but that of `union doca_data`. Written from the public documentation; no header of DOCA was copied.
+//! DOCA's C interface, as far as we call it: core objects and the two DEFLATE tasks. Every object is opaque, so there
+//! is no layout but that of `union doca_data`. Written from the public documentation; no header of DOCA was copied.
 //!
 //! Order of calls, as "DOCA Core" and "DOCA Compress" give it: device, progress engine, context with its tasks
 //! configured, connected and started, memory mapped, inventory of buffers; for a chunk two buffers, a task, submit,

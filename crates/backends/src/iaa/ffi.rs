@@ -81,8 +81,8 @@ const LEVEL_DEFAULT: c_uint = 1;
 const FLAG_FIRST: u32 = 0x0001;
 const FLAG_LAST: u32 = 0x0002;
 const FLAG_DYNAMIC_HUFFMAN: u32 = 0x2000;
-/// The library's own verification fails (229) in QPL 1.6's software on chunks beyond 32 KiB, and costs the device a second
-/// pass; [`device`](crate::device) compares anyway.
+/// The library's own verification fails (229) in QPL 1.6's software on chunks beyond 32 KiB, and costs the device a
+/// second pass; [`device`](crate::device) compares anyway.
 const FLAG_OMIT_VERIFY: u32 = 0x4000;
 const STS_OK: c_uint = 0;
 const STS_BEING_PROCESSED: c_uint = 1;

@@ -118,8 +118,9 @@ impl Quick {
         let mut quick = Self { library, software, buffer, level: 1, session, output: Vec::new() };
         // SAFETY: the session is zeroed, as the library wants it, and stays where it is until it is closed.
         let status = unsafe { (library.init)(&mut *quick.session, software.into()) };
-        // "Duplicate" is what a second thread hears. So does one after a first call that found no device; the set-up tells.
-        // Without a device the fallback is all there is, which the library reports as a positive "using software".
+        // "Duplicate" is what a second thread hears. So does one after a first call that found no device; the set-up
+        // tells. Without a device the fallback is all there is, which the library reports as a positive "using
+        // software".
         if status != QZ_OK && status != QZ_DUPLICATE && !(software && status > 0) {
             return Err(Fault::Failed(status.into()));
         }

@@ -91,7 +91,8 @@ pub(crate) fn conforms(codecs: Vec<Arc<dyn Codec>>) {
     }
 }
 
-/// The suite's chunks are mostly too short for a device, so here are some that are not: whole, cut, lengthened, damaged.
+/// The suite's chunks are mostly too short for a device, so here are some that are not: whole, cut, lengthened,
+/// damaged.
 pub(crate) fn conforms_at_length(codecs: &[Arc<dyn Codec>], lens: &[usize]) {
     let mut random = Random(1);
     let mut ws = Workspace::default();
@@ -119,8 +120,8 @@ pub(crate) fn conforms_at_length(codecs: &[Arc<dyn Codec>], lens: &[usize]) {
                     let at = random.below(packed_len);
                     let was = packed[at];
                     packed[at] ^= 1 << random.below(8);
-                    // A checksum tells; without one, that nothing panics is all there is to ask. Some bits mean nothing.
-                    // Adler-32 is a sum, so now and then a table with other digits in it has the same.
+                    // A checksum tells; without one, that nothing panics is all there is to ask. Some bits mean
+                    // nothing. Adler-32 is a sum, so now and then a table with other digits in it has the same.
                     let damaged = unpack(&packed, len, &mut ws);
                     let same_sum = |back: &[u8]| name == "zlib" && adler32(back) == adler32(&raw);
                     let wrong = damaged.is_ok_and(|back| back != raw && !same_sum(&back));
@@ -159,8 +160,8 @@ pub(crate) fn there_and_back(codec: &dyn Codec, raw: &[u8], ws: &mut Workspace) 
     assert!(back == raw, "{} of {} bytes", codec.info().name, raw.len());
 }
 
-/// The device does the work, fails once as `fault` says while packing and, if it `unpacks`, once while unpacking; nobody
-/// gets wrong bytes, the counters say what happened, and afterwards the device is used again.
+/// The device does the work, fails once as `fault` says while packing and, if it `unpacks`, once while unpacking;
+/// nobody gets wrong bytes, the counters say what happened, and afterwards the device is used again.
 ///
 /// `counted` picks the counter that shows it.
 pub(crate) fn survives(

@@ -5,8 +5,9 @@
 //! The search and the format are zstd's, one frame without magic number, content size, dictionary id or checksum; which
 //! dictionary it is of, the caller stores with the page.
 //!
-//! Making one takes a tenth of a second for a megabyte of samples: a matter for a background thread, which this module does not
-//! start. What packs takes about a megabyte for its tables, what unpacks about 60 KiB beside the dictionary; so they are apart.
+//! Making one takes a tenth of a second for a megabyte of samples: a matter for a background thread, which this module
+//! does not start. What packs takes about a megabyte for its tables, what unpacks about 60 KiB beside the dictionary;
+//! so they are apart.
 
 use narrows_core::Workspace;
 use zstd_safe::{CCtx, CParameter, DCtx, DDict, DParameter, FrameFormat, train_from_buffer};
@@ -15,8 +16,8 @@ use super::Corrupt;
 
 /// Longest dictionary, in bytes. Longer ones gain little more and do not stay in the second cache.
 pub const DICTIONARY_MAX: usize = 32 << 10;
-/// Stores take 1 to 5 % less memory than at level 6. At level 12 it is another 0.4 to 1 %, for a sixth to a third more of the
-/// keeper's time.
+/// Stores take 1 to 5 % less memory than at level 6. At level 12 it is another 0.4 to 1 %, for a sixth to a third more
+/// of the keeper's time.
 const LEVEL: i32 = 9;
 
 /// A dictionary, ready to unpack by any number of threads.
@@ -32,8 +33,8 @@ pub struct Trained {
     pub dictionary: Dictionary,
     /// How many pages it was tried on.
     pub pages: usize,
-    /// Bytes of the pages that it was tried on and not made of, as they were stored without it, and with it if it made them
-    /// smaller.
+    /// Bytes of the pages that it was tried on and not made of, as they were stored without it, and with it if it made
+    /// them smaller.
     pub without: usize,
     /// See `without`.
     pub with: usize,
@@ -57,8 +58,8 @@ impl std::fmt::Debug for Packer {
 }
 
 impl Dictionary {
-    /// Makes a dictionary of three quarters of `samples` and tries it on the others. `None` if it does not make those smaller
-    /// than `stored` does by at least a thirty-second, or if there are too few samples to tell.
+    /// Makes a dictionary of three quarters of `samples` and tries it on the others. `None` if it does not make those
+    /// smaller than `stored` does by at least a thirty-second, or if there are too few samples to tell.
     ///
     /// `stored` gives the bytes that a page takes without the dictionary, by whatever codec it would have.
     pub fn train(samples: &[&[u8]], mut stored: impl FnMut(&[u8]) -> usize) -> Option<Trained> {

@@ -1,4 +1,5 @@
-//! A page's positions by the hash of the bytes there, a block of them at a time. Upstream: `search`; the same in vectors: `wide`.
+//! A page's positions by the hash of the bytes there, a block of them at a time. Upstream: `search`; the same in
+//! vectors: `wide`.
 
 use super::PAGE_MAX;
 

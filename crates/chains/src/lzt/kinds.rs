@@ -93,9 +93,9 @@ pub(super) struct Ready {
     pub(super) literal_table: Vec<u16>,
     /// By the next eight bits of the stream.
     pub(super) token_first: Box<[TokenRun; 1 << TOKEN_FIRST_BITS]>,
-    /// The runs, shortest codes first: so the tokens of a page are near each other. An entry is a byte each from the lowest: bits
-    /// of the token with all that is added; literal bits and base; length bits and base; offset bits; bits of the code; how far the
-    /// offset is shifted and, highest, whether it is as before.
+    /// The runs, shortest codes first: so the tokens of a page are near each other. An entry is a byte each from the
+    /// lowest: bits of the token with all that is added; literal bits and base; length bits and base; offset bits; bits
+    /// of the code; how far the offset is shifted and, highest, whether it is as before.
     pub(super) token_table: Vec<u64>,
 }
 

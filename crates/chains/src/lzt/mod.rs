@@ -1,8 +1,9 @@
 //! LZ-T: Lempel-Ziv for pages of 4 KiB, with Huffman codes that were trained and are never sent.
 //!
-//! Why: on a page of memory a table of codes costs more than it saves, and lz4's plain bytes save little. Here the codes
-//! are part of the program. A *kind* is a trained set of codes (text, source, machine code, heaps, …); a packed page
-//! names the kind that suits it best. The format is in `docs/specs/lzt.md`, the trainer in `examples/train_lzt.rs`.
+//! Why: on a page of memory a table of codes costs more than it saves, and lz4's plain bytes save little. Here the
+//! codes are part of the program. A *kind* is a trained set of codes (text, source, machine code, heaps, …); a packed
+//! page names the kind that suits it best. The format is in `docs/specs/lzt.md`, the trainer in
+//! `examples/train_lzt.rs`.
 //!
 //! One token says how many literals come, how long the match after them is, and what class its offset has; so one code
 //! stands for all three, and the bits after it refine them. Literals are coded by the literal before, which is worth

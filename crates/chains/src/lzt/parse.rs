@@ -1,7 +1,7 @@
 //! Chooses matches by price: since codes are never sent, what a choice costs is known before it is made.
 //!
-//! The gain of a match is the price of its bytes as literals less the price of its token. Gains of matches that begin at
-//! neighbouring positions can be compared as they are, so the search steps on while the next one gains more.
+//! The gain of a match is the price of its bytes as literals less the price of its token. Gains of matches that begin
+//! at neighbouring positions can be compared as they are, so the search steps on while the next one gains more.
 
 use super::{
     PAGE_MAX,

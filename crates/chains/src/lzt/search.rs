@@ -1,8 +1,9 @@
 //! Finds matches fast: one hashed candidate a position, few branches that a processor cannot foresee.
 //!
 //! Positions are hashed in blocks of 64, without a branch: each replaces the candidate of its five bytes in the table
-//! and notes in a bitmap whether the two agree. The parse then jumps from bit to bit. A table's entry holds the position
-//! and 18 bits more of the hash, so hardly a bit is wrong; that a match is one is checked where its length is measured.
+//! and notes in a bitmap whether the two agree. The parse then jumps from bit to bit. A table's entry holds the
+//! position and 18 bits more of the hash, so hardly a bit is wrong; that a match is one is checked where its length is
+//! measured.
 
 use std::ops::Range;
 
@@ -113,7 +114,8 @@ struct Parse {
 }
 
 impl Parse {
-    /// Goes through a block of a page of `len` bytes, with a bit in `hits` where a candidate is one, the first position's highest.
+    /// Goes through a block of a page of `len` bytes, with a bit in `hits` where a candidate is one, the first
+    /// position's highest.
     #[inline(always)]
     fn block(
         &mut self,
@@ -182,8 +184,8 @@ pub(super) fn common(page: &Page, a: usize, b: usize, max: usize) -> usize {
     }
 }
 
-/// Distance from `at` to the first four bytes that repeat at `before` bytes back, or [`REPEAT_AHEAD`] or more if they are not
-/// near.
+/// Distance from `at` to the first four bytes that repeat at `before` bytes back, or [`REPEAT_AHEAD`] or more if they
+/// are not near.
 #[inline(always)]
 fn repeat(page: &Page, at: usize, before: usize) -> u32 {
     let equal = equal_16(page, at, at - before) | equal_16(page, at + 16, at + 16 - before) << 16;

@@ -43,7 +43,8 @@ fn unpack_wide<const LITERALS: usize, const STEPS: usize>(packed: &[u8], out: &m
     unpack_any::<LITERALS, STEPS>(packed, out)
 }
 
-/// With room for `LITERALS` less [`COPY`] bytes. A page of 4 KiB has less: what it needs of the stack stays in the first cache.
+/// With room for `LITERALS` less [`COPY`] bytes. A page of 4 KiB has less: what it needs of the stack stays in the
+/// first cache.
 #[inline(always)]
 fn unpack_any<const LITERALS: usize, const STEPS: usize>(packed: &[u8], out: &mut [u8]) -> Result<(), Corrupt> {
     if out.len() > LITERALS - COPY {
@@ -193,8 +194,8 @@ unsafe fn copy_fast(
     }
 }
 
-/// Copies `len` bytes, at most `COPY` more, from `offset` bytes before, 2 to 7: so near that each byte waits for one that was
-/// just written. After some of them the same pattern is also found eight bytes or more before.
+/// Copies `len` bytes, at most `COPY` more, from `offset` bytes before, 2 to 7: so near that each byte waits for one
+/// that was just written. After some of them the same pattern is also found eight bytes or more before.
 ///
 /// # Safety
 /// `from` is `offset` bytes before `to`; `to` has room for `len` bytes and `COPY` more.

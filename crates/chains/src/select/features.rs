@@ -65,8 +65,8 @@ pub fn look(page: &[u8; PAGE]) -> Features {
     features
 }
 
-/// The best orders of differences of words of 8, 4, 2 and 1 bytes, and of big-endian ones of 4 and 2. Of the last three higher orders
-/// are rarely the best.
+/// The best orders of differences of words of 8, 4, 2 and 1 bytes, and of big-endian ones of 4 and 2. Of the last three
+/// higher orders are rarely the best.
 type Widths = [Estimate; 6];
 
 twin! { fn widths(page: &[u8; PAGE]) -> Widths = widths_portable; }

@@ -1,8 +1,9 @@
 //! Which chains a page may be packed by best, judged by a glance at it.
 //!
-//! [`noise`] says at once what nothing packs. [`features`] looks at some hundred bytes; a tree of thresholds turns what it
-//! saw into a short list of chains, the most promising first. The trees are made by `examples/train_selector.rs` from the
-//! sizes of pages under all chains (`model.rs` says from which), and nothing is lost but ratio where they are wrong.
+//! [`noise`] says at once what nothing packs. [`features`] looks at some hundred bytes; a tree of thresholds turns what
+//! it saw into a short list of chains, the most promising first. The trees are made by `examples/train_selector.rs`
+//! from the sizes of pages under all chains (`model.rs` says from which), and nothing is lost but ratio where they are
+//! wrong.
 
 pub mod features;
 mod model;
@@ -54,8 +55,8 @@ pub struct Expected {
     pub len: usize,
 }
 
-/// The built-in chain of numbers that is expected to pack such a page shortest: differences at the width where they need
-/// fewest bits. No training is behind it, so it holds for data that no tree has seen.
+/// The built-in chain of numbers that is expected to pack such a page shortest: differences at the width where they
+/// need fewest bits. No training is behind it, so it holds for data that no tree has seen.
 #[must_use]
 pub fn by_width(profile: Profile, features: &Features) -> Expected {
     // Bits that a word takes beside those of its value, 1.7 of them, as a share of 255 of the word.
@@ -87,8 +88,8 @@ static CODED: LazyLock<[u8; 8]> = LazyLock::new(|| {
     ])
 });
 
-/// Of each built-in chain the one with coded lengths in place of blocks of bits, or with LZ-T in place of LZ4, if that is built in too; else
-/// itself.
+/// Of each built-in chain the one with coded lengths in place of blocks of bits, or with LZ-T in place of LZ4, if that
+/// is built in too; else itself.
 static CODED_OF: LazyLock<Vec<u8>> =
     LazyLock::new(|| named_alike(|names| names.replace("-pk", "-ce").replace("-lz4", "-lzt")));
 
@@ -101,8 +102,8 @@ fn named_alike(other: impl Fn(&str) -> String) -> Vec<u8> {
     BUILTINS.iter().enumerate().map(|(own, names)| number(other(names)).unwrap_or(own) as u8).collect()
 }
 
-/// Of a built-in chain the one with blocks of bits in place of coded lengths, if that is built in too. Where a page holds both words of few bits
-/// and words of many, it is the shorter one.
+/// Of a built-in chain the one with blocks of bits in place of coded lengths, if that is built in too. Where a page
+/// holds both words of few bits and words of many, it is the shorter one.
 #[must_use]
 pub fn blocks_of(chain: u8) -> Option<u8> {
     let blocks = BLOCKS_OF[usize::from(chain)];

@@ -6,15 +6,16 @@
 //! isabel.velmag_t02_f32, isabel.velmag_t30_f64, logs.gcc, logs.lammps_out, med.ch2_t1, med.fmri_ffd_a
 //! med.nib_example4d, med.rg1_radiograph, ocean.nemo, puf.ropuf_a, silesia.mr, silesia.nci
 //! silesia.ooffice, silesia.osdb, silesia.reymont, silesia.samba, silesia.x-ray, src.linux_kernel
-//! standin.mozilla.firefox, standin.sao.hipparcos, standin.webster.gcide, swap.python_pandas, tables.movies_sqlite, tables.nycflights_csv
-//! tables.nycflights_parquet, tables.pg_heap, tables.rts_hydro, tables.zips_json, text.covid_it_province, text.wikitext2_test
-//! topo.etopo5, vm.A_dirty_old, vm.A_ram, weights.resemblyzer, weights.silero_f16, wind.navy_u
-//! jacobi:sine:700:60, jacobi:borders:300:4000, jacobi:borders:2000:60, hpcg:24:5, table:800
-//! Chains by number: `docs/specs/chain.md`; 255: by the widths of differences. `BALANCED` was made when there were 104 of them, `RATIO` when
-//! there were 103 and `FAST` when there were 93. In `BALANCED` two leaves that named zstd behind planes were then changed by hand, since that
-//! took most of the time of pages of virtual machines: `t2-zstd` for `t2-lzt`, and a split by feature 15 above which `t8-lzt` comes first. In `RATIO` chains
-//! of `num` were then changed for those of `numq`. In `FAST` `t4-lzt` was split by feature 4, with `t4-lz4`
-//! below: numbers in big-endian words; and `mk2-dk2-zz2-pk2` put beside `t2-lzt`, in the last leaf before it: images of 16 bits.
+//! standin.mozilla.firefox, standin.sao.hipparcos, standin.webster.gcide, swap.python_pandas, tables.movies_sqlite,
+//! tables.nycflights_csv tables.nycflights_parquet, tables.pg_heap, tables.rts_hydro, tables.zips_json,
+//! text.covid_it_province, text.wikitext2_test topo.etopo5, vm.A_dirty_old, vm.A_ram, weights.resemblyzer,
+//! weights.silero_f16, wind.navy_u jacobi:sine:700:60, jacobi:borders:300:4000, jacobi:borders:2000:60, hpcg:24:5,
+//! table:800 Chains by number: `docs/specs/chain.md`; 255: by the widths of differences. `BALANCED` was made when there
+//! were 104 of them, `RATIO` when there were 103 and `FAST` when there were 93. In `BALANCED` two leaves that named
+//! zstd behind planes were then changed by hand, since that took most of the time of pages of virtual machines:
+//! `t2-zstd` for `t2-lzt`, and a split by feature 15 above which `t8-lzt` comes first. In `RATIO` chains of `num` were
+//! then changed for those of `numq`. In `FAST` `t4-lzt` was split by feature 4, with `t4-lz4` below: numbers in
+//! big-endian words; and `mk2-dk2-zz2-pk2` put beside `t2-lzt`, in the last leaf before it: images of 16 bits.
 
 use super::tree::{
     Node,

@@ -1,8 +1,8 @@
 //! Whether a page looks as if nothing could pack it, said in a fraction of the time that any codec takes to find out.
 //!
-//! Noise here is what has none of two signs: bytes that are alike at the same place of 8-byte words (text, exponents, high bytes of
-//! integers, words that come again); neighbours that are near each other at some width, as they are where levels vary but
-//! not suddenly. Most other pages show the first, and leave early.
+//! Noise here is what has none of two signs: bytes that are alike at the same place of 8-byte words (text, exponents,
+//! high bytes of integers, words that come again); neighbours that are near each other at some width, as they are where
+//! levels vary but not suddenly. Most other pages show the first, and leave early.
 
 #[cfg(target_arch = "x86_64")]
 mod wide;
@@ -17,12 +17,12 @@ pub fn is_noise(page: &[u8; PAGE]) -> bool {
     !has_like_bytes(page) && !has_near_neighbours(page)
 }
 
-/// Whether nothing that counts bytes or looks for repeats packs `page` to nine tenths: what [`is_noise`] says of a sample, and of repeats of
-/// neighbours only, this finds out of all of it, in twenty times the time.
+/// Whether nothing that counts bytes or looks for repeats packs `page` to nine tenths: what [`is_noise`] says of a
+/// sample, and of repeats of neighbours only, this finds out of all of it, in twenty times the time.
 #[must_use]
 pub fn has_no_repeats(page: &[u8; PAGE]) -> bool {
-    // Bytes by chance have a sum of squares of 69,632. With this one their entropy is at least 7.2 bits, as Rényi's, which is 2 log 4096 - log of the
-    // sum, is never above Shannon's.
+    // Bytes by chance have a sum of squares of 69,632. With this one their entropy is at least 7.2 bits, as Rényi's,
+    // which is 2 log 4096 - log of the sum, is never above Shannon's.
     const SQUARES: u32 = 115_000;
     // Three bytes come again by chance once in two pages; a match as long as all that is to be saved has as many.
     const AGAIN: u32 = 256;
@@ -42,8 +42,8 @@ pub fn has_no_repeats(page: &[u8; PAGE]) -> bool {
     again < AGAIN
 }
 
-/// All counts behind [`is_noise`]. Of data that has structure and yet does not pack, these say as cheaply that the next page is like
-/// one that was tried.
+/// All counts behind [`is_noise`]. Of data that has structure and yet does not pack, these say as cheaply that the next
+/// page is like one that was tried.
 #[derive(Debug, Clone, Copy)]
 pub struct Signs {
     like: [u32; PLACES],
@@ -93,7 +93,8 @@ impl Signs {
 
 /// Whether bytes at the same place of two words are equal more often than by chance.
 fn has_like_bytes(page: &[u8; PAGE]) -> bool {
-    // 1920 pairs of random bytes have 7.5 equal ones, with a deviation of 2.7; at all eight places together 60, and 7.7.
+    // 1920 pairs of random bytes have 7.5 equal ones, with a deviation of 2.7; at all eight places together 60, and
+    // 7.7.
     const AT_ONE_PLACE: u32 = 20;
     const TOGETHER: u32 = 100;
     let equal = like_counts(page);

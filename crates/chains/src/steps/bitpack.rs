@@ -1,7 +1,7 @@
 //! `pk`: blocks of 16 words, each word as many bits as the widest of its block.
 //!
-//! Packed bytes: one width a block, in bits; then the blocks, lowest bits first, 16 words of `b` bits being `2b` bytes; the last
-//! block may hold fewer words and ends at a whole byte; then the bytes behind the last whole word.
+//! Packed bytes: one width a block, in bits; then the blocks, lowest bits first, 16 words of `b` bits being `2b` bytes;
+//! the last block may hold fewer words and ends at a whole byte; then the bytes behind the last whole word.
 
 #[cfg(target_arch = "x86_64")]
 mod wide;
@@ -89,8 +89,8 @@ pub(crate) fn unpack_all<W: Word, const FOLDED: bool>(packed: &[u8], words: &mut
     }
 }
 
-/// Fills `words` from the front of `packed` and returns how many bytes that took. With `FOLDED` their signs are unfolded on
-/// the way, as step `zz` has it.
+/// Fills `words` from the front of `packed` and returns how many bytes that took. With `FOLDED` their signs are
+/// unfolded on the way, as step `zz` has it.
 #[inline]
 pub(crate) fn unpack_words<W: Word, const FOLDED: bool>(packed: &[u8], words: &mut [W]) -> Result<usize, UnpackError> {
     #[cfg(target_arch = "x86_64")]
@@ -110,7 +110,8 @@ pub(crate) fn unpack_words<W: Word, const FOLDED: bool>(packed: &[u8], words: &m
     unpack_by(packed, words, unpack_block::<W, FOLDED>)
 }
 
-/// `pack_block` packs a block into the front of what it is given and returns how many bytes that took; it may write behind them.
+/// `pack_block` packs a block into the front of what it is given and returns how many bytes that took; it may write
+/// behind them.
 #[inline(always)]
 fn pack_by<W: Word>(words: &[W], out: &mut [u8], pack_block: impl Fn(&[W], u32, &mut [u8]) -> usize) -> Option<usize> {
     let (widths, data) = out.split_at_mut_checked(words.len().div_ceil(BLOCK))?;
@@ -268,8 +269,8 @@ mod tests {
     use super::*;
     use crate::simd::portable;
 
-    // Goal: vectors and scalars read the same words, of any width, folded or not, at any end. Method: every width, with one
-    // block wider than the others, and every number of words up to three blocks; then the same bytes cut short.
+    // Goal: vectors and scalars read the same words, of any width, folded or not, at any end. Method: every width, with
+    // one block wider than the others, and every number of words up to three blocks; then the same bytes cut short.
     fn every_width<W: Word>() {
         let mut random = Random(W::LEN as u64);
         for width in 0..=W::BITS {

@@ -1,8 +1,8 @@
-//! `lz4`, `zstd`, `deflate`: block formats of others, as steps; and `lzt`, our own for pages. `deflates` and `lzts` make the same
-//! formats with a longer search; `zstdl` makes zstd frames of long matches only.
+//! `lz4`, `zstd`, `deflate`: block formats of others, as steps; and `lzt`, our own for pages. `deflates` and `lzts`
+//! make the same formats with a longer search; `zstdl` makes zstd frames of long matches only.
 //!
-//! LZ4 blocks and DEFLATE streams are as their specifications say. zstd frames go without magic number, content size and
-//! checksum (`ZSTD_f_zstd1_magicless`), which saves 5 bytes of every page.
+//! LZ4 blocks and DEFLATE streams are as their specifications say. zstd frames go without magic number, content size
+//! and checksum (`ZSTD_f_zstd1_magicless`), which saves 5 bytes of every page.
 
 use std::{fmt, ptr::NonNull};
 
@@ -126,8 +126,8 @@ pub struct ZstdBlock<const LEN_MIN: i32> {
 const ZSTD: ZstdBlock<5> =
     ZstdBlock { info: Info { id: StepId(17), name: "zstd", keeps_length: false, has_side: false } };
 
-/// Where a page has few different bytes, as in genes and columns of digits, a short match costs more bits than its literals, and
-/// there is one nearly everywhere: long ones alone pack shorter, and are found faster.
+/// Where a page has few different bytes, as in genes and columns of digits, a short match costs more bits than its
+/// literals, and there is one nearly everywhere: long ones alone pack shorter, and are found faster.
 const ZSTD_LONG: ZstdBlock<7> =
     ZstdBlock { info: Info { id: StepId(56), name: "zstdl", keeps_length: false, has_side: false } };
 
@@ -169,9 +169,9 @@ impl<const LEN_MIN: i32> Step for ZstdBlock<LEN_MIN> {
     }
 }
 
-/// From now on zstd in this workspace takes 3 to 20 % less time than the level does, and packs up to 6 % longer: its table has 16 KiB rather than
-/// 32 for a page, its matches at least 7 bytes rather than 5, and of frames in a row whose literals hardly pack every third does without
-/// their Huffman code ([`Packer::note`]).
+/// From now on zstd in this workspace takes 3 to 20 % less time than the level does, and packs up to 6 % longer: its
+/// table has 16 KiB rather than 32 for a page, its matches at least 7 bytes rather than 5, and of frames in a row whose
+/// literals hardly pack every third does without their Huffman code ([`Packer::note`]).
 pub(crate) fn hasten_zstd(ws: &mut Workspace) {
     fn hasten<const LEN_MIN: i32>(packer: &mut Packer<LEN_MIN>) {
         packer.set(CParameter::ZSTD_c_hashLog, 12);
@@ -182,7 +182,8 @@ pub(crate) fn hasten_zstd(ws: &mut Workspace) {
     hasten(ws.get::<Packer<7>>());
 }
 
-/// By how many bytes literals of a frame of [`ZstdBlock`] became shorter (RFC 8878 §3.1.1.3.1.1); `None` where it has none, or all alike.
+/// By how many bytes literals of a frame of [`ZstdBlock`] became shorter (RFC 8878 §3.1.1.3.1.1); `None` where it has
+/// none, or all alike.
 fn saved_by_literals(frame: &[u8]) -> Option<usize> {
     const COMPRESSED_BLOCK: u8 = 2;
     // Two bytes of the frame's header and three of the block's lie before those of the literals.
@@ -252,9 +253,9 @@ impl<const LEN_MIN: i32> Packer<LEN_MIN> {
         }
     }
 
-    /// After a frame. On pages with long matches a quarter of the time goes to the literals between them, most of it to building a
-    /// code for them, whatever their number. Where such pages are all there is, only that makes zstd faster: longer steps or matches do
-    /// not. To store the literals of each would be 5 to 12 % longer.
+    /// After a frame. On pages with long matches a quarter of the time goes to the literals between them, most of it to
+    /// building a code for them, whatever their number. Where such pages are all there is, only that makes zstd faster:
+    /// longer steps or matches do not. To store the literals of each would be 5 to 12 % longer.
     fn note(&mut self, frame: &[u8]) {
         if !self.is_hasty {
             return;

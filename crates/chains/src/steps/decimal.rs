@@ -1,8 +1,8 @@
 //! `al`: floats that were written as decimals become integers.
 //!
 //! Most columns of measurements hold `21.4`, not the 64 random-looking bits nearest to it. Such a float is an integer
-//! divided by a power of ten, and the division gives back every bit (Afroozeh, Kuffo, Boncz: ALP, SIGMOD 2024). Numbers that
-//! are no such decimals repeat the integer before them and are listed.
+//! divided by a power of ten, and the division gives back every bit (Afroozeh, Kuffo, Boncz: ALP, SIGMOD 2024). Numbers
+//! that are no such decimals repeat the integer before them and are listed.
 //!
 //! Packed bytes: integers in two's complement, as wide as the floats; then the bytes behind the last whole float.
 //! Side: the power of ten; the number of exceptions, their places, two bytes each; their floats.

@@ -4,8 +4,9 @@
 //! one from word to word. Noise doubles with each time, so the order is chosen for each page: `estimate` predicts
 //! the packed size of each from a few windows.
 //!
-//! After `j` differences the first `j` words are not yet differences of that order; each keeps the order it has. `d` leaves
-//! its one first word in place. `dk` moves them to its side, lest they spoil what follows, and leaves zeros there.
+//! After `j` differences the first `j` words are not yet differences of that order; each keeps the order it has. `d`
+//! leaves its one first word in place. `dk` moves them to its side, lest they spoil what follows, and leaves zeros
+//! there.
 
 #[cfg(target_arch = "x86_64")]
 mod counted;
@@ -242,8 +243,8 @@ fn sums_of<W: Word, const ORDER: usize>(words: &mut [W]) {
     }
 }
 
-/// Moves the first `order` words to `side` behind the order: a nibble for the bytes of each, low nibble first, then these
-/// bytes, little-endian.
+/// Moves the first `order` words to `side` behind the order: a nibble for the bytes of each, low nibble first, then
+/// these bytes, little-endian.
 pub(crate) fn put_seeds<W: Word>(words: &mut [W], order: usize, side: &mut Side) -> Option<()> {
     let mut nibbles = [0u8; ORDER_MAX.div_ceil(2)];
     for (n, word) in words.iter().take(order).enumerate() {
@@ -323,8 +324,8 @@ fn best_order_portable<W: Word>(words: &[W]) -> Estimate {
     estimate::<W, { ORDER_MAX + 1 }>(words.len(), |at| *words[at..].first_chunk().expect("a span of words"))
 }
 
-/// The same among the first `ORDERS` orders, of `count` words, at least [`SPAN`], of which `window` gives those from some place
-/// on.
+/// The same among the first `ORDERS` orders, of `count` words, at least [`SPAN`], of which `window` gives those from
+/// some place on.
 #[inline(always)]
 pub(crate) fn estimate<W: Word, const ORDERS: usize>(count: usize, window: impl Fn(usize) -> [W; SPAN]) -> Estimate {
     let mut bits = [0u32; ORDERS];
@@ -375,7 +376,8 @@ mod tests {
         }
     }
 
-    // Goal: the order of differences does not depend on the processor. Method: words of every length of bits, noise and ramps of every order.
+    // Goal: the order of differences does not depend on the processor. Method: words of every length of bits, noise and
+    // ramps of every order.
     fn every_estimate<W: Word>() {
         let mut random = Random(W::LEN as u64 + 10);
         for n in 0..2000u64 {

@@ -1,12 +1,14 @@
-//! `im`: what words are beside a forecast from the left, above and the corner between: images, and fields with short rows.
+//! `im`: what words are beside a forecast from the left, above and the corner between: images, and fields with short
+//! rows.
 //!
-//! The row and the pixel, in words, are found from each page, so that a page may begin anywhere in a row. Three forecasts:
-//! the plane through the three; the mean of left and above; and the median of left, above and plane, which follows edges and is
-//! that of JPEG-LS (Weinberger, Seroussi, Sapiro 2000), taken as distances from the corner so that words need no sign. What is
-//! missed in one colour is missed in the next, so of a pixel's differences there may be differences.
+//! The row and the pixel, in words, are found from each page, so that a page may begin anywhere in a row. Three
+//! forecasts: the plane through the three; the mean of left and above; and the median of left, above and plane, which
+//! follows edges and is that of JPEG-LS (Weinberger, Seroussi, Sapiro 2000), taken as distances from the corner so that
+//! words need no sign. What is missed in one colour is missed in the next, so of a pixel's differences there may be
+//! differences.
 //!
-//! Side: words of a row, two bytes; words of a pixel; the forecast, and 4 more, and 4 for each word before the first whole
-//! pixel, if there are differences of differences.
+//! Side: words of a row, two bytes; words of a pixel; the forecast, and 4 more, and 4 for each word before the first
+//! whole pixel, if there are differences of differences.
 
 use std::marker::PhantomData;
 
@@ -203,7 +205,8 @@ fn edge<W: Word>(words: &[W], n: usize, row: usize, pixel: usize) -> W {
     }
 }
 
-/// The grid under which `words` are least beside their forecasts; `beside` is room for them. `None` where there are too few.
+/// The grid under which `words` are least beside their forecasts; `beside` is room for them. `None` where there are too
+/// few.
 fn find<W: Word>(words: &[W], beside: &mut [W]) -> Option<Grid> {
     /// Of pixels of one, three (colours), two and four words.
     const PIXELS: [usize; 4] = [1, 3, 2, 4];
@@ -250,7 +253,8 @@ fn cost_portable<W: Word>(beside: &[W]) -> u32 {
     beside.iter().map(|word| word.zigzag().bit_len()).sum()
 }
 
-/// Rows to be tried: distances at which samples differ less than at those beside, the best of short ones and of long ones.
+/// Rows to be tried: distances at which samples differ less than at those beside, the best of short ones and of long
+/// ones.
 fn rows<W: Word>(words: &[W]) -> Option<Vec<usize>> {
     let mut costs = [0u32; BETWEEN_MAX / 2];
     let half = words.len() / 2;

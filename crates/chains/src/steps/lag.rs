@@ -1,7 +1,7 @@
 //! `lag`: differences to the word some places before: the same field of the last record, the pixel above.
 //!
-//! The distance is chosen for each page, from 2 words to half the page. The first words, which have none before them, stay.
-//! Side: the distance, two bytes, little-endian.
+//! The distance is chosen for each page, from 2 words to half the page. The first words, which have none before them,
+//! stay. Side: the distance, two bytes, little-endian.
 
 use std::marker::PhantomData;
 

@@ -1,8 +1,8 @@
 //! Steps that replace each word by another, whatever its neighbours: `zz`, `sw`, `fm`.
 //!
-//! `zz` folds two's complement numbers so that those near zero, of either sign, become small: `2n`, or `-2n - 1`. `sw` swaps the
-//! bytes of big-endian words. `fm` maps the bits of floats to integers in the order of the floats: where the sign is set all
-//! other bits are inverted, so that a field that crosses zero has small differences there.
+//! `zz` folds two's complement numbers so that those near zero, of either sign, become small: `2n`, or `-2n - 1`. `sw`
+//! swaps the bytes of big-endian words. `fm` maps the bits of floats to integers in the order of the floats: where the
+//! sign is set all other bits are inverted, so that a field that crosses zero has small differences there.
 
 use std::marker::PhantomData;
 

@@ -2,9 +2,9 @@
 //!
 //! Fields have one value for "nothing here", and it breaks every difference at its edge. Without it the rest is smooth.
 //! Packed bytes: the other words, then the bytes behind the last whole word. Side: the word; then the places as runs
-//! of other words and of that word in turns, each length in groups of 7 bits, low ones first, up to the last run, which is
-//! left out; before them their length in bytes likewise. Where that would be longer than a bit a word, the length is 0 and
-//! one bit a word follows, set for the word taken out, lowest first.
+//! of other words and of that word in turns, each length in groups of 7 bits, low ones first, up to the last run, which
+//! is left out; before them their length in bytes likewise. Where that would be longer than a bit a word, the length is
+//! 0 and one bit a word follows, set for the word taken out, lowest first.
 
 use std::marker::PhantomData;
 

@@ -1,7 +1,8 @@
 //! `t`: bytes of words sorted into planes, so that each kind of byte lies together. `bt`: bits of bytes likewise.
 //!
-//! Byte `b` of word `i` of `n` moves to `b * n + i`. `bt` moves bit `b` of byte `i` to bit `i % 8` of byte `b * n + i / 8`,
-//! with `n` an eighth of the bytes. What is left behind the last whole word, or group of 8 bytes, stays where it is.
+//! Byte `b` of word `i` of `n` moves to `b * n + i`. `bt` moves bit `b` of byte `i` to bit `i % 8` of byte `b * n + i /
+//! 8`, with `n` an eighth of the bytes. What is left behind the last whole word, or group of 8 bytes, stays where it
+//! is.
 
 use narrows_codecs::typed::shuffle::{shuffle, unshuffle};
 use narrows_core::Workspace;

@@ -1,10 +1,10 @@
 //! `po8`: doubles as what they are beside the polynomial through those before them.
 //!
-//! Differences of the bits of floats ([`difference`](super::difference)) jump wherever an exponent changes, and a field that falls to its
-//! border by powers of two has a jump every few words. So here the polynomial runs through the numbers: the last one to six as integers
-//! of one unit, an eighth of the last place of the largest of them, with the coefficients of differences. Only its
-//! value becomes a float again, and what is left is a difference of floats as integers in order, as of `fm`. Integers alone, so it is
-//! the same on any machine.
+//! Differences of the bits of floats ([`difference`](super::difference)) jump wherever an exponent changes, and a field
+//! that falls to its border by powers of two has a jump every few words. So here the polynomial runs through the
+//! numbers: the last one to six as integers of one unit, an eighth of the last place of the largest of them, with the
+//! coefficients of differences. Only its value becomes a float again, and what is left is a difference of floats as
+//! integers in order, as of `fm`. Integers alone, so it is the same on any machine.
 //!
 //! Side: as of `dk`, the order and the first words.
 
@@ -97,7 +97,8 @@ const BELOW: u32 = 3;
 /// Bits of a double's fraction.
 const FRACTION: u32 = 52;
 
-/// The next double on the polynomial through the last `order` of `before`. Infinities count as numbers of the next exponent.
+/// The next double on the polynomial through the last `order` of `before`. Infinities count as numbers of the next
+/// exponent.
 #[inline(always)]
 fn forecast(before: &[u64], order: usize) -> u64 {
     let terms = || before.iter().rev().zip(COEFFICIENTS[order]);
@@ -150,8 +151,8 @@ mod tests {
     use super::*;
     use crate::simd::portable;
 
-    // Goal: what was left out comes back, whatever the words. Method: random bits, floats of near exponents, borders of the format; every
-    // order and few words, by both twins.
+    // Goal: what was left out comes back, whatever the words. Method: random bits, floats of near exponents, borders of
+    // the format; every order and few words, by both twins.
     #[test]
     fn forecasts_are_undone() {
         let mut random = Random(8);
@@ -177,7 +178,8 @@ mod tests {
         }
     }
 
-    // Goal: a polynomial is met exactly, over zero, over changes of the exponent, and in the numbers below the least exponent. Method: cubes.
+    // Goal: a polynomial is met exactly, over zero, over changes of the exponent, and in the numbers below the least
+    // exponent. Method: cubes.
     #[test]
     fn polynomials_leave_nothing() {
         for scale in [1.0, f64::MIN_POSITIVE / 256.0, f64::from_bits(1)] {

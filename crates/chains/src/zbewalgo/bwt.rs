@@ -3,8 +3,8 @@
 use super::counts;
 use crate::step::{BETWEEN_MAX, UnpackError};
 
-/// The last byte; then for each place, in the order of the bytes there, the byte before it, the last one being before the
-/// first. `None` for more than `alphabet_max` different bytes.
+/// The last byte; then for each place, in the order of the bytes there, the byte before it, the last one being before
+/// the first. `None` for more than `alphabet_max` different bytes.
 pub(super) fn pack(raw: &[u8], out: &mut Vec<u8>, alphabet_max: usize) -> Option<()> {
     let &last = raw.last()?;
     let counts = counts(raw);

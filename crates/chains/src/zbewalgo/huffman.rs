@@ -1,6 +1,6 @@
-//! `huffman`: a length, two bytes; the number of symbols less one; each symbol and its count, two bytes, rarest first; then
-//! codes, highest bit first. The tree follows from the counts: the two lightest nodes become one, the first of equal ones
-//! going first, leaves before what was made of them; the first is 0.
+//! `huffman`: a length, two bytes; the number of symbols less one; each symbol and its count, two bytes, rarest first;
+//! then codes, highest bit first. The tree follows from the counts: the two lightest nodes become one, the first of
+//! equal ones going first, leaves before what was made of them; the first is 0.
 
 use super::counts;
 use crate::step::{BETWEEN_MAX, UnpackError};

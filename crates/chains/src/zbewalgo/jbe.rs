@@ -1,5 +1,5 @@
-//! `jbe` and `jbe2`: zero bytes left out. A length, two bytes; a byte for each 8, highest bit first, set where a byte is not
-//! zero; these bytes; and what is left of a group of 8, as it is. `jbe2` first trades nibbles within each group.
+//! `jbe` and `jbe2`: zero bytes left out. A length, two bytes; a byte for each 8, highest bit first, set where a byte
+//! is not zero; these bytes; and what is left of a group of 8, as it is. `jbe2` first trades nibbles within each group.
 
 use crate::step::{BETWEEN_MAX, UnpackError};
 
@@ -44,8 +44,8 @@ pub(super) fn unpack(packed: &[u8], out: &mut Vec<u8>, map: impl Fn(u64) -> u64)
     Ok(())
 }
 
-/// High nibbles of the first four bytes trade places with low ones of the last four, so that four small bytes leave four
-/// zeros. Its own inverse.
+/// High nibbles of the first four bytes trade places with low ones of the last four, so that four small bytes leave
+/// four zeros. Its own inverse.
 pub(super) fn swap_nibbles(word: u64) -> u64 {
     word & 0xf0f0_f0f0_0f0f_0f0f | (word & 0x0f0f_0f0f_0000_0000) >> 28 | (word & 0x0000_0000_f0f0_f0f0) << 28
 }

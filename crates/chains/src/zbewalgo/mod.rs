@@ -67,8 +67,8 @@ pub const EARLY: [&str; 4] = [
     "bitshuffle-rle-bitshuffle-rle",
 ];
 
-/// What [`Settings::set`] takes for `*` besides [`DEFAULT`] and [`EARLY`]: each algorithm that can win alone, and each after a
-/// transform that helps it.
+/// What [`Settings::set`] takes for `*` besides [`DEFAULT`] and [`EARLY`]: each algorithm that can win alone, and each
+/// after a transform that helps it.
 pub const CURATED: [&str; 10] = [
     "bewalgo",
     "bewalgo2",

@@ -1,5 +1,5 @@
-//! `rle`: a control byte, and if its highest bit is set one byte to repeat, else bytes as they are, in both cases as many
-//! as its other bits say, and one.
+//! `rle`: a control byte, and if its highest bit is set one byte to repeat, else bytes as they are, in both cases as
+//! many as its other bits say, and one.
 
 use crate::step::{BETWEEN_MAX, UnpackError};
 

@@ -1,12 +1,13 @@
 //! `bewalgo` and `bewalgo2`: repeats of aligned 8-byte words.
 //!
-//! `bewalgo`: a length, two bytes; then blocks of two sequences, each one byte for the number of literal words, one for that of
-//! matching words and two for the distance to these, in words; behind both, the literals of both; at the end what is left
-//! of a word. A last block may have an empty second sequence.
+//! `bewalgo`: a length, two bytes; then blocks of two sequences, each one byte for the number of literal words, one for
+//! that of matching words and two for the distance to these, in words; behind both, the literals of both; at the end
+//! what is left of a word. A last block may have an empty second sequence.
 //!
-//! `bewalgo2`: the offset of the dictionary and a length, two bytes each; tokens of two bytes; the dictionary; what is left of a
-//! word. Tokens tell the words from the last to the first: `index << 7 | count` repeats one word of the dictionary, `index <<
-//! 7 | 64 | count` takes as many words from there on. The dictionary is in order of first appearance, from the last word.
+//! `bewalgo2`: the offset of the dictionary and a length, two bytes each; tokens of two bytes; the dictionary; what is
+//! left of a word. Tokens tell the words from the last to the first: `index << 7 | count` repeats one word of the
+//! dictionary, `index << 7 | 64 | count` takes as many words from there on. The dictionary is in order of first
+//! appearance, from the last word.
 
 use std::collections::HashMap;
 

@@ -231,8 +231,8 @@ pub fn metered(session: &Session, endpoint: &Arc<Endpoint>) -> anyhow::Result<()
     Ok(())
 }
 
-/// A standard stream's descriptor itself: std's own buffers cut what is read at 8 KiB and what is written at its last line end.
-/// A pipe is widened to a chunk, since at the 64 KiB that it comes with both sides sleep more than they copy.
+/// A standard stream's descriptor itself: std's own buffers cut what is read at 8 KiB and what is written at its last
+/// line end. A pipe is widened to a chunk, since at the 64 KiB that it comes with both sides sleep more than they copy.
 pub fn descriptor(stream: &impl AsFd) -> io::Result<File> {
     let file = File::from(stream.as_fd().try_clone_to_owned()?);
     if pipe::fcntl_getpipe_size(&file).is_ok_and(|len| len < PIPE_LEN) {

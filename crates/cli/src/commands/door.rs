@@ -1,4 +1,5 @@
-//! Where peers come in: an address, who may, and a session of each who proves it. `recv`, `tunnel`, `migrate serve` and `offload serve`.
+//! Where peers come in: an address, who may, and a session of each who proves it. `recv`, `tunnel`, `migrate serve` and
+//! `offload serve`.
 
 use std::{
     io,

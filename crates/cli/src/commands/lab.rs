@@ -25,7 +25,8 @@ pub struct Out {
     pub json: bool,
 }
 
-/// Results and reports are what a user waits minutes for: a place that cannot be written is to be known before. Each with its flag.
+/// Results and reports are what a user waits minutes for: a place that cannot be written is to be known before. Each
+/// with its flag.
 pub fn places<const N: usize>(places: [(&str, Option<&PathBuf>); N]) -> Result<(), Usage> {
     for (flag, path) in places {
         let Some(path) = path else { continue };

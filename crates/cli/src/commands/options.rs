@@ -26,8 +26,8 @@ pub struct Packing {
     /// Send what the codec made even where it is no smaller (the published pipeline's plain variant)
     #[arg(long)]
     pub keep_larger: bool,
-    /// What a second of processor time is worth, in seconds of the link's: 0 spends whatever saves time, 0.1 wants one second
-    /// saved for ten spent. [default: 0; 0.1 for a migration, whose processors are other guests']
+    /// What a second of processor time is worth, in seconds of the link's: 0 spends whatever saves time, 0.1 wants one
+    /// second saved for ten spent. [default: 0; 0.1 for a migration, whose processors are other guests']
     #[arg(long, value_name = "SECONDS", value_parser = price, conflicts_with = "codec")]
     pub cpu_price: Option<f64>,
     /// Choose no level above this one. [default: any; 2 for a migration]

@@ -25,7 +25,8 @@ pub struct Args {
     /// Address to listen on: HOST[:PORT] or unix:/PATH
     #[arg(short, long, default_value = "127.0.0.1:4242", env = "NARROWS_LISTEN")]
     pub listen: String,
-    /// Be the remote end of `narrows send … HOST:DIR`: the session is on standard input and output, and nothing is listened on
+    /// Be the remote end of `narrows send … HOST:DIR`: the session is on standard input and output, and nothing is
+    /// listened on
     // No conflict with `listen`: that may be the environment's, which the sender does not know.
     #[arg(long, conflicts_with_all = ["json", "keep"])]
     pub stdio: bool,

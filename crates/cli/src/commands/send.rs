@@ -20,8 +20,8 @@ use crate::{exit::Usage, output};
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "narrows send [OPTIONS] <PATH>... <TO>")]
 pub struct Args {
-    /// Files and directories, or `-` for standard input; and last, where to: HOST[:PORT], unix:/PATH, or HOST:DIR, which
-    /// starts the receiver there over ssh
+    /// Files and directories, or `-` for standard input; and last, where to: HOST[:PORT], unix:/PATH, or HOST:DIR,
+    /// which starts the receiver there over ssh
     // One list: clap cannot part two when flags stand between them.
     #[arg(required = true, value_names = ["PATH", "TO"], num_args = 1..)]
     pub paths_and_to: Vec<OsString>,

@@ -77,7 +77,8 @@ fn browse(page: &Path) -> Option<(String, String, Vec<String>)> {
         .stdin(Stdio::null())
         .output()
         .ok()?;
-    // The browser itself asks its maker for updates and the time, whatever it is told; the page knows none of those hosts.
+    // The browser itself asks its maker for updates and the time, whatever it is told; the page knows none of those
+    // hosts.
     let own = [".google.com", ".googleapis.com", ".gvt1.com", ".gstatic.com"];
     let mut asked = std::mem::take(&mut *asked.lock().unwrap());
     asked.retain(|line| !own.iter().any(|host| line.contains(host)));

@@ -1,5 +1,5 @@
-//! A host with an accelerator, which a stand-in library plays: what is listed, what is sent, and what a device that fails
-//! or lies does to a transfer (nothing).
+//! A host with an accelerator, which a stand-in library plays: what is listed, what is sent, and what a device that
+//! fails or lies does to a transfer (nothing).
 
 use std::{fs, path::Path, process::Command};
 
@@ -54,8 +54,8 @@ fn devices_are_listed_with_a_reason_where_they_are_not_there() {
     }
 }
 
-// Goal: whatever the device does after it was found good, the file arrives. Method: each library at both ends, each fault
-// from the tenth operation on, for good.
+// Goal: whatever the device does after it was found good, the file arrives. Method: each library at both ends, each
+// fault from the tenth operation on, for good.
 #[test]
 fn a_device_that_fails_or_lies_spoils_no_transfer() {
     let dir = TempDir::new().unwrap();

@@ -1,10 +1,12 @@
 //! Real QEMUs, unmodified, with a guest that writes memory all the time, moved through real processes.
 //!
-//! The guest is a boot sector: it changes a word in each of 128 pages, over and over, and every so often prints a counter.
-//! Beside that its memory holds real-looking data. Destinations are started with `-S`, so both memories stand still when
-//! a migration is done and must be equal to the last byte; then the destination goes on, and its counter must too.
+//! The guest is a boot sector: it changes a word in each of 128 pages, over and over, and every so often prints a
+//! counter. Beside that its memory holds real-looking data. Destinations are started with `-S`, so both memories stand
+//! still when a migration is done and must be equal to the last byte; then the destination goes on, and its counter
+//! must too.
 //!
-//! QEMU is `NARROWS_QEMU` (`BINARY[:DATA…]`, DATA being folders for `-L`) or `qemu-system-x86_64`; skipped where it is not.
+//! QEMU is `NARROWS_QEMU` (`BINARY[:DATA…]`, DATA being folders for `-L`) or `qemu-system-x86_64`; skipped where it is
+//! not.
 
 mod bench;
 mod direct;
@@ -195,8 +197,9 @@ fn an_interrupted_run_leaves_the_guest_where_it_was() {
     eventually("the guest goes on", || bench.printed("s").len() > before + 1);
 }
 
-// Goal: `tunnel` outlives a `serve` that is started again, whatever QEMU tried meanwhile. Method: two tries that come to nothing, one while the
-// session's end is not noticed and one that is given up before there is another; the destination's QEMU, which takes one connection, sees neither.
+// Goal: `tunnel` outlives a `serve` that is started again, whatever QEMU tried meanwhile. Method: two tries that come
+// to nothing, one while the session's end is not noticed and one that is given up before there is another; the
+// destination's QEMU, which takes one connection, sees neither.
 #[test]
 fn a_tunnel_outlives_its_serve() {
     let Some(bench) = Bench::new() else { return };

@@ -81,8 +81,8 @@ fn a_server_without_a_migration_says_so_in_the_documented_form() {
     assert!(status["schema"] == "narrows.migrate-status/1" && status["lanes"] == 0, "{status}");
 }
 
-// Goal: a variable set for a whole session keeps no command from saying otherwise, and two flags that exclude each other still do. Method:
-// a sender of a file that is not there, which is as far as it may get.
+// Goal: a variable set for a whole session keeps no command from saying otherwise, and two flags that exclude each
+// other still do. Method: a sender of a file that is not there, which is as far as it may get.
 #[test]
 fn a_flag_beats_the_variables_it_excludes() {
     let at = |file: &str, variables: &[(&str, &str)], flags: &[&str]| {

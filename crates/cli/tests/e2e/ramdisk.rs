@@ -314,8 +314,8 @@ fn a_time_in_which_no_page_can_go_cold_is_wrong_usage() {
     }
 }
 
-// Goal: who asks at a bad moment does not keep others from asking later. Method: clients take all descriptors that the server may
-// have, one asks then, and all leave.
+// Goal: who asks at a bad moment does not keep others from asking later. Method: clients take all descriptors that the
+// server may have, one asks then, and all leave.
 #[test]
 fn stat_is_answered_again_when_descriptors_are_free_again() {
     let dir = TempDir::new().unwrap();

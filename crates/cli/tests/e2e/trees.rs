@@ -195,8 +195,8 @@ fn a_tree_over_tls_and_over_a_pre_shared_key() {
     carry(tree.path(), "127.0.0.1:0", (&psk, &psk));
 }
 
-/// A shell in place of `ssh`: drops the host, runs the words as a remote shell would. What its environment has for receivers
-/// that listen is nothing to this one.
+/// A shell in place of `ssh`: drops the host, runs the words as a remote shell would. What its environment has for
+/// receivers that listen is nothing to this one.
 #[test]
 fn a_tree_to_a_receiver_that_the_sender_starts() {
     let tree = odd_tree();

@@ -6,16 +6,16 @@ use serde_json::Value;
 
 use crate::{browser, narrows, schema, told};
 
-// Goal: a slow link gets a strong codec, the prediction is tried, and what is printed is what the lines say. Method: text of
-// the bundled sample's kind, over a link slow enough that processors hardly count. Adaptive may use stronger levels than the
-// one named, so it may be the choice where the machine has the time for them.
-// Other tests run beside this one and may disturb a calibration of a tenth of a second, though not three in a row.
+// Goal: a slow link gets a strong codec, the prediction is tried, and what is printed is what the lines say. Method:
+// text of the bundled sample's kind, over a link slow enough that processors hardly count. Adaptive may use stronger
+// levels than the one named, so it may be the choice where the machine has the time for them. Other tests run beside
+// this one and may disturb a calibration of a tenth of a second, though not three in a row.
 #[test]
 fn advise_predicts_chooses_and_tries() {
     let errors: Vec<(f64, f64)> =
         (0..3).map(|_| advised()).take_while(|(error, of_best)| error.abs() > 0.5 || *of_best <= 0.98).collect();
-    // A model that forgets the ratio or the delay is off by far more, and always. Who was disturbed counts as slower than its median says, so
-    // whoever is chosen may be behind that of another.
+    // A model that forgets the ratio or the delay is off by far more, and always. Who was disturbed counts as slower
+    // than its median says, so whoever is chosen may be behind that of another.
     assert!(errors.len() < 3, "{errors:?}");
 }
 

@@ -30,8 +30,8 @@ fn told(words: &[&str], dir: &Path) -> String {
 const TRY: [&str; 8] = ["try", "--seconds", "0.01", "--repeat", "1", "--race", "none", "--json"];
 const BENCH: [&str; 9] = ["bench", "--codec", "lz4", "-T1", "--seconds", "0", "--size", "64K", "--json"];
 
-// Goal: a place that cannot be written is told before anything is measured, and looking leaves nothing there. Method: places
-// that nobody can write to as a file, root included; most of them only opening finds.
+// Goal: a place that cannot be written is told before anything is measured, and looking leaves nothing there. Method:
+// places that nobody can write to as a file, root included; most of them only opening finds.
 #[test]
 fn a_place_that_cannot_be_written_is_wrong_usage() {
     let dir = tempfile::tempdir().unwrap();

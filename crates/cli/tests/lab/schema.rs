@@ -1,5 +1,5 @@
-//! Checks lines against `docs/specs/result.schema.json` with as much of JSON Schema as that file uses. A keyword this check
-//! does not know fails it, so that the schema cannot ask for something nobody looks at.
+//! Checks lines against `docs/specs/result.schema.json` with as much of JSON Schema as that file uses. A keyword this
+//! check does not know fails it, so that the schema cannot ask for something nobody looks at.
 
 use serde_json::Value;
 

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::{browser, narrows, schema, told};
 
-// Goal: a study that is cut goes on, shards merge, nothing is measured twice. Method: two shards of some seconds into one
-// file each, the first one in two turns, then one report of both.
+// Goal: a study that is cut goes on, shards merge, nothing is measured twice. Method: two shards of some seconds into
+// one file each, the first one in two turns, then one report of both.
 #[test]
 fn a_cut_study_goes_on_and_shards_merge() {
     let dir = tempfile::tempdir().unwrap();

@@ -69,7 +69,8 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes `len` literals from `raw[from..]`: up to 3 ride in the last two bits of the match before, more become a run.
+    /// Writes `len` literals from `raw[from..]`: up to 3 ride in the last two bits of the match before, more become a
+    /// run.
     #[inline(always)]
     fn literals(&mut self, raw: &[u8], from: usize, len: usize) -> Option<()> {
         match len {

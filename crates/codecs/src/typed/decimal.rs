@@ -2,9 +2,9 @@
 //!
 //! Most columns of measurements hold `21.4`, not the 64 random-looking bits nearest to it. Such a number is an integer
 //! divided by a power of ten, and the division gives back every bit; the integers pack many times better than the
-//! floats (Afroozeh, Kuffo, Boncz: ALP, SIGMOD 2024). So: one power for the chunk, the integers as differences or as they
-//! are, whichever are shorter, split into planes; numbers that are no such decimals are listed behind. Where they are
-//! many the chunk holds the floats' own bits instead, so that the codec is never far behind `shuffle` and `delta`.
+//! floats (Afroozeh, Kuffo, Boncz: ALP, SIGMOD 2024). So: one power for the chunk, the integers as differences or as
+//! they are, whichever are shorter, split into planes; numbers that are no such decimals are listed behind. Where they
+//! are many the chunk holds the floats' own bits instead, so that the codec is never far behind `shuffle` and `delta`.
 //!
 //! Packed bytes: a byte of `DELTA` and the power (or `NO_POWER`), how many exceptions as `u32` little-endian, then a
 //! zstd frame of the planes, as long as the chunk, and of the exceptions: places as `u32`, then numbers.
@@ -168,8 +168,8 @@ fn bits(width: usize, numbers: &[u8]) -> usize {
     }
 }
 
-/// Integers stay below the width of the fraction: nearly any `f32` is some decimal of nine digits, but these pack worse than
-/// its own bits.
+/// Integers stay below the width of the fraction: nearly any `f32` is some decimal of nine digits, but these pack worse
+/// than its own bits.
 const LIMIT_4: f64 = (1u64 << 23) as f64;
 /// Here the bound is what [`ROUND`] can round.
 const LIMIT_8: f64 = (1u64 << 50) as f64;

@@ -117,8 +117,8 @@ impl Lane {
     fn write_all(&self) {
         let mut carried = 0_u64;
         while let Some(piece) = self.arrived() {
-            // Taken and disarmed at once: two connections that get there together are not both reset, and one that is armed
-            // while this one is under way is not lost.
+            // Taken and disarmed at once: two connections that get there together are not both reset, and one that is
+            // armed while this one is under way is not lost.
             let end = carried + piece.len as u64;
             let disarm = |at: u64| (at <= end).then_some(u64::MAX);
             let reset_at = self.way.reset_at.fetch_update(Ordering::SeqCst, Ordering::SeqCst, disarm).ok();

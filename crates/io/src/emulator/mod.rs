@@ -260,7 +260,8 @@ fn dial(target: &Address, down: &Link) -> io::Result<Socket> {
     Err(last)
 }
 
-/// Buffer for the relay's own sockets in bytes: 5 ms at the rate, between 64 KiB and 4 MiB. `None` lets the kernel tune.
+/// Buffer for the relay's own sockets in bytes: 5 ms at the rate, between 64 KiB and 4 MiB. `None` lets the kernel
+/// tune.
 ///
 /// A loopback segment is 64 KiB; below that the kernel falls back to acknowledgement timers and loses the rate.
 fn socket_buffer(link: &Link) -> Option<usize> {

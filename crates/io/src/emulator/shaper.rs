@@ -81,7 +81,8 @@ impl Shaper {
         self.free_ns.max(now) as u64 + nanos(self.link.delay) + self.jitter_ns()
     }
 
-    /// Bytes a lane may hold between reading and arrival: queue and flight time at the rate, so that delay costs no rate.
+    /// Bytes a lane may hold between reading and arrival: queue and flight time at the rate, so that delay costs no
+    /// rate.
     pub(super) fn held_len_max(&self) -> u64 {
         if self.rate.is_infinite() {
             return FREE_LEN.max((nanos(self.link.delay) + nanos(self.link.jitter)) * 2);
@@ -112,7 +113,8 @@ fn nanos(time: Duration) -> u64 {
 mod tests {
     use super::{super::Stall, *};
 
-    /// Drives a shaper with a reader that always has bytes and is `late_ns` late each time; returns bytes in one second.
+    /// Drives a shaper with a reader that always has bytes and is `late_ns` late each time; returns bytes in one
+    /// second.
     fn drive(rate: Rate, late_ns: u64) -> (f64, u64) {
         let mut shaper = Shaper::new(&Link { rate: Some(rate), ..Link::default() }, 1);
         let (mut now, mut arrived, mut ahead) = (1_000_000_000, 0_u64, 0);

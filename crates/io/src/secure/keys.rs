@@ -91,7 +91,8 @@ pub fn generate(dir: &Path, request: &Request<'_>) -> Result<Vec<PathBuf>, KeysE
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(names)?;
         params.distinguished_name.push(DnType::CommonName, common);
-        // TLS 1.3 only signs. QEMU asks for the other, whatever the key (`crypto/tlscredsx509.c`: 10.0 does, 7.2.22 does not).
+        // TLS 1.3 only signs. QEMU asks for the other, whatever the key (`crypto/tlscredsx509.c`: 10.0 does, 7.2.22
+        // does not).
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
         params.extended_key_usages = vec![usage];
         params.use_authority_key_identifier_extension = true;

@@ -6,7 +6,8 @@
 //! ciphertext` of at most 65,535 bytes. An empty one ends the stream; an end without it is a cut.
 //!
 //! The two directions count their own nonces and have their own keys, so two threads share the state behind a lock that
-//! only rekeying (every 64 GiB) takes for itself. AES-GCM and not ChaCha20: the faster of the two in ring wherever the CPU has AES.
+//! only rekeying (every 64 GiB) takes for itself. AES-GCM and not ChaCha20: the faster of the two in ring wherever the
+//! CPU has AES.
 
 use std::{
     io::{self, IoSlice, Read, Write},

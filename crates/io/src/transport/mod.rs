@@ -234,8 +234,8 @@ impl Probe {
         rustix::io::ioctl_fionread(&*self.0.upgrade()?).ok()
     }
 
-    /// Process at the other end of a Unix socket, as the kernel knew it when the socket was connected; `None` if this is no
-    /// Unix socket, or the process is of another namespace.
+    /// Process at the other end of a Unix socket, as the kernel knew it when the socket was connected; `None` if this
+    /// is no Unix socket, or the process is of another namespace.
     #[must_use]
     pub fn peer_pid(&self) -> Option<u32> {
         sys::peer_pid(&*self.0.upgrade()?)
@@ -247,7 +247,8 @@ impl Probe {
         self.0.upgrade().is_none_or(|socket| sys::is_hung_up(&socket))
     }
 
-    /// Fixes `SO_SNDBUF` while the connection runs, which ends the kernel's own tuning of it; returns whether it is open.
+    /// Fixes `SO_SNDBUF` while the connection runs, which ends the kernel's own tuning of it; returns whether it is
+    /// open.
     #[must_use]
     pub fn set_send_buffer(&self, bytes: usize) -> bool {
         self.0.upgrade().is_some_and(|socket| socket.set_send_buffer_size(bytes).is_ok())

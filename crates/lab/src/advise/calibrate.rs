@@ -1,11 +1,12 @@
 //! What settings cost on the user's data: seconds of real transfers.
 //!
-//! A setting is measured by sending: two processes and an emulated link without a limit, as [`race`](crate::race) has them.
-//! Packing in a loop, as [`bench`](mod@crate::bench) does it, was tried first and made codecs too cheap by a third to a half: there, data and tables
-//! stay in the cache, and nobody reads, sums, sends, receives and unpacks on the same processors meanwhile.
+//! A setting is measured by sending: two processes and an emulated link without a limit, as [`race`](crate::race) has
+//! them. Packing in a loop, as [`bench`](mod@crate::bench) does it, was tried first and made codecs too cheap by a
+//! third to a half: there, data and tables stay in the cache, and nobody reads, sums, sends, receives and unpacks on
+//! the same processors meanwhile.
 //!
-//! Each look is two transfers, one a quarter as long as the other: two equations, two unknowns, what beginning takes (threads,
-//! contexts, buffers touched for the first time: the first 16 MiB cost a fifth more) and what a byte takes.
+//! Each look is two transfers, one a quarter as long as the other: two equations, two unknowns, what beginning takes
+//! (threads, contexts, buffers touched for the first time: the first 16 MiB cost a fifth more) and what a byte takes.
 
 use std::{thread, time::Duration};
 
@@ -174,7 +175,8 @@ pub fn processors(racer: &Racer) -> Result<f64, CalibrationError> {
     Ok((most / here).min(1.0))
 }
 
-/// An emulated link by which nothing is held up: its relay takes its share of the processors, as any emulated link's does.
+/// An emulated link by which nothing is held up: its relay takes its share of the processors, as any emulated link's
+/// does.
 pub const UNLIMITED: LinkSpec = LinkSpec { rate: Some(Rate(100e9)), delay: Duration::ZERO };
 const PROCESSORS_LEN: Size = Size(96 << 20);
 const DELAY_RUNS: usize = 3;

@@ -95,8 +95,8 @@ mod tests {
         Place { link_bytes_per_s, delay_s: 0.0, threads: 2.0, processors: 2.0, shared: false, wire_s: (1e-9, 1e-9) }
     }
 
-    // By hand: 100 MB at a ratio of 2 over 100 Mbit/s is 4 s; over 100 Gbit/s the sender's 0.4 s on two processors, or, with
-    // both ends on one machine, the 0.3 s that they took there.
+    // By hand: 100 MB at a ratio of 2 over 100 Mbit/s is 4 s; over 100 Gbit/s the sender's 0.4 s on two processors, or,
+    // with both ends on one machine, the 0.3 s that they took there.
     #[test]
     fn the_slowest_stage_takes_the_time() {
         let slow = predict(1e8, &COST, &place(100.0));

@@ -1,8 +1,9 @@
 //! One case of [`bench`](super), in a process of its own: packs and unpacks standard input until the time is over.
 //!
-//! Threads take chunks in turn from a counter, each with a workspace of its own that lives as long as the case, as workers
-//! do. The clock runs from the first thread's start to the last one's end; processor time is the threads' own. Of several
-//! passes the fastest counts: what disturbs a pass only ever makes it slower. Every chunk is compared after unpacking.
+//! Threads take chunks in turn from a counter, each with a workspace of its own that lives as long as the case, as
+//! workers do. The clock runs from the first thread's start to the last one's end; processor time is the threads' own.
+//! Of several passes the fastest counts: what disturbs a pass only ever makes it slower. Every chunk is compared after
+//! unpacking.
 
 use std::{
     io::{self, Read},
@@ -60,8 +61,8 @@ pub struct Measured {
     pub pack_s: f64,
     /// Its processor time.
     pub pack_cpu_s: f64,
-    /// Processors that packing really had, of all passes: processor time over time on the clock. Less than the threads where
-    /// others wanted the processors, or there are fewer.
+    /// Processors that packing really had, of all passes: processor time over time on the clock. Less than the threads
+    /// where others wanted the processors, or there are fewer.
     pub processors: f64,
     /// The fastest pass of unpacking.
     pub unpack_s: f64,
@@ -183,8 +184,8 @@ impl Drop for Over<'_> {
 impl Bench<'_> {
     /// Passes over all chunks, shared among the threads, until `seconds` are over; see [`fastest`].
     ///
-    /// Threads live as long as the passes and do not sleep between them: fresh ones, and those that wake, begin on one processor
-    /// more often than not, and a pass of some milliseconds is over before they have moved apart.
+    /// Threads live as long as the passes and do not sleep between them: fresh ones, and those that wake, begin on one
+    /// processor more often than not, and a pass of some milliseconds is over before they have moved apart.
     fn passes(&self, seconds: f64, threads: &mut [Scratch], work: fn(&Self, usize, &mut Scratch)) -> (Pass, u32, Pass) {
         let (turn, next, done, cpu_ns) =
             (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0), AtomicU64::new(0));
@@ -304,8 +305,8 @@ fn fastest(seconds: f64, mut pass: impl FnMut() -> Pass) -> (Pass, u32, Pass) {
     (best, passes, all)
 }
 
-/// Sets the process's peak of resident memory to what it is now. Where the kernel does not allow it, reading the data may
-/// count as the codec's memory.
+/// Sets the process's peak of resident memory to what it is now. Where the kernel does not allow it, reading the data
+/// may count as the codec's memory.
 fn reset_peak() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
@@ -375,8 +376,8 @@ mod tests {
         assert_eq!(measured.packed_bytes_4k, 25 * 4096);
     }
 
-    // Goal: a panic on the first thread ends the passes, as one on another does. Method: it panics at its first chunk; others
-    // do not, so without an end to theirs they wait for ever.
+    // Goal: a panic on the first thread ends the passes, as one on another does. Method: it panics at its first chunk;
+    // others do not, so without an end to theirs they wait for ever.
     #[test]
     fn a_panic_on_the_first_thread_ends_the_others() {
         let passes = std::thread::Builder::new().name("first".into()).spawn(|| {

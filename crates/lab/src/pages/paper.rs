@@ -1,8 +1,8 @@
 //! The tables of the paper that proposed page chains (Warnke 2018), on the data named there as far as it can be had.
 //!
-//! Urandom, partdiff's matrices, HPCG's memory and a table of decimals are made here; the rest are files that the user brings:
-//! the same data or such of its kind, which is why every table names its file. What was published is kept beside, as far as it
-//! is known to us: ratios, and some speeds. Its zstd is the kernel's, level 3.
+//! Urandom, partdiff's matrices, HPCG's memory and a table of decimals are made here; the rest are files that the user
+//! brings: the same data or such of its kind, which is why every table names its file. What was published is kept
+//! beside, as far as it is known to us: ratios, and some speeds. Its zstd is the kernel's, level 3.
 
 use serde::Serialize;
 
@@ -147,8 +147,8 @@ pub const BACKINGS: [Backing; 3] = [
     Backing { name: "net", bytes_per_s: 125e6 },
 ];
 
-/// The sets that can be had: all that are made here, and those of `files`, each `NAME=FILE` with a name of [`ROWS`]; and those
-/// that cannot.
+/// The sets that can be had: all that are made here, and those of `files`, each `NAME=FILE` with a name of [`ROWS`];
+/// and those that cannot.
 ///
 /// # Errors
 /// [`PagesError`] for another name, or a file that cannot be read.

@@ -1,5 +1,5 @@
-//! One contestant on one set. Threads take a few pages at a time from one counter, as requests reach a store, so that none
-//! waits while there is work.
+//! One contestant on one set. Threads take a few pages at a time from one counter, as requests reach a store, so that
+//! none waits while there is work.
 
 use std::{
     hint::black_box,
@@ -142,8 +142,9 @@ impl Times {
     }
 }
 
-/// Binds the calling thread to one of the processors that the process may use, by its number among the threads. Why: threads that live for
-/// a round of 20 ms were found on one processor most of the time, while another was idle. Where it may not, it runs where it runs.
+/// Binds the calling thread to one of the processors that the process may use, by its number among the threads. Why:
+/// threads that live for a round of 20 ms were found on one processor most of the time, while another was idle. Where
+/// it may not, it runs where it runs.
 fn bind(number: usize) {
     let Ok(allowed) = sched_getaffinity(None) else { return };
     let processors: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&at| allowed.is_set(at)).collect();

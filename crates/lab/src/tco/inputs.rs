@@ -217,8 +217,8 @@ impl Inputs {
     }
 
     /// Adds a design on plain drives that packs on the host as `row` of a bench was measured to, and gives the link its
-    /// ratio and processor time. Its ratio is of chunks rounded to 4 KiB one by one; every copy is packed anew, as BlueStore
-    /// does.
+    /// ratio and processor time. Its ratio is of chunks rounded to 4 KiB one by one; every copy is packed anew, as
+    /// BlueStore does.
     ///
     /// # Errors
     /// [`Fault`] where the row lacks a number.

@@ -1,13 +1,14 @@
 //! A page as bytes of its own and copies out of pages that both sides keep.
 //!
-//! Steps, until the page is full: how many bytes of its own come next, and unless they fill it, how many are copied then, out
-//! of which page, from where in it. Lengths are LEB128, the page as its position's distance from the one before, zigzag.
-//! A page's own bytes lie elsewhere, beside those of other pages, where the codec finds what is alike in them.
+//! Steps, until the page is full: how many bytes of its own come next, and unless they fill it, how many are copied
+//! then, out of which page, from where in it. Lengths are LEB128, the page as its position's distance from the one
+//! before, zigzag. A page's own bytes lie elsewhere, beside those of other pages, where the codec finds what is alike
+//! in them.
 
 use super::{PAGE_LEN, Page, sparse};
 
-/// Shorter copies are not worth their step, which takes at most 11 bytes, nor what the codec would find in them. So a page with copies in it is always
-/// shorter than the page.
+/// Shorter copies are not worth their step, which takes at most 11 bytes, nor what the codec would find in them. So a
+/// page with copies in it is always shorter than the page.
 pub const COPY_MIN: usize = 48;
 
 /// Bytes of a page that another has too.
@@ -84,8 +85,8 @@ pub fn read(
     Some(())
 }
 
-/// Puts a page together behind `out`: takes its steps off the front of `steps` and its own bytes off the front of `own`.
-/// `None` where it cannot be.
+/// Puts a page together behind `out`: takes its steps off the front of `steps` and its own bytes off the front of
+/// `own`. `None` where it cannot be.
 pub fn unpack<'a>(
     steps: &mut &[u8],
     own: &mut &[u8],

@@ -39,7 +39,8 @@ impl Receiver {
     /// A decoder for the lane that begins with this chunk, after its kind; see [`Sender::first`](super::Sender::first).
     ///
     /// # Errors
-    /// [`DecodeError::Corrupt`] where it is none, its lane is there already, or it wants more pages kept than may be or other lanes want.
+    /// [`DecodeError::Corrupt`] where it is none, its lane is there already, or it wants more pages kept than may be or
+    /// other lanes want.
     pub fn lane(self: &Arc<Self>, first: &[u8]) -> Result<Decoder, DecodeError> {
         let (init, keep) = first.split_last_chunk().ok_or_else(|| corrupt(1, "a first packet cut short"))?;
         let lane = packet::channel_of(init).ok_or_else(|| corrupt(1, "not the first packet of a multifd channel"))?;
@@ -176,8 +177,8 @@ fn made<'a>(rest: &mut &'a [u8], last: &mut Last) -> Option<Made<'a>> {
 }
 
 impl Decoder {
-    /// Whether a chunk's turn has come, and the pages it refers to are here; waits up to `wait` for them. A chunk that is none is
-    /// ready: [`Decoder::unpack`] says what is wrong with it.
+    /// Whether a chunk's turn has come, and the pages it refers to are here; waits up to `wait` for them. A chunk that
+    /// is none is ready: [`Decoder::unpack`] says what is wrong with it.
     #[must_use]
     pub fn is_ready(&self, chunk: &[u8], wait: Duration) -> bool {
         let Ok(parts) = Parts::of(chunk) else { return true };

@@ -1,7 +1,7 @@
 //! The sending side of one lane: packets to chunks, without what the destination has.
 //!
-//! Upstream: [`Sender`], which knows what that is and how each page travels; downstream: the channel's packer. Work memory stays
-//! from packet to packet.
+//! Upstream: [`Sender`], which knows what that is and how each page travels; downstream: the channel's packer. Work
+//! memory stays from packet to packet.
 
 use std::{
     ops::Range,
@@ -19,8 +19,9 @@ use super::{
 
 /// A difference longer than this is not worth unpacking: the codec packs the page itself as well.
 const DIFFERENCE_MAX: usize = PAGE_LEN / 2;
-/// A page that has no more bytes of its own than this is not kept: the pages that the rest is copied from are. Of programs and documents that is
-/// every seventh page and costs a three-hundredth of the bytes; a database in memory keeps half as much, and travels in no more.
+/// A page that has no more bytes of its own than this is not kept: the pages that the rest is copied from are. Of
+/// programs and documents that is every seventh page and costs a three-hundredth of the bytes; a database in memory
+/// keeps half as much, and travels in no more.
 const OWN_MIN: usize = PAGE_LEN / 2;
 /// Bytes of a packet's chunk beside its pages, at most: what makes a page is shorter than the page.
 const TAIL_MAX: usize = 10 + PAGES_MAX / 8 + 5 + HEADER_LEN + 12;
@@ -91,8 +92,8 @@ impl Encoder {
         self.sender.state.lock().surprised = true;
     }
 
-    /// Makes a packet's chunk in place: `chunk` holds the packet's pages at [`PAGES_AT`] and is [`Encoder::room`] long. Returns
-    /// the chunk's length.
+    /// Makes a packet's chunk in place: `chunk` holds the packet's pages at [`PAGES_AT`] and is [`Encoder::room`] long.
+    /// Returns the chunk's length.
     ///
     /// # Panics
     /// When `chunk` is shorter than [`Encoder::room`].
@@ -140,8 +141,8 @@ impl Encoder {
         end
     }
 
-    /// Finds what pages have in common with those that are kept, then keeps them too. Appends the packet's turn, where it is one of those that
-    /// keep or refer; returns its flags, and how many pages were kept before.
+    /// Finds what pages have in common with those that are kept, then keeps them too. Appends the packet's turn, where
+    /// it is one of those that keep or refer; returns its flags, and how many pages were kept before.
     fn keep(
         &mut self,
         header: &[u8; HEADER_LEN],

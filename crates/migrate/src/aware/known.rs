@@ -1,11 +1,11 @@
 //! What was sent last of each page: a keyed hash of 128 bits, and in which round.
 //!
-//! Why keyed: two pages that collide would corrupt a guest, and what a guest holds is chosen by whoever uses it. The key is
-//! random, drawn for each migration, and leaves no trace on the wire. XXH3-128 is not proven against somebody who sees
-//! hashes; nobody does. By chance, 2^40 pages collide with a probability of about 2^-49.
+//! Why keyed: two pages that collide would corrupt a guest, and what a guest holds is chosen by whoever uses it. The
+//! key is random, drawn for each migration, and leaves no trace on the wire. XXH3-128 is not proven against somebody
+//! who sees hashes; nobody does. By chance, 2^40 pages collide with a probability of about 2^-49.
 //!
-//! Memory: 24 bytes for a page of 4 KiB, in tables of 512, up to [`TABLES_MAX`]; pages beyond are not known, and are sent in
-//! full.
+//! Memory: 24 bytes for a page of 4 KiB, in tables of 512, up to [`TABLES_MAX`]; pages beyond are not known, and are
+//! sent in full.
 
 use std::collections::HashMap;
 

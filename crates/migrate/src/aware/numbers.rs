@@ -1,7 +1,7 @@
 //! Tells by the packets' numbers when all lanes have come.
 //!
-//! Each has a packet in the first round, its SYNC, and that has a lower number than any of the next round; so once a packet of the next
-//! round was seen and all numbers below it, there is no lane whose thread has yet to get its turn.
+//! Each has a packet in the first round, its SYNC, and that has a lower number than any of the next round; so once a
+//! packet of the next round was seen and all numbers below it, there is no lane whose thread has yet to get its turn.
 
 use std::collections::BTreeSet;
 
@@ -46,11 +46,13 @@ impl Numbers {
 mod tests {
     use super::*;
 
-    // Goal: no lane is overlooked. Method: lanes take turns at random; whoever has not had one yet keeps the count incomplete.
+    // Goal: no lane is overlooked. Method: lanes take turns at random; whoever has not had one yet keeps the count
+    // incomplete.
     #[test]
     fn complete_only_when_every_lane_had_its_first_turn() {
         for seed in 0..200_u64 {
-            // Three lanes of four packets in the first round and two in the next, whose numbers come in the order of rounds.
+            // Three lanes of four packets in the first round and two in the next, whose numbers come in the order of
+            // rounds.
             let mut waiting: Vec<Vec<(u64, u32)>> = (0..3)
                 .map(|lane| {
                     let first = (0..4).map(|packet| (packet * 3 + lane, 0));

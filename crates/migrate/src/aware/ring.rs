@@ -1,9 +1,10 @@
 //! The last pages that the sender had kept, in the order in which it took them; the same on both sides.
 //!
-//! A page's position is how many were kept before it. It says where the page lies, so the receiver needs to know nothing else of it,
-//! and a reference is right wherever the packets of several lanes meet, if two things hold. Packets that refer or keep are
-//! numbered in the order of positions, and the receiver takes none that is more than [`ahead_max`] beyond the first that it lacks
-//! ([`Turns`]); and none refers to what those could have written over ([`within_reach`]).
+//! A page's position is how many were kept before it. It says where the page lies, so the receiver needs to know
+//! nothing else of it, and a reference is right wherever the packets of several lanes meet, if two things hold. Packets
+//! that refer or keep are numbered in the order of positions, and the receiver takes none that is more than
+//! [`ahead_max`] beyond the first that it lacks ([`Turns`]); and none refers to what those could have written over
+//! ([`within_reach`]).
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -14,8 +15,8 @@ use super::{PAGE_LEN, PAGES_MAX, Page};
 /// Fewer pages than this are not kept at all: lanes would wait for each other all the time.
 const LEN_MIN: usize = 8 * PAGES_MAX;
 
-/// How many packets beyond the first that it lacks the receiver takes. As many pages of the ring as they may keep cannot be referred to, a quarter
-/// at most: with a quarter always, 100 MiB of a guest took 115.
+/// How many packets beyond the first that it lacks the receiver takes. As many pages of the ring as they may keep
+/// cannot be referred to, a quarter at most: with a quarter always, 100 MiB of a guest took 115.
 #[must_use]
 pub fn ahead_max(len_max: usize) -> u32 {
     (len_max / (4 * PAGES_MAX)).min(64) as u32
@@ -133,7 +134,8 @@ mod tests {
         assert!(!Ring::new(LEN_MIN - 1).put(0, &page(0)));
     }
 
-    // Goal: what the sender may refer to is never written over before. Method: any two packets that the receiver may take in either order.
+    // Goal: what the sender may refer to is never written over before. Method: any two packets that the receiver may
+    // take in either order.
     #[test]
     fn nothing_is_written_over_that_may_be_needed() {
         for len_max in [LEN_MIN, 5000, 16384, 1 << 18] {

@@ -1,7 +1,8 @@
 //! What the lanes of a migration share at the sender, and what follows from it: how each page travels.
 //!
-//! Invariant: a page is left out only where all lanes have come to the round that the packet is in, so that what is known
-//! here is what the destination holds. Whatever was not understood sends everything in full from then on. Downstream: [`Encoder`].
+//! Invariant: a page is left out only where all lanes have come to the round that the packet is in, so that what is
+//! known here is what the destination holds. Whatever was not understood sends everything in full from then on.
+//! Downstream: [`Encoder`].
 
 use std::{
     sync::{
@@ -168,8 +169,8 @@ impl Sender {
         ways
     }
 
-    /// Whether all lanes there will be are in `round`; waits a moment for it. Before that nothing is kept or referred to either: see
-    /// [`aware`](super) for why.
+    /// Whether all lanes there will be are in `round`; waits a moment for it. Before that nothing is kept or referred
+    /// to either: see [`aware`](super) for why.
     fn is_level(&self, state: &mut MutexGuard<'_, State>, round: u32) -> bool {
         if round == 0 || state.surprised {
             return false;
@@ -216,11 +217,11 @@ pub(super) enum Way {
     },
 }
 
-/// How long a lane waits for the others to come to the round it is in. What they lack is in their sockets already, so it is a
-/// matter of their threads' turns; without it the round's first packets would go in full.
+/// How long a lane waits for the others to come to the round it is in. What they lack is in their sockets already, so
+/// it is a matter of their threads' turns; without it the round's first packets would go in full.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// On a link up to this rate, in bytes a second, pages are kept when they are sent for the first time. Most will not change: two
-/// copies of a page, one at either end, cost some microseconds, and what one page in twenty saves takes as long at 500 Mbit/s.
-/// Bytes that other pages have are looked for up to this rate too.
+/// On a link up to this rate, in bytes a second, pages are kept when they are sent for the first time. Most will not
+/// change: two copies of a page, one at either end, cost some microseconds, and what one page in twenty saves takes as
+/// long at 500 Mbit/s. Bytes that other pages have are looked for up to this rate too.
 const FIRST_KEPT_RATE_MAX: u64 = 60_000_000;

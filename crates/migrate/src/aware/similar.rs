@@ -1,17 +1,19 @@
 //! Finds bytes of a page in the pages that are kept, wherever they are there.
 //!
-//! Each place of a page has a sum of its 16 bytes. Where that is one of four values, at one place in 64, a hash of the 64 bytes that end there
-//! says where in a table the place is noted; so bytes that were moved are noted under the same number. What the table says is
-//! looked up and compared, so it may be as old or as wrong as it likes, and only the sender has one.
+//! Each place of a page has a sum of its 16 bytes. Where that is one of four values, at one place in 64, a hash of the
+//! 64 bytes that end there says where in a table the place is noted; so bytes that were moved are noted under the same
+//! number. What the table says is looked up and compared, so it may be as old or as wrong as it likes, and only the
+//! sender has one.
 //!
-//! Why sums of bytes and no rolling hash: a rolling hash waits for itself at each byte and looks its bytes up; these are sixteen places an instruction, in
-//! half the time.
+//! Why sums of bytes and no rolling hash: a rolling hash waits for itself at each byte and looks its bytes up; these
+//! are sixteen places an instruction, in half the time.
 //!
-//! Of a database of 823 MiB in memory copies took zstd 3 from 132 MiB to 89, in packets of 512 KiB; history of a megabyte to 127,
-//! with as much processor time. Half a megabyte of the most similar pages as history saved 13 % of its first 200 MiB, where a megabyte of
-//! the last ones saved 3.
+//! Of a database of 823 MiB in memory copies took zstd 3 from 132 MiB to 89, in packets of 512 KiB; history of a
+//! megabyte to 127, with as much processor time. Half a megabyte of the most similar pages as history saved 13 % of its
+//! first 200 MiB, where a megabyte of the last ones saved 3.
 //!
-//! Memory: 32 places of 8 bytes for each page that may be kept, 32 MiB for 448. With 16, programs and documents pack to a hundred-and-fiftieth more.
+//! Memory: 32 places of 8 bytes for each page that may be kept, 32 MiB for 448. With 16, programs and documents pack to
+//! a hundred-and-fiftieth more.
 
 use super::{
     PAGE_LEN, Page,
@@ -21,8 +23,8 @@ use super::{
 
 /// Bytes that decide whether a place is a sample.
 const SUM_LEN: usize = 16;
-/// It is one if the sum, from here on, is less than this: one place in 64. The sum of a run is 0, and so that of anything that repeats every eight bytes: they
-/// are found without us.
+/// It is one if the sum, from here on, is less than this: one place in 64. The sum of a run is 0, and so that of
+/// anything that repeats every eight bytes: they are found without us.
 const SUM_FROM: u8 = 77;
 const SUM_LIMIT: u8 = 4;
 /// Samples are at least so far apart: those closer tell nothing new.
@@ -108,7 +110,8 @@ impl Similar {
         Self { places: Vec::new(), len_bits }
     }
 
-    /// Where a sample is noted, and what must stand there for it: without that every place of a full table would be looked up in vain.
+    /// Where a sample is noted, and what must stand there for it: without that every place of a full table would be
+    /// looked up in vain.
     fn place(&self, sample: Sample) -> (usize, u64) {
         let hash = sample.hash;
         ((hash >> (64 - self.len_bits)) as usize, hash << self.len_bits >> (64 - TAG_BITS))
@@ -151,7 +154,8 @@ impl Similar {
                 let (number, tag) = ((name >> 32) as u32, name << 32 >> (64 - TAG_BITS));
                 let other = if number > oldest && tag == self.place(sample).1 { ring.page(number - 1) } else { None }?;
                 let from = (name as usize & (PAGE_LEN - 1)) + 1;
-                // What stands in many places was noted at the last of them; the next sample may know one where more is alike, before it too.
+                // What stands in many places was noted at the last of them; the next sample may know one where more is
+                // alike, before it too.
                 let (before, after) = around(done_before, other, from);
                 let covers = last.is_some_and(|(copy, _)| end - before <= copy.at);
                 let before = if covers { before } else { before.min(end - done) };

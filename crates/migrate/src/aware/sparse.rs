@@ -1,14 +1,14 @@
 //! Bytes that are mostly zero: runs of zeros counted, the rest as it is.
 //!
-//! What QEMU's XBZRLE does for a page's difference, in a form of our own: pairs of LEB128 lengths, zeros then others, each
-//! pair followed by the others' bytes; trailing zeros are not written. Why not leave it to the codec: the codec may be raw or
-//! LZ4, and 4 KiB of zeros with some bytes in them cost it as much time as any 4 KiB.
+//! What QEMU's XBZRLE does for a page's difference, in a form of our own: pairs of LEB128 lengths, zeros then others,
+//! each pair followed by the others' bytes; trailing zeros are not written. Why not leave it to the codec: the codec
+//! may be raw or LZ4, and 4 KiB of zeros with some bytes in them cost it as much time as any 4 KiB.
 
 /// Shorter runs of zeros stay among the others: what they would save, the lengths cost.
 const GAP_MIN: usize = 8;
 
-/// Longest that [`write()`] makes of `len` bytes: a run of zeros saves at least what its lengths cost, but for the first
-/// pair's.
+/// Longest that [`write()`] makes of `len` bytes: a run of zeros saves at least what its lengths cost, but for the
+/// first pair's.
 #[must_use]
 pub fn len_max(len: usize) -> usize {
     len + 12
@@ -33,7 +33,8 @@ pub fn write(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Fills `out` from what [`write()`] made of as many bytes; `None` where it is no such thing. `out` must be zero before.
+/// Fills `out` from what [`write()`] made of as many bytes; `None` where it is no such thing. `out` must be zero
+/// before.
 #[must_use]
 pub fn read(mut bytes: &[u8], out: &mut [u8]) -> Option<()> {
     let mut at = 0_usize;

@@ -164,14 +164,16 @@ struct Moved {
     sent: usize,
 }
 
-/// Moves a guest in `rounds` over `lanes`, threads taking turns at random on both sides, and holds what arrives against it.
+/// Moves a guest in `rounds` over `lanes`, threads taking turns at random on both sides, and holds what arrives against
+/// it.
 fn migrate(seed: u64, lanes: usize, rounds: usize, keep: usize) -> Moved {
     let mut dice = Dice(seed);
     let mut guest = Guest::new(&mut dice);
     let sender = Arc::new(Sender::with_patience(keep, Duration::ZERO));
     sender.set_link(12_500_000);
     let receiver = Arc::new(Receiver::new(keep));
-    // A lane comes when its thread gets a turn: QEMU has connected all before its first packet, but on a busy machine others are rounds ahead.
+    // A lane comes when its thread gets a turn: QEMU has connected all before its first packet, but on a busy machine
+    // others are rounds ahead.
     let mut encoders: Vec<Option<Encoder>> = (0..lanes).map(|_| None).collect();
     let mut decoders: Vec<Option<Decoder>> = (0..lanes).map(|_| None).collect();
     let mut arrived = Arrived::new(lanes);
@@ -323,8 +325,8 @@ fn a_lane_that_nobody_could_expect_or_that_comes_twice_travels_plain() {
     assert!(sender.lane(&[0; INIT_LEN]).is_none());
 }
 
-// Goal: a lane whose thread gets its turn late, rounds behind the others, is understood. Method: two rounds of one of two lanes, with the numbers
-// that the other's packets leave out.
+// Goal: a lane whose thread gets its turn late, rounds behind the others, is understood. Method: two rounds of one of
+// two lanes, with the numbers that the other's packets leave out.
 #[test]
 fn nothing_is_relied_on_while_a_packet_is_missing() {
     let sender = Arc::new(Sender::with_patience(KEEP, Duration::ZERO));
@@ -386,7 +388,8 @@ fn on_a_slow_link_the_first_change_is_a_difference() {
     }
 }
 
-// Goal: QEMU 7.2 ends a round with a packet of no pages that names the length of the packet before; it must arrive as it is.
+// Goal: QEMU 7.2 ends a round with a packet of no pages that names the length of the packet before; it must arrive as
+// it is.
 #[test]
 fn a_length_left_standing_where_no_page_follows_arrives() {
     let mut end = header(true, 7, BLOCK, &[], &[]);
@@ -402,8 +405,8 @@ fn a_length_left_standing_where_no_page_follows_arrives() {
     }
 }
 
-// Goal: QEMU before 9.0 sends zero pages by another way, so nothing can be left out; but what is kept is the same on both sides whatever the
-// destination holds.
+// Goal: QEMU before 9.0 sends zero pages by another way, so nothing can be left out; but what is kept is the same on
+// both sides whatever the destination holds.
 #[test]
 fn pages_that_cannot_be_left_out_are_empty_differences() {
     let (sender, receiver) = (Arc::new(Sender::new(KEEP)), Arc::new(Receiver::new(KEEP)));

@@ -1,7 +1,8 @@
-//! Reads headers and payloads off a transport: of small frames several with one system call, of long ones next to nothing twice.
+//! Reads headers and payloads off a transport: of small frames several with one system call, of long ones next to
+//! nothing twice.
 //!
-//! Invariant: `start <= end <= READ_AHEAD_LEN`; `buf[start..end]` came and was not taken. Limits are checked from the header, before anything is
-//! allocated for its payload.
+//! Invariant: `start <= end <= READ_AHEAD_LEN`; `buf[start..end]` came and was not taken. Limits are checked from the
+//! header, before anything is allocated for its payload.
 
 use std::{
     io::{self, IoSliceMut, Read},

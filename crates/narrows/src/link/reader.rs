@@ -1,7 +1,7 @@
 //! What a link receives: frames to the session and to the channels they belong to.
 //!
-//! Upstream: [`ReadAhead`]; downstream: `Session::on_frame` and the channel's `Unpacker`. It never waits for the peer to read: the peer may
-//! wait for it to.
+//! Upstream: [`ReadAhead`]; downstream: `Session::on_frame` and the channel's `Unpacker`. It never waits for the peer
+//! to read: the peer may wait for it to.
 
 use std::{
     io,

@@ -1,6 +1,7 @@
 //! What a link sends: frames that the session has ready, gathered for one system call and timed.
 //!
-//! The only lock held while a thread waits for a socket is the one around this. Upstream: `Session::poll_send`; downstream: the transport.
+//! The only lock held while a thread waits for a socket is the one around this. Upstream: `Session::poll_send`;
+//! downstream: the transport.
 
 use std::{
     io::{self, IoSlice},
@@ -24,8 +25,8 @@ pub(super) struct Writer {
     pace: Pace,
 }
 
-/// How fast bytes left lately. Not how fast writes took them: buffers take the first ones at once, and where nothing ever waits,
-/// all of them.
+/// How fast bytes left lately. Not how fast writes took them: buffers take the first ones at once, and where nothing
+/// ever waits, all of them.
 #[derive(Default)]
 struct Pace {
     since_ns: u64,
@@ -163,8 +164,8 @@ const BATCH_LEN_MIN: usize = 64 << 10;
 /// keep moving on slow links.
 const WRITE_MS: u64 = 5;
 const WRITE_LEN_MIN: usize = 16 << 10;
-/// Unsent bytes in the kernel: this many milliseconds of the link's rate, within bounds; where that is less than a writer that
-/// has to wait for a processor needs, up to so many more.
+/// Unsent bytes in the kernel: this many milliseconds of the link's rate, within bounds; where that is less than a
+/// writer that has to wait for a processor needs, up to so many more.
 const UNSENT_MS: u64 = 2;
 const UNSENT_MS_SLOW: u64 = 10;
 const UNSENT_LEN_SLOW: u64 = 128 << 10;

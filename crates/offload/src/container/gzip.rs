@@ -1,8 +1,8 @@
 //! gzip files of many members (RFC 1952), a member a block.
 //!
 //! Each member's extra field has a subfield `QZ` with two lengths: that of its content, and that of its DEFLATE stream.
-//! QATzip (`QZ_DEFLATE_GZIP_EXT`) writes and looks for just that, so either unpacks the other's files in parallel. Every
-//! gzip program skips the field.
+//! QATzip (`QZ_DEFLATE_GZIP_EXT`) writes and looks for just that, so either unpacks the other's files in parallel.
+//! Every gzip program skips the field.
 
 use std::io::{self, Read};
 

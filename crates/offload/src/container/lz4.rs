@@ -1,7 +1,7 @@
 //! LZ4 files: one frame (format 1.6.2) of blocks that unpack alone.
 //!
-//! A block says how long it is packed, but not how long it was. All but the last are as long as the frame's largest, and
-//! the frame's content size gives the last; so blocks of a frame are found where they have one of the format's four
+//! A block says how long it is packed, but not how long it was. All but the last are as long as the frame's largest,
+//! and the frame's content size gives the last; so blocks of a frame are found where they have one of the format's four
 //! lengths and there is a content size: `lz4 --content-size -BI` writes such frames too.
 
 use std::io::{self, Read};
@@ -39,7 +39,8 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// A frame of blocks of `block_len` bytes, one of [`BLOCK_LENS`]; of another length, readers do not find the blocks.
+    /// A frame of blocks of `block_len` bytes, one of [`BLOCK_LENS`]; of another length, readers do not find the
+    /// blocks.
     #[must_use]
     pub fn new(block_len: usize) -> Self {
         let code = BLOCK_LENS.iter().position(|len| block_len <= *len).unwrap_or(3) as u8 + 4;

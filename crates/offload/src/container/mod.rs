@@ -1,7 +1,7 @@
 //! Files made of blocks that unpack alone, and the blocks of such files.
 //!
-//! Any gzip, zstd or LZ4 program reads them. What lets the blocks be found, so that they can be unpacked side by side, is
-//! in each format's own place for such things, as others use it:
+//! Any gzip, zstd or LZ4 program reads them. What lets the blocks be found, so that they can be unpacked side by side,
+//! is in each format's own place for such things, as others use it:
 //!
 //! | module | a block is | found by | checked by |
 //! |---|---|---|---|

@@ -56,8 +56,8 @@ impl Writer for Frames {
         if !is_plain(frame) || frame[DESCRIPTOR_AT] & SINGLE_SEGMENT != 0 {
             return out.append(frame);
         }
-        // A block was checked with all before it at hand. Whoever unpacks piece by piece keeps a window of it, and of one that
-        // is too short makes other bytes: it is as long as the block, whatever the packer said.
+        // A block was checked with all before it at hand. Whoever unpacks piece by piece keeps a window of it, and of
+        // one that is too short makes other bytes: it is as long as the block, whatever the packer said.
         let (head, rest) = frame.split_at(WINDOW_AT);
         out.append(head)?;
         out.append(&[window(raw.len())])?;

@@ -33,8 +33,9 @@ fn packed(raw: &[u8]) -> Vec<Vec<u8>> {
     each.filter_map(|(entry, level)| pack(entry, level)).collect()
 }
 
-// Goal: what packers make is found right, whatever is in it, and nothing else is taken for it. Method: every kind of data,
-// every backend and level; each stream against its bytes, and against its bytes with one of them changed or one missing.
+// Goal: what packers make is found right, whatever is in it, and nothing else is taken for it. Method: every kind of
+// data, every backend and level; each stream against its bytes, and against its bytes with one of them changed or one
+// missing.
 #[test]
 fn what_packers_make_is_found_right_and_nothing_else() {
     for raw in KINDS.iter().flat_map(|kind| [1, 2, 3, 4, 5, 300, 20_000].map(|len| make(*kind, len, 1))) {
@@ -51,8 +52,8 @@ fn what_packers_make_is_found_right_and_nothing_else() {
     }
 }
 
-// Goal: a stream that is called right unpacks to the bytes. Method: every bit of small streams turned, and every cut; what
-// the unpacker does with those is what counts.
+// Goal: a stream that is called right unpacks to the bytes. Method: every bit of small streams turned, and every cut;
+// what the unpacker does with those is what counts.
 #[test]
 fn a_damaged_stream_is_right_only_where_it_unpacks_to_the_bytes_all_the_same() {
     for kind in [Kind::Text, Kind::Sparse, Kind::Skewed, Kind::Period, Kind::Floats] {
@@ -83,7 +84,8 @@ fn bits(fields: &[(u32, u32)]) -> Vec<u8> {
     bytes
 }
 
-/// A dynamic block of the byte 0 eight times, as literals of one bit, which says that it has so many lengths of literals and of distances.
+/// A dynamic block of the byte 0 eight times, as literals of one bit, which says that it has so many lengths of
+/// literals and of distances.
 fn eight_zeros(symbols: u32, distances: u32) -> Vec<u8> {
     let mut fields = vec![(1, 1), (2, 2), (symbols - 257, 5), (distances - 1, 5), (18 - 4, 4)];
     // Codes of one bit for 1 and of two for 0 and 18, in the format's order of them.

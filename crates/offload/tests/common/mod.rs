@@ -136,7 +136,8 @@ pub fn unpack(
     run(engine, server, options, |job| file::unpack(job, &place.packed(), &place.back()))
 }
 
-/// Whether a packed file is that of `raw`, by this side's own unpacking and, where it is here, by the format's own program.
+/// Whether a packed file is that of `raw`, by this side's own unpacking and, where it is here, by the format's own
+/// program.
 pub fn is_packed_form(engine: &Engine, packed: &Path, raw: &[u8]) -> bool {
     let dir = tempfile::tempdir().unwrap();
     let back = dir.path().join("back");

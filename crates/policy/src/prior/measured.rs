@@ -1,6 +1,6 @@
-//! The priors as measured on one Zen 4 core with chunks of 64 to 256 KiB: Silesia's dickens, an ELF archive, a log, fields of
-//! floats, model weights. `cargo run --release -p narrows-lab --example replay -- priors` prints what recordings would make
-//! of them.
+//! The priors as measured on one Zen 4 core with chunks of 64 to 256 KiB: Silesia's dickens, an ELF archive, a log,
+//! fields of floats, model weights. `cargo run --release -p narrows-lab --example replay -- priors` prints what
+//! recordings would make of them.
 
 use super::Row;
 

@@ -12,8 +12,8 @@ use crate::lzt::{
 /// Bytes that four literals take of a stream at most, with the bits left from before.
 const FOUR_MAX: usize = 7;
 
-/// Decodes `count` literals to `to`: four quarters, the first two from the ends of `first`, the others of `second`, both of
-/// which are parts of `packed`.
+/// Decodes `count` literals to `to`: four quarters, the first two from the ends of `first`, the others of `second`,
+/// both of which are parts of `packed`.
 ///
 /// # Safety
 /// `to` has room for `count` bytes. All are written if the result is `Ok`.
@@ -34,8 +34,8 @@ pub(super) unsafe fn decode(
     let last = count.saturating_sub(3 * quarter);
     let mut i = 0;
     loop {
-        // How far to go without asking whether there is a word to read. A stream may look into what is beside it, so that
-        // it gets to its end this way; whether it took what is not its own is seen afterwards.
+        // How far to go without asking whether there is a word to read. A stream may look into what is beside it, so
+        // that it gets to its end this way; whether it took what is not its own is seen afterwards.
         let words = a.words(packed).min(b.words(packed)).min(c.words(packed)).min(d.words(packed));
         let fours = (words / FOUR_MAX).min((last - i) / 4);
         if fours == 0 {

@@ -1,8 +1,9 @@
 //! Reads the tokens of a page.
 //!
-//! Apart from the copies, so that what the processor guesses wrong in one does not delay the other. Where the next token
-//! begins is known when this one is looked up, what it says is not needed for that: so places come first, one after the other,
-//! from two streams at a time since each waits for its last lookup, and what the tokens say after that, many at a time.
+//! Apart from the copies, so that what the processor guesses wrong in one does not delay the other. Where the next
+//! token begins is known when this one is looked up, what it says is not needed for that: so places come first, one
+//! after the other, from two streams at a time since each waits for its last lookup, and what the tokens say after
+//! that, many at a time.
 
 use std::{hint::cold_path, mem::MaybeUninit};
 
@@ -88,8 +89,8 @@ impl<const STEPS: usize> Tokens<STEPS> {
         Ok(self.words[..count].iter().map(|word| Step(unsafe { word.assume_init() })))
     }
 
-    /// Finds where tokens begin, until the streams have no bits. Returns how many, always a multiple of two, and the bits used
-    /// of both streams.
+    /// Finds where tokens begin, until the streams have no bits. Returns how many, always a multiple of two, and the
+    /// bits used of both streams.
     #[inline(always)]
     fn find(&mut self, ready: &Ready, packed: &[u8], start: usize) -> (usize, [usize; 2]) {
         let tokens = &packed[start..];
@@ -162,7 +163,8 @@ impl<const STEPS: usize> Tokens<STEPS> {
         }
     }
 
-    /// Makes steps of the first `count` tokens, and returns the sum of their lengths. Without a branch, so that the compiler makes vectors of it.
+    /// Makes steps of the first `count` tokens, and returns the sum of their lengths. Without a branch, so that the
+    /// compiler makes vectors of it.
     #[inline(always)]
     fn say(&mut self, count: usize) -> usize {
         let mut made = 0;
@@ -183,7 +185,8 @@ impl<const STEPS: usize> Tokens<STEPS> {
     }
 }
 
-/// The entry of the token that `word` begins with. Two lookups always: a guess whether one is enough would often be wrong.
+/// The entry of the token that `word` begins with. Two lookups always: a guess whether one is enough would often be
+/// wrong.
 #[inline(always)]
 fn look_up(ready: &Ready, word: u64) -> u64 {
     // SAFETY: the first table has 2^8 entries, and each has a run of the second for all that its mask lets through (`Ready`).

@@ -1,11 +1,11 @@
 //! Blocks of bits to words and back with AVX2.
 //!
-//! To words: a shuffle brings the bytes of each word into a lane of its own, a shift of each lane drops the bits before the
-//! word, a mask those behind it. Back: neighbours join in lanes of twice the length until lanes have 8 bytes; a shift
-//! and a shuffle bring the second of a half of the vector behind the first.
+//! To words: a shuffle brings the bytes of each word into a lane of its own, a shift of each lane drops the bits before
+//! the word, a mask those behind it. Back: neighbours join in lanes of twice the length until lanes have 8 bytes; a
+//! shift and a shuffle bring the second of a half of the vector behind the first.
 //!
-//! Where the bytes lie and how far to shift is the same in all blocks of one width, so it is in tables ([`Lanes`], [`Joint`]). Both
-//! halves of a vector are loaded and stored by themselves, since a shuffle does not cross them.
+//! Where the bytes lie and how far to shift is the same in all blocks of one width, so it is in tables ([`Lanes`],
+//! [`Joint`]). Both halves of a vector are loaded and stored by themselves, since a shuffle does not cross them.
 
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_cvtsi32_si128, _mm_loadu_si128, _mm_setzero_si128, _mm_storeu_si128, _mm_unpackhi_epi64,
@@ -34,8 +34,8 @@ struct Lanes<S> {
     shifts: S,
 }
 
-/// Fills `block` with the words of `width` bits in `bytes`, which are those of the block and [`SLACK`] more; with `FOLDED` their
-/// signs are unfolded. Words of 8 bytes have at most [`WIDE_MAX`] bits.
+/// Fills `block` with the words of `width` bits in `bytes`, which are those of the block and [`SLACK`] more; with
+/// `FOLDED` their signs are unfolded. Words of 8 bytes have at most [`WIDE_MAX`] bits.
 #[target_feature(enable = "avx2")]
 pub(super) fn unpack_block<W: Word, const FOLDED: bool>(bytes: &[u8], width: u32, block: &mut [W; BLOCK]) {
     let width = width.min(W::BITS) as usize;
@@ -133,8 +133,8 @@ pub(super) fn packs<W: Word>(width: u32) -> bool {
     }
 }
 
-/// Packs `block` in `width` bits a word, which [`packs`], to the front of `out`, and writes whatever to the rest of it: `out` is
-/// as long as the packed block and [`SLACK`].
+/// Packs `block` in `width` bits a word, which [`packs`], to the front of `out`, and writes whatever to the rest of it:
+/// `out` is as long as the packed block and [`SLACK`].
 #[target_feature(enable = "avx2")]
 pub(super) fn pack_block<W: Word>(block: &[W; BLOCK], width: u32, out: &mut [u8]) {
     let width = width.min(W::BITS.min(32)) as usize;
@@ -218,8 +218,8 @@ fn join_eights(lanes: __m256i, joint: &Joint) -> __m256i {
     _mm256_or_si256(first, second)
 }
 
-/// How lanes of 8 bytes join, of twice as many bits each as the number of the joint. The second half starts in the middle of a
-/// byte if that is where the first ends.
+/// How lanes of 8 bytes join, of twice as many bits each as the number of the joint. The second half starts in the
+/// middle of a byte if that is where the first ends.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 struct Joint {

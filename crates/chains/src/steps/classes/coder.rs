@@ -43,8 +43,8 @@ impl Default for Room {
     }
 }
 
-/// A stream of nothing but the longest codes, with single bytes as words, which is the longest: a quarter of the words, 10 and
-/// 8 bits each. And the 9 bytes that are read at once.
+/// A stream of nothing but the longest codes, with single bytes as words, which is the longest: a quarter of the words,
+/// 10 and 8 bits each. And the 9 bytes that are read at once.
 const LANE: usize = BETWEEN_MAX / STREAMS * (CODE_MAX as usize + 8) / 8 + 16;
 // Where a stream begins within the packed bytes, it may run that far.
 const _: () = assert!(BETWEEN_MAX + LANE <= STREAMS * LANE);
@@ -61,7 +61,8 @@ struct Code {
     raw: u32,
 }
 
-/// Packs `words` into the front of `out` and the table to `side`; returns the packed length or `None` if it does not fit.
+/// Packs `words` into the front of `out` and the table to `side`; returns the packed length or `None` if it does not
+/// fit.
 pub(crate) fn pack_words<W: Word, C: Classes<W>>(
     words: &[W],
     classes: C,
@@ -176,7 +177,8 @@ fn encode_portable<W: Word>(
     Some(HEADER + at)
 }
 
-/// Writes two streams, since what is done for one waits for its last word and not for the other's. Returns their lengths.
+/// Writes two streams, since what is done for one waits for its last word and not for the other's. Returns their
+/// lengths.
 #[inline(always)]
 fn encode_pair<W: Word>(
     words: &[W],
@@ -309,7 +311,8 @@ fn decode_portable<W: Word>(
         let load = |at: usize| {
             debug_assert!(at + 8 <= streams.len());
             // SAFETY: `place` starts within `BETWEEN_MAX` bytes and moves on by at most `CODE_MAX + W::BITS` bits a word, at
-            // most `BETWEEN_MAX / W::LEN / 4 + 1` times: at most `LANE - 16` bytes and one word further. 9 bytes are read.
+            // most `BETWEEN_MAX / W::LEN / 4 + 1` times: at most `LANE - 16` bytes and one word further. 9 bytes are
+            // read.
             u64::from_be(unsafe { streams.as_ptr().add(at).cast::<u64>().read_unaligned() })
         };
         let top = load(*place / 8) << (*place % 8);

@@ -1,8 +1,8 @@
 //! `ex`: floats as a Huffman-coded exponent, and sign and fraction as they are.
 //!
 //! Weights, noise and coordinates have fractions that nothing predicts, but their exponents are few. The class of a
-//! float is how far its exponent is below the page's highest. Lowest bits that are the same in all words of the page (those of
-//! an `f32` held in an `f64`, or a sign) are left out.
+//! float is how far its exponent is below the page's highest. Lowest bits that are the same in all words of the page
+//! (those of an `f32` held in an `f64`, or a sign) are left out.
 //!
 //! Before that the sign moves below the fraction. Side: how many low bits are left out; if any, one word that has them;
 //! then the page's highest exponent as `u16`, little-endian; then as `ce`. Packed bytes: as `ce`.

@@ -76,8 +76,8 @@ impl Choice {
 }
 
 twin! {
-    /// The best table for words of `word_bits` bits, of which `histogram` counts those of each class and `raw_bits` says what a
-    /// class leaves open.
+    /// The best table for words of `word_bits` bits, of which `histogram` counts those of each class and `raw_bits`
+    /// says what a class leaves open.
     pub(super) fn choose(histogram: &[u32; CLASSES], raw_bits: &[u32; CLASSES], word_bits: u32) -> Choice = choose_portable;
 }
 

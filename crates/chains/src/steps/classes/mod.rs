@@ -1,16 +1,17 @@
 //! `ce`: words as a Huffman-coded class and raw bits, for numbers whose size is known about but not their value.
 //!
-//! The class of a word is its length in bits. Classes of differences have a narrow distribution of one of few shapes about
-//! some middle, so tables of code lengths relative to that middle are built in (`tables.rs`, made by
-//! `examples/train_classes.rs`), and a page says which it uses and where the middle lies. A page that none suits brings its
-//! own. `ex` codes floats the same way, with their exponents for classes.
+//! The class of a word is its length in bits. Classes of differences have a narrow distribution of one of few shapes
+//! about some middle, so tables of code lengths relative to that middle are built in (`tables.rs`, made by
+//! `examples/train_classes.rs`), and a page says which it uses and where the middle lies. A page that none suits brings
+//! its own. `ex` codes floats the same way, with their exponents for classes.
 //!
 //! Side: a byte that names the table, or 255 before 16 bytes of code lengths, a nibble each, low one first; then a
-//! byte, the class of symbol 1 plus 64. Symbol 0 is the word 0, symbols 1 to 30 are classes, 31 escapes to a whole word.
+//! byte, the class of symbol 1 plus 64. Symbol 0 is the word 0, symbols 1 to 30 are classes, 31 escapes to a whole
+//! word.
 //!
-//! Packed bytes: the lengths of the first three streams, two bytes each, little-endian; four streams; the bytes behind the last
-//! whole word. Word `i` is in stream `i % 4`: its symbol's code, then its bits below the highest, highest bit first in
-//! the byte. Codes are canonical: shorter before longer, then by symbol.
+//! Packed bytes: the lengths of the first three streams, two bytes each, little-endian; four streams; the bytes behind
+//! the last whole word. Word `i` is in stream `i % 4`: its symbol's code, then its bits below the highest, highest bit
+//! first in the byte. Codes are canonical: shorter before longer, then by symbol.
 
 mod coder;
 mod exponent;

@@ -1,6 +1,6 @@
 //! Code lengths of classes, made by `examples/train_classes.rs` from 3715 pages of 18 files:
-//! alp.city_temperature_f_tw, climate.a1b_tair, climate.cmip6_ipsl, elf.Bird-migration, elf.Stocks-DE, isabel.velmag_t02_f32
-//! isabel.velmag_t30_f64, ocean.nemo, topo.etopo5, med.fmri_ffd_a, med.ch2_t1, images.mrpt_left
+//! alp.city_temperature_f_tw, climate.a1b_tair, climate.cmip6_ipsl, elf.Bird-migration, elf.Stocks-DE,
+//! isabel.velmag_t02_f32 isabel.velmag_t30_f64, ocean.nemo, topo.etopo5, med.fmri_ffd_a, med.ch2_t1, images.mrpt_left
 //! ints.era5, silesia.mr, silesia.x-ray, grids.ecocrop_wheat, wind.navy_u, tables.rts_hydro
 
 use super::SYMBOLS;

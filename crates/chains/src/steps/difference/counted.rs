@@ -1,8 +1,9 @@
 //! Estimates in vectors of 32 bytes, on processors that count the zeros of each word of a vector.
 //!
-//! A difference of order `k` is that of order `k - 1` less the one at the word before. So the words are loaded where they lie
-//! and one to six places before, as many vectors as there are orders, and nothing moves between lanes afterwards. Vectors of 64
-//! bytes, which these processors have too, are a little faster here, and all that comes after is 3 to 10 % slower.
+//! A difference of order `k` is that of order `k - 1` less the one at the word before. So the words are loaded where
+//! they lie and one to six places before, as many vectors as there are orders, and nothing moves between lanes
+//! afterwards. Vectors of 64 bytes, which these processors have too, are a little faster here, and all that comes after
+//! is 3 to 10 % slower.
 
 use std::arch::x86_64::{
     __m256i, _mm_extract_epi16, _mm_hadd_epi16, _mm_minpos_epu16, _mm_or_si128, _mm_set1_epi16, _mm_setzero_si128,
@@ -79,8 +80,8 @@ fn load<W: Word, const SWAPPED: bool>(bytes: &[u8]) -> __m256i {
     _mm256_shuffle_epi8(words, _mm256_set_epi64x(high, low, high, low))
 }
 
-/// The zeros before the longest of each four words, as if words of one and two bytes had four. Of these `longest` still has
-/// several in a row.
+/// The zeros before the longest of each four words, as if words of one and two bytes had four. Of these `longest` still
+/// has several in a row.
 #[inline]
 #[target_feature(enable = "avx2,avx512f,avx512cd,avx512vl")]
 fn leading_zeros<W: Word>(longest: __m256i) -> __m256i {

@@ -1,4 +1,5 @@
-//! Sums in vectors of 16 bytes: each lane adds those before it in two to four doublings, then what came before the vector.
+//! Sums in vectors of 16 bytes: each lane adds those before it in two to four doublings, then what came before the
+//! vector.
 //!
 //! Of 16 bytes rather than 32, whose halves no shift crosses: the detour takes longer than another vector.
 
@@ -9,8 +10,8 @@ use std::arch::x86_64::{
 
 use crate::word::Word;
 
-/// Undoes `ORDER` differences of words of 1, 2 or 4 bytes, `last[j]` being the `j`-th difference at the place before. Returns the
-/// words of the last incomplete vector, and leaves `last` as it is there.
+/// Undoes `ORDER` differences of words of 1, 2 or 4 bytes, `last[j]` being the `j`-th difference at the place before.
+/// Returns the words of the last incomplete vector, and leaves `last` as it is there.
 #[target_feature(enable = "avx2")]
 pub(super) fn sums<'w, W: Word, const ORDER: usize>(words: &'w mut [W], last: &mut [W; ORDER]) -> &'w mut [W] {
     assert!(W::LEN <= 4, "for words of 8 bytes, additions one by one are as fast");

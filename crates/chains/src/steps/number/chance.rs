@@ -1,5 +1,5 @@
-//! What `num` has of each number: bits with a probability each, as fractions of an interval (Martin 1979). It is read only: `numq`, which
-//! has a symbol in place of most of these bits, is read in less than half the time.
+//! What `num` has of each number: bits with a probability each, as fractions of an interval (Martin 1979). It is read
+//! only: `numq`, which has a symbol in place of most of these bits, is read in less than half the time.
 
 use super::{column::unfold, even, token::COLUMNS};
 

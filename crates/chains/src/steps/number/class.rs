@@ -1,5 +1,5 @@
-//! What `numq` has of each number beside its forecast: its length in bits as a symbol, the bits below the highest of a short one as another,
-//! the others as they are.
+//! What `numq` has of each number beside its forecast: its length in bits as a symbol, the bits below the highest of a
+//! short one as another, the others as they are.
 
 use super::{
     column::{fold, unfold},

@@ -1,11 +1,12 @@
 //! `numq` and `num`: the numbers of a text, by columns, apart from the text around them.
 //!
-//! Why: tables and logs are lines of numbers of one shape. As text a digit costs half a byte at best; beside the number above
-//! it, a number has few digits left. So each becomes one byte of the text, which says how it is written, and the next
-//! step finds those bytes to repeat as the text does. Its value goes to the side, as what it is beside a forecast.
+//! Why: tables and logs are lines of numbers of one shape. As text a digit costs half a byte at best; beside the number
+//! above it, a number has few digits left. So each becomes one byte of the text, which says how it is written, and the
+//! next step finds those bytes to repeat as the text does. Its value goes to the side, as what it is beside a forecast.
 //!
-//! Side: how many shapes there are, the column of the first number, how many columns have a forecast, a byte each; the length
-//! of what follows, two bytes; shapes, forecasts and numbers, by the coder of `symbol`. Pages of `num`, which has that of `chance`, are only read.
+//! Side: how many shapes there are, the column of the first number, how many columns have a forecast, a byte each; the
+//! length of what follows, two bytes; shapes, forecasts and numbers, by the coder of `symbol`. Pages of `num`, which
+//! has that of `chance`, are only read.
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,7 +1,9 @@
-//! Symbols with a probability each, coded into a number that grows by what each one tells (Duda 2009), and whole bits beside them.
+//! Symbols with a probability each, coded into a number that grows by what each one tells (Duda 2009), and whole bits
+//! beside them.
 //!
-//! Why: a number of many yes-or-no decisions takes as many steps, each of which waits for the last. Here a number's class is one step,
-//! whose search and learning are vectors. What is read first was written last, so the writer keeps all it is to write.
+//! Why: a number of many yes-or-no decisions takes as many steps, each of which waits for the last. Here a number's
+//! class is one step, whose search and learning are vectors. What is read first was written last, so the writer keeps
+//! all it is to write.
 
 use super::even;
 use crate::step::BETWEEN_MAX;

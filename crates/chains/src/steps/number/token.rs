@@ -76,8 +76,9 @@ impl Default for Tokens {
 }
 
 impl Tokens {
-    /// Finds the numbers of `text`, which is not longer than [`BETWEEN_MAX`], and returns the column of the first: a page
-    /// begins anywhere in a line, so the numbers of its first line are taken for the last ones of a line like the second.
+    /// Finds the numbers of `text`, which is not longer than [`BETWEEN_MAX`], and returns the column of the first: a
+    /// page begins anywhere in a line, so the numbers of its first line are taken for the last ones of a line like the
+    /// second.
     pub(super) fn find(&mut self, text: &[u8]) -> u8 {
         self.len = 0;
         let (mut column, mut line) = (0, 0);

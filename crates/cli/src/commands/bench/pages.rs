@@ -32,8 +32,8 @@ pub struct Args {
     /// Also the kernel's /dev/zram0 with each algorithm it has; needs root and that nobody uses it
     #[arg(long)]
     pub zram: bool,
-    /// The devices that hold what memory does not: hdd (100 MB/s), net (125 MB/s), ssd (500 MB/s), or bytes a second; hdd if not
-    /// given, and with --paper all three
+    /// The devices that hold what memory does not: hdd (100 MB/s), net (125 MB/s), ssd (500 MB/s), or bytes a second;
+    /// hdd if not given, and with --paper all three
     #[arg(long = "backing", value_name = "DEVICE,…", value_delimiter = ',', value_parser = backing)]
     pub backings: Vec<Backing>,
     /// Pages of each file, in 16 contiguous runs if it has more

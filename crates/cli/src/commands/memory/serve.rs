@@ -77,8 +77,8 @@ pub struct Args {
     /// How hard to pack as pages are written
     #[arg(long, value_enum, default_value_t)]
     pub profile: ProfileName,
-    /// File or block device for pages that do not pack, and for cold ones while memory is short; nothing of them is left
-    /// when the server ends, and a file that was not there before is never seen
+    /// File or block device for pages that do not pack, and for cold ones while memory is short; nothing of them is
+    /// left when the server ends, and a file that was not there before is never seen
     #[arg(long, value_name = "FILE")]
     pub backing: Option<PathBuf>,
     /// Most bytes of the backing file

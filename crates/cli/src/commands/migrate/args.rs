@@ -37,10 +37,11 @@ pub struct ServeArgs {
     /// QMP socket of the destination's QEMU: it is set up as the source's is. Start it with `-incoming defer`
     #[arg(long, value_name = "ADDRESS")]
     pub qmp: Option<String>,
-    /// Let the source's QEMU connect to --to by itself where the link carries more than processors pack in the tunnel: packing by its own
-    /// zstd, if both QEMUs have that (needs --qmp), or on a link faster still as it is. --to is then HOST:PORT of this host. With
-    /// --tls-certificates it does so under QEMU's own TLS, and both QEMUs must be able to read their directory (needs --qmp); else QEMU
-    /// neither encrypts nor asks who comes, so beyond this machine this needs --insecure
+    /// Let the source's QEMU connect to --to by itself where the link carries more than processors pack in the tunnel:
+    /// packing by its own zstd, if both QEMUs have that (needs --qmp), or on a link faster still as it is. --to is then
+    /// HOST:PORT of this host. With --tls-certificates it does so under QEMU's own TLS, and both QEMUs must be able to
+    /// read their directory (needs --qmp); else QEMU neither encrypts nor asks who comes, so beyond this machine this
+    /// needs --insecure
     #[arg(long)]
     pub direct: bool,
     #[command(flatten)]
@@ -76,8 +77,9 @@ pub struct RunArgs {
     /// A capability to switch on at both sides: `auto-converge`, `zero-copy-send`, … May be given again
     #[arg(long = "capability", value_name = "NAME")]
     pub capabilities: Vec<String>,
-    /// Whether QEMU connects to the destination's by itself, where `serve --direct` lets it: if the link carries more than processors
-    /// pack in the tunnel, whatever it carries, or never. The faster the link, the less QEMU packs; without multifd nothing
+    /// Whether QEMU connects to the destination's by itself, where `serve --direct` lets it: if the link carries more
+    /// than processors pack in the tunnel, whatever it carries, or never. The faster the link, the less QEMU packs;
+    /// without multifd nothing
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
     pub direct: When,
     /// Address that QEMU connects to here; a Unix socket in a directory of its own if not given
@@ -136,7 +138,8 @@ pub struct StatusArgs {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Carrying")]
 pub struct Carrying {
-    /// Memory for pages to send differences against and copy from, on either side: the source's at most as much as the destination's
+    /// Memory for pages to send differences against and copy from, on either side: the source's at most as much as the
+    /// destination's
     #[arg(long, default_value = "448M", value_name = "SIZE")]
     pub keep: Size,
     /// Seconds a cut session waits for its peer before the migration is given up

@@ -273,8 +273,9 @@ impl Moving<'_> {
         Ok(Prepared { link, to, is_driven: qemu.is_some() })
     }
 
-    /// [`Self::prepare`], where the destination's QEMU may be reached at `port`. It listens there plain, unless that is an offer, which says whether it has
-    /// zstd: then it will listen either there or for the tunnel, so whatever can be found out is found out before.
+    /// [`Self::prepare`], where the destination's QEMU may be reached at `port`. It listens there plain, unless that is
+    /// an offer, which says whether it has zstd: then it will listen either there or for the tunnel, so whatever can be
+    /// found out is found out before.
     fn around(
         &self,
         source: &mut Source,
@@ -341,7 +342,8 @@ impl Moving<'_> {
         Ok((link, chosen))
     }
 
-    /// Has QEMU connect `to` the destination's, if that is given and can be reached, else to our socket, `local`; and whether it was the former.
+    /// Has QEMU connect `to` the destination's, if that is given and can be reached, else to our socket, `local`; and
+    /// whether it was the former.
     fn migrate(
         &self,
         source: &mut Source,

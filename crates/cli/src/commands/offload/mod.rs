@@ -50,8 +50,8 @@ pub struct JobOptions {
     /// Do not unpack and compare what comes back: a wrong block is found by whoever unpacks the file
     #[arg(long)]
     pub no_verify: bool,
-    /// Seconds the server may owe a block before this side helps; if not given, four times what this side would take, and
-    /// a quarter of a second at least
+    /// Seconds the server may owe a block before this side helps; if not given, four times what this side would take,
+    /// and a quarter of a second at least
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub spill_after: Option<Duration>,
     /// Fail where the server cannot do a block, instead of doing it here

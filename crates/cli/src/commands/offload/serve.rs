@@ -24,7 +24,8 @@ pub struct Args {
     /// Blocks that one client may have under way; twice the workers and four if not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub depth: Option<u16>,
-    /// Most memory that all jobs together may come to hold, what zstd keeps in each worker included; a job beyond it is refused
+    /// Most memory that all jobs together may come to hold, what zstd keeps in each worker included; a job beyond it is
+    /// refused
     #[arg(long, default_value = "1G", value_name = "SIZE")]
     pub memory: Size,
     /// Clients connected at once, at most

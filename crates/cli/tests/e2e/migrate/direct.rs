@@ -74,8 +74,8 @@ fn a_guest_moves_around_the_tunnel() {
     bench.check_goes_on();
 }
 
-// Goal: an address that only the destination itself reaches costs a moment and not the migration. Method: two hosts, where the
-// destination's QEMU waits at its own 127.0.0.1.
+// Goal: an address that only the destination itself reaches costs a moment and not the migration. Method: two hosts,
+// where the destination's QEMU waits at its own 127.0.0.1.
 #[test]
 fn what_cannot_be_reached_directly_goes_through_the_tunnel() {
     let Some(bench) = Bench::new() else { return };
@@ -95,7 +95,8 @@ fn what_cannot_be_reached_directly_goes_through_the_tunnel() {
     bench.check_goes_on();
 }
 
-// Goal: a guest without a session has nobody who would let it run at the destination, so it stays. Method: `serve` is killed in the midst.
+// Goal: a guest without a session has nobody who would let it run at the destination, so it stays. Method: `serve` is
+// killed in the midst.
 #[test]
 fn a_direct_migration_ends_with_its_session() {
     let Some(bench) = Bench::new() else { return };
@@ -114,7 +115,8 @@ fn a_direct_migration_ends_with_its_session() {
     eventually("the guest goes on", || bench.printed("s").len() > before + 1);
 }
 
-// Goal: a guest that has left and was not let run is not said to be where it was. Method: `serve` stands still while the guest moves beside it.
+// Goal: a guest that has left and was not let run is not said to be where it was. Method: `serve` stands still while
+// the guest moves beside it.
 #[test]
 fn a_guest_that_nobody_lets_run_is_told_as_that() {
     let Some(bench) = Bench::new() else { return };
@@ -134,8 +136,9 @@ fn a_guest_that_nobody_lets_run_is_told_as_that() {
     bench.check_goes_on();
 }
 
-// Goal: a `run` that is killed leaves a guest that runs, and a QEMU that can be moved by any way. Method: killed in the midst of a migration under
-// TLS, whose certificates stay behind in the source's QEMU; then once more, through the tunnel.
+// Goal: a `run` that is killed leaves a guest that runs, and a QEMU that can be moved by any way. Method: killed in the
+// midst of a migration under TLS, whose certificates stay behind in the source's QEMU; then once more, through the
+// tunnel.
 #[test]
 fn a_killed_run_leaves_the_guest_where_it_was() {
     let Some(bench) = Bench::new() else { return };
@@ -201,8 +204,8 @@ fn a_guest_moves_around_the_tunnel_under_tls_by_postcopy() {
     under_tls("0", &["postcopy-ram", "postcopy-preempt"]);
 }
 
-/// On a link too fast for the tunnel and too slow for what is not packed, whatever it carries: what QEMU packed arrives as it was, and both QEMUs are
-/// afterwards as they were before.
+/// On a link too fast for the tunnel and too slow for what is not packed, whatever it carries: what QEMU packed arrives
+/// as it was, and both QEMUs are afterwards as they were before.
 fn packed_by_qemu(is_tls: bool) {
     let Some(bench) = Bench::new() else { return };
     let (mut source, mut dest) = bench.pair();
@@ -255,8 +258,8 @@ fn a_guest_moves_around_the_tunnel_packed_by_qemu_under_tls() {
     packed_by_qemu(true);
 }
 
-// Goal: certificates are all that is needed between two hosts, and an address that only the destination itself reaches is found out before its
-// QEMU, which listens only once, listens there.
+// Goal: certificates are all that is needed between two hosts, and an address that only the destination itself reaches
+// is found out before its QEMU, which listens only once, listens there.
 #[test]
 fn two_hosts_need_certificates_and_no_insecure() {
     let Some(bench) = Bench::new() else { return };
@@ -278,7 +281,8 @@ fn two_hosts_need_certificates_and_no_insecure() {
     }
 }
 
-// Goal: where the tunnel is used, QEMU's port is open to this host alone. Method: an address of another host, and `--direct never`.
+// Goal: where the tunnel is used, QEMU's port is open to this host alone. Method: an address of another host, and
+// `--direct never`.
 #[test]
 fn the_port_is_open_to_others_under_tls_only() {
     let Some(bench) = Bench::new() else { return };
@@ -302,7 +306,8 @@ fn the_port_is_open_to_others_under_tls_only() {
     moving.wait().expect(130);
 }
 
-// Goal: what QEMU cannot use costs a word and not the migration, and is not left behind. Method: a file that QEMU alone reads.
+// Goal: what QEMU cannot use costs a word and not the migration, and is not left behind. Method: a file that QEMU alone
+// reads.
 #[test]
 fn certificates_that_qemu_refuses_are_told_and_the_tunnel_is_used() {
     let Some(bench) = Bench::new() else { return };
@@ -358,8 +363,8 @@ fn a_direct_migration_under_tls_that_was_cut_off_can_be_tried_again() {
     arrived(&bench, &mut source, &mut dest, &moved, true);
 }
 
-// Goal: strangers get no guest and give none. Method: two authorities; narrows' own session refuses first, so QEMUs are also brought together
-// without one.
+// Goal: strangers get no guest and give none. Method: two authorities; narrows' own session refuses first, so QEMUs are
+// also brought together without one.
 #[test]
 fn another_authority_is_refused_and_the_guest_stays() {
     let Some(bench) = Bench::new() else { return };

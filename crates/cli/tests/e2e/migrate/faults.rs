@@ -1,7 +1,8 @@
 //! Whatever breaks, the guest runs on exactly one side, and a retry works.
 //!
-//! `NARROWS_MIGRATE_FAULTS` is how many rounds are tried, `NARROWS_MIGRATE_FAULT` the one fault that all of them are, by its name here.
-//! A step of a round that takes longer than `bench::STEP` fails with what both ends of the tunnel said.
+//! `NARROWS_MIGRATE_FAULTS` is how many rounds are tried, `NARROWS_MIGRATE_FAULT` the one fault that all of them are,
+//! by its name here. A step of a round that takes longer than `bench::STEP` fails with what both ends of the tunnel
+//! said.
 
 use std::{
     collections::BTreeMap,
@@ -135,8 +136,8 @@ fn break_once(
     let mut state = String::new();
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
-        // A tunnel that stands still holds QEMU's sockets open: nobody but its user can end that. And QEMU, where it is about to finish,
-        // answers nobody until then.
+        // A tunnel that stands still holds QEMU's sockets open: nobody but its user can end that. And QEMU, where it is
+        // about to finish, answers nobody until then.
         if matches!(fault, Fault::StallServe | Fault::StallTunnel) {
             scope.spawn(|| {
                 let since = Instant::now();

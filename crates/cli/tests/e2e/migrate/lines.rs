@@ -8,8 +8,8 @@ use crate::{
     process::{NARROWS, Process},
 };
 
-// Goal: what a reader pastes works. Method: only `…`, the guest, is filled in. `dest.example` is a line of /etc/hosts and /run a
-// folder of the test's, both mounted for each command alone.
+// Goal: what a reader pastes works. Method: only `…`, the guest, is filled in. `dest.example` is a line of /etc/hosts
+// and /run a folder of the test's, both mounted for each command alone.
 #[test]
 fn the_five_lines_move_a_guest_over_tls_between_two_hosts() {
     let lines = shown("docs/migrate.md", "## Five lines");

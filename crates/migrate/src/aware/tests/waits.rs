@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use super::*;
 
-/// Moves a guest to a destination that reads a lane past a SYNC only when all lanes have come there, and of those that it reads always the
-/// first in `order` that can go on; not a byte lies in between. The source hears lane 0 `late` rounds after the others. Fails where no lane
-/// can go on.
+/// Moves a guest to a destination that reads a lane past a SYNC only when all lanes have come there, and of those that
+/// it reads always the first in `order` that can go on; not a byte lies in between. The source hears lane 0 `late`
+/// rounds after the others. Fails where no lane can go on.
 fn nobody_waits_for_ever(seed: u64, order: &[usize], late: usize, keep: usize) -> Counts {
     let lanes = order.len();
     let mut dice = Dice(seed);

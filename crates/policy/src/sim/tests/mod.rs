@@ -130,8 +130,8 @@ fn span_ns(scene: &Scene) -> f64 {
     (1e12 / mbit * 2.5).clamp(1.2e9, 30e9)
 }
 
-/// Scores of many seeds, worst first, and their descriptions. `NARROWS_SIM_CASES` asks for more of them, `NARROWS_SIM_FIRST` for
-/// others: what was mended on some is to hold on those.
+/// Scores of many seeds, worst first, and their descriptions. `NARROWS_SIM_CASES` asks for more of them,
+/// `NARROWS_SIM_FIRST` for others: what was mended on some is to hold on those.
 fn scores(strange: bool) -> Vec<(Score, String)> {
     let offers = offers();
     let set = |name: &str, default: u64| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default);
@@ -196,11 +196,11 @@ fn the_promise_holds_on_random_scenes() {
     let scores = scores(false);
     at_least(&scores, |s| s.raw, 0.97, 0.0);
     at_least(&scores, |s| s.fixed, 0.97, 0.05);
-    // Known misses, a few in a thousand, not yet explained to the end: above 4 Gbit/s with one thread a side, sparse data
-    // or runs of 4 MiB of each sort. See them with NARROWS_SIM_CASES=3000.
+    // Known misses, a few in a thousand, not yet explained to the end: above 4 Gbit/s with one thread a side, sparse
+    // data or runs of 4 MiB of each sort. See them with NARROWS_SIM_CASES=3000.
     at_least(&scores, |s| s.fixed, 0.90, 0.005);
-    // The bound knows every cost from the start. Of 1500 scenes 7 % stay below 0.95 of it, most of them where several sorts
-    // share a link above 2 Gbit/s, and are above the best fixed choice even so.
+    // The bound knows every cost from the start. Of 1500 scenes 7 % stay below 0.95 of it, most of them where several
+    // sorts share a link above 2 Gbit/s, and are above the best fixed choice even so.
     at_least(&scores, |s| s.bound, 0.95, 0.08);
 }
 

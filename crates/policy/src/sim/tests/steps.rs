@@ -101,8 +101,8 @@ fn nothing_swings() {
 fn processors_shared_with_the_receiver_or_missing_are_noticed() {
     let offers = offers();
     for seed in 0..6 {
-        // On fast links the guard looks at raw now and then, and keeps it where it is nearly as good: the floor before the last
-        // percents.
+        // On fast links the guard looks at raw now and then, and keeps it where it is nearly as good: the floor before
+        // the last percents.
         for (mbit, least) in [(300.0, 0.88), (1000.0, 0.88), (10000.0, 0.86), (25000.0, 0.80)] {
             for told in [false, true] {
                 let mut scene = Scene::new(vec![truth(&offers, Kind::Text, 1, seed, 1.0)], mbit, 2);
