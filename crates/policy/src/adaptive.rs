@@ -55,6 +55,8 @@ pub struct Adaptive {
     solved_ns: u64,
     /// Packed over raw of the last decisions, expected.
     size: f32,
+    /// Share of the last decisions' bytes that are packed with history.
+    with_history: f32,
     /// Length of a frame lately, in bytes, expected.
     frame_len: f32,
     /// Length of the last chunk: what indexing history costs depends on it.
@@ -89,6 +91,7 @@ impl Adaptive {
             decided: 0,
             solved_ns: 0,
             size: 0.5,
+            with_history: 0.0,
             frame_len: 0.0,
             chunk_len_last: length::CHUNK_LEN_MIN,
             offers,
@@ -202,8 +205,10 @@ impl Adaptive {
     }
 
     /// Keeps what a raw byte takes lately: by bytes, so that long chunks on slow links do not take seconds to show.
-    fn note_size(&mut self, size: f32, raw_len: f32) {
-        self.size += (size - self.size) * (raw_len / SIZE_MEMORY).clamp(0.125, 0.5);
+    fn note_size(&mut self, size: f32, history: bool, raw_len: f32) {
+        let weight = (raw_len / SIZE_MEMORY).clamp(0.125, 0.5);
+        self.size += (size - self.size) * weight;
+        self.with_history += (f32::from(u8::from(history)) - self.with_history) * weight;
         self.frame_len = self.size * raw_len;
     }
 
@@ -211,7 +216,7 @@ impl Adaptive {
     fn raw(&mut self, raw_len: usize) -> Decision {
         let ticket = self.decided as u32;
         self.decided += 1;
-        self.note_size(1.0, raw_len as f32);
+        self.note_size(1.0, false, raw_len as f32);
         self.peer.note(0, raw_len, Cost::RAW.unpack * raw_len as f32);
         self.pending.skip(ticket);
         let packed_len = raw_len as u32;
@@ -264,7 +269,13 @@ impl Policy for Adaptive {
 
     fn chunk_len(&mut self, _: &Gauges) -> usize {
         self.config.chunk_len.unwrap_or_else(|| {
-            length::chunk_len(self.decided, self.rate.bytes_per_ns(), self.rate.is_measured(), self.size)
+            length::chunk_len(
+                self.decided,
+                self.rate.bytes_per_ns(),
+                self.rate.is_measured(),
+                self.size,
+                self.with_history,
+            )
         })
     }
 
@@ -334,7 +345,7 @@ impl Policy for Adaptive {
         let Expected { pack_most, unpack_prior, .. } = row.costs[index];
         self.account.charge(times, raw_len);
         self.peer.note(index, raw.len(), unpack_prior * raw_len);
-        self.note_size(cost.size, raw_len);
+        self.note_size(cost.size, self.offers[index].candidate.history_len > 0, raw_len);
         let ticket = self.decided as u32;
         self.decided += 1;
         self.pending.insert(Decided {
