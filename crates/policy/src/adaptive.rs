@@ -178,6 +178,8 @@ impl Adaptive {
         let price = |index: usize| {
             if message { row.times[index].iter().sum() } else { weighted(row.times[index], weights) }
         };
+        let hold_up_ns = (HOLD_UP_SHARE * raw_len / link).clamp(HOLD_UP_NS, HOLD_UP_MAX_NS);
+        let backlog_ns = self.pending.backlog_ns() / workers;
         let mut best = (0, price(0));
         let mut capped = false;
         for index in 1..row.times.len() {
@@ -186,9 +188,12 @@ impl Adaptive {
                 let cost = row.costs[index].cost;
                 let pack_ns = row.costs[index].doubt * cost.pack * raw_len / efficiency;
                 let room_ns = (DRAIN_SHARE * drain_ns).max(workers * cost.size * raw_len / link);
-                // Slow chunks chosen one after the other, before the first of them showed how slow, all come late.
-                let late_ns = (row.costs[index].pack_most * raw_len + self.pending.backlog_ns() / workers) / efficiency;
-                if pack_ns > room_ns.clamp(HOLD_UP_NS, HOLD_UP_MAX_NS) || late_ns > (room_ns + in_work_ns).max(LATE_NS)
+                // Slow chunks chosen one after the other, before the first of them showed how slow, all come late. One
+                // that is packed at once is no later than raw would be.
+                let most_ns = row.costs[index].pack_most * raw_len / efficiency;
+                let late_ns = most_ns + backlog_ns / efficiency;
+                if pack_ns > room_ns.clamp(hold_up_ns, HOLD_UP_MAX_NS)
+                    || most_ns > hold_up_ns && late_ns > (room_ns + in_work_ns).max(LATE_NS)
                 {
                     capped = true;
                 } else {
@@ -426,8 +431,10 @@ const CAUTION: f32 = 2.0;
 const RAW_MARGIN: f32 = 0.01;
 /// Share of the time the queue needs to drain that one chunk may take to pack.
 const DRAIN_SHARE: f32 = 0.5;
-/// A chunk packed in less holds nobody up, in nanoseconds.
+/// A chunk packed in less holds nobody up, in nanoseconds, nor does one in this share of the time that the link takes
+/// for it raw.
 const HOLD_UP_NS: f32 = 1e6;
+const HOLD_UP_SHARE: f32 = 0.1;
 /// What all that is in work may take at most, on the worst assumption, however little is queued before it.
 const LATE_NS: f32 = 2e7;
 /// No chunk may take longer, in nanoseconds: what is in work when the link recovers must be done well within a second.
