@@ -6,6 +6,10 @@
 //! has in what was seen: a Kalman filter of one state (R. E. Kalman, *A New Approach to Linear Filtering*, 1960). How
 //! unlike chunks are is measured, per class; what priors and slices are off by was measured once.
 //!
+//! What one candidate does time after time says nothing of how it compares with others, so only the level follows it:
+//! were its guess moved too, each easy chunk would leave it a little lower and the level a little higher, and after
+//! thousands all other candidates, whose guesses stand still, were taken for ten times as slow as they are.
+//!
 //! Neighbours: [`crate::table`] holds guesses and levels. Units: values as they come, noise as standard deviations of
 //! natural logarithms, so that 0.1 is ten percent.
 
@@ -40,11 +44,11 @@ impl Guess {
         self.variance
     }
 
-    /// A sample that is off by so much.
-    pub fn learn(&mut self, sample: f32, noise: f32) {
-        let gain = self.variance / (self.variance + noise * noise);
+    /// A sample that is off by so much, of which `share` is news of this guess.
+    pub fn learn(&mut self, sample: f32, noise: f32, share: f32) {
+        let gain = share * self.variance / (self.variance + noise * noise);
         self.value *= (sample / self.value).powf(gain);
-        self.variance = (1.0 - gain) * self.variance + self.drift;
+        self.variance = (1.0 - gain) * self.variance + share * self.drift;
     }
 
     /// The same, where it is known well what a sample may be off by: a value much further off than that was believed
@@ -52,7 +56,7 @@ impl Guess {
     pub fn learn_sure(&mut self, sample: f32, noise: f32) {
         let off = (sample / self.value).ln().powi(2);
         self.variance = self.variance.max(off / FAR - noise * noise);
-        self.learn(sample, noise);
+        self.learn(sample, noise, 1.0);
     }
 
     /// A sample of what no forecast depends on, such as raw's copying.
@@ -106,52 +110,104 @@ impl Spread {
 /// How much larger and slower to pack chunks of one class are of late than the guesses of their kind, as factors.
 #[derive(Debug, Clone, Copy)]
 pub struct Level {
-    /// Of packed sizes.
-    pub size: f32,
-    /// Of packing times.
-    pub pack: f32,
-    /// How unlike its chunks are: mean squares of the surprises. `None` until there was an outcome.
-    noise: Option<[f32; 2]>,
+    size: Trend,
+    pack: Trend,
+    /// The candidate of the last outcomes, and how many in a row were its.
+    run: (usize, u32),
 }
 
 impl Level {
     /// As the guesses have it.
-    pub const UNKNOWN: Self = Self { size: 1.0, pack: 1.0, noise: None };
+    pub const UNKNOWN: Self = Self { size: Trend::UNKNOWN, pack: Trend::UNKNOWN, run: (0, 0) };
 
-    /// A chunk took this much of what the level scales. How unlike chunks are is told by candidates `tried` before,
-    /// since the first outcome of any shows as well what its prior was off by. Returns by how much sizes and times
-    /// differ from chunk to chunk.
-    pub fn learn(&mut self, size: f32, pack: f32, tried: bool) -> [f32; 2] {
-        let surprise = [size / self.size, pack / self.pack];
-        let (steps, share) =
-            if self.noise.is_some() { ([STEP_MAX; 2], SURPRISE_SHARE) } else { ([FIRST_SIZE_MAX, LEVEL_MAX], 1.0) };
-        for ((level, surprise), step) in [&mut self.size, &mut self.pack].into_iter().zip(surprise).zip(steps) {
-            *level = (*level * surprise.clamp(1.0 / step, step).powf(share)).clamp(1.0 / LEVEL_MAX, LEVEL_MAX);
-        }
-        let noise = match self.noise {
-            None => [NOISE_START * NOISE_START; 2],
-            Some(noise) if !tried => noise,
-            Some(noise) => [0, 1].map(|at| noise[at] + (surprise[at].ln().powi(2) - noise[at]) / NOISE_MEMORY),
-        };
-        self.noise = Some(noise);
-        noise.map(|noise| noise.sqrt().max(NOISE_MIN))
+    /// Of packed sizes.
+    #[must_use]
+    pub fn size(&self) -> f32 {
+        self.size.value
+    }
+
+    /// Of packing times.
+    #[must_use]
+    pub fn pack(&self) -> f32 {
+        self.pack.value
+    }
+
+    /// How many outcomes in a row, up to now, were this candidate's.
+    #[must_use]
+    pub fn run_of(&self, index: usize) -> u32 {
+        if self.run.0 == index { self.run.1 } else { 0 }
+    }
+
+    /// A chunk of candidate `index` took this much, size and time, of what the level scales, and by `unsure`,
+    /// variances, what it scales may be off itself. How unlike chunks are is told by candidates `tried` before, since
+    /// the first outcome of any shows as well what its prior was off by. Returns by how much sizes and times differ
+    /// from chunk to chunk.
+    pub fn learn(&mut self, index: usize, found: [f32; 2], unsure: [f32; 2], tried: bool) -> [f32; 2] {
+        let run = self.run_of(index);
+        self.run = (index, run + 1);
+        // What the outcomes before had of the candidate's own, the level has taken already.
+        let unsure = if run == 0 { unsure } else { [0.0; 2] };
+        [
+            self.size.learn(found[0], unsure[0], tried, FIRST_SIZE_MAX),
+            self.pack.learn(found[1], unsure[1], tried, LEVEL_MAX),
+        ]
     }
 
     /// How unlike its chunks are in packing time.
     #[must_use]
     pub fn pack_noise(&self) -> f32 {
-        self.noise.map_or(NOISE_START, |noise| noise[1].sqrt())
+        self.pack.noise.map_or(NOISE_START, f32::sqrt)
     }
 
     /// A packed size at this level.
     #[must_use]
     pub fn size_of(&self, size: f32) -> f32 {
-        (self.size * size).min(1.0)
+        (self.size.value * size).min(1.0)
     }
 
     /// A chunk travelled raw.
     pub fn fade(&mut self) {
-        (self.size, self.pack) = (self.size.powf(FADE), self.pack.powf(FADE));
+        for trend in [&mut self.size, &mut self.pack] {
+            trend.value = trend.value.powf(FADE);
+        }
+    }
+}
+
+/// What changes from chunk to chunk and is followed as far as it is a trend.
+#[derive(Debug, Clone, Copy)]
+struct Trend {
+    value: f32,
+    /// How unlike chunks are: mean square of the surprises. `None` until there was an outcome.
+    noise: Option<f32>,
+    /// What share of a surprise, in powers, is followed.
+    share: f32,
+    /// The last surprise, as a logarithm.
+    last: f32,
+}
+
+impl Trend {
+    const UNKNOWN: Self = Self { value: 1.0, noise: None, share: SHARE_START, last: 0.0 };
+
+    fn learn(&mut self, found: f32, unsure: f32, tried: bool, first_max: f32) -> f32 {
+        let surprise = (found / self.value).ln();
+        let (share, most) =
+            self.noise.map_or((1.0, first_max), |noise| (self.share * noise / (noise + unsure), STEP_MAX));
+        let step = share * surprise.clamp(-most.ln(), most.ln());
+        self.value = (self.value * step.exp()).clamp(1.0 / LEVEL_MAX, LEVEL_MAX);
+        let noise = match self.noise {
+            None => NOISE_START * NOISE_START,
+            Some(noise) => {
+                // One surprise after the other in one direction says that too little was followed, in turns that too
+                // much.
+                let alike = (surprise * self.last / noise).clamp(-1.0, 1.0);
+                self.share = (self.share * (ADAPT * alike).exp()).clamp(SHARE_MIN, SHARE_MAX);
+                self.last = surprise;
+                if tried { noise + (surprise.powi(2) - noise) / NOISE_MEMORY } else { noise }
+            }
+        };
+        let noise = noise.max(NOISE_MIN * NOISE_MIN);
+        self.noise = Some(noise);
+        noise.sqrt()
     }
 }
 
@@ -166,8 +222,12 @@ const NOISE_START: f32 = 0.15;
 const NOISE_MIN: f32 = 0.02;
 /// Chunks after which what was measured of it has faded to a third.
 const NOISE_MEMORY: f32 = 8.0;
-/// Share of a surprise, in powers, that is taken for the class's.
-const SURPRISE_SHARE: f32 = 0.6;
+/// Share of a surprise, in powers, that is taken for the class's: at first, at least and at most; and by how much, as a
+/// logarithm, one surprise moves it.
+const SHARE_START: f32 = 0.6;
+const SHARE_MIN: f32 = 0.05;
+const SHARE_MAX: f32 = 0.8;
+const ADAPT: f32 = 0.1;
 /// Most that one chunk may show, and most that a class may be off its kind, as factors.
 const STEP_MAX: f32 = 1.5;
 const LEVEL_MAX: f32 = 30.0;
@@ -185,8 +245,8 @@ mod tests {
     fn a_guess_follows_sure_samples_and_hardly_unsure_ones() {
         let (mut sure, mut unsure) = (Guess::new(0.4, 0.05), Guess::new(0.4, 0.05));
         for _ in 0..10 {
-            sure.learn(0.2, 0.02);
-            unsure.learn(0.2, 0.7);
+            sure.learn(0.2, 0.02, 1.0);
+            unsure.learn(0.2, 0.7, 1.0);
         }
         assert!((sure.value() / 0.2 - 1.0).abs() < 0.02, "{sure:?}");
         assert!(unsure.value() > 0.37, "{unsure:?}");
@@ -195,10 +255,11 @@ mod tests {
     #[test]
     fn a_level_tells_how_unlike_chunks_are() {
         let (mut alike, mut unlike) = (Level::UNKNOWN, Level::UNKNOWN);
-        let noise =
-            |level: &mut Level, sizes: [f32; 2]| (0..40).fold(0.0, |_, at| level.learn(sizes[at % 2], 1.0, true)[0]);
+        let noise = |level: &mut Level, sizes: [f32; 2]| {
+            (0..40).fold(0.0, |_, at| level.learn(1, [sizes[at % 2], 1.0], [0.0; 2], true)[0])
+        };
         assert!(noise(&mut alike, [0.3, 0.31]) < 0.05);
         assert!(noise(&mut unlike, [0.1, 0.6]) > 0.5);
-        assert!((0.1..0.6).contains(&unlike.size), "{unlike:?}");
+        assert!((0.1..0.6).contains(&unlike.size()), "{unlike:?}");
     }
 }
