@@ -29,7 +29,8 @@ const TELL_EVERY: Duration = Duration::from_millis(500);
 const BANDWIDTH_MAX: u64 = 1 << 40;
 /// How long a migration that was cancelled may take to say so.
 const CANCEL_WITHIN: Duration = Duration::from_secs(30);
-/// How long a guest that was stopped for a migration that failed may take to go on.
+/// How long QEMU may take to be done with a migration that failed, after it says so: until its guest goes on, and until
+/// another may begin.
 const SETTLED_WITHIN: Duration = Duration::from_secs(2);
 /// How long a completed migration may take to say how long it took. The guest waits for that.
 const COUNT_WITHIN: Duration = Duration::from_millis(100);
@@ -287,6 +288,23 @@ impl Source {
         finished
     }
 
+    /// Waits until QEMU has let go of a migration that failed. It says so a moment before it has, and one asked for
+    /// meanwhile leaves it (7.2) with a migration that neither runs nor ends.
+    fn wait_let_go(&mut self) -> Result<(), QmpError> {
+        let until = Instant::now() + SETTLED_WITHIN;
+        while Instant::now() < until {
+            match self.monitor.ask("query-yank", &Value::Null) {
+                Ok(held) if held.as_array().is_some_and(|held| held.iter().any(|it| it["type"] == "migration")) => {
+                    thread::sleep(LOOK_EVERY);
+                }
+                // Older ones have no such command.
+                Ok(_) | Err(QmpError::Refused { .. }) => break,
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(())
+    }
+
     fn follow(
         &mut self,
         migration: &Migration,
@@ -297,6 +315,7 @@ impl Source {
         let cpu_before_ns = self.cpu.used_ns();
         let (Through::Tunnel(to) | Through::Direct(to)) = through;
         let is_direct = matches!(through, Through::Direct(_));
+        self.wait_let_go()?;
         self.monitor.ask("migrate", &json!({ "uri": uri(to) }))?;
         let mut stopped = None;
         let mut cancelled: Option<Instant> = None;

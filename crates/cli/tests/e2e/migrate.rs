@@ -207,12 +207,12 @@ fn a_tunnel_outlives_its_serve() {
     let mut way = Way::start(&bench, &["--resume-within", "0.5"]);
     let at = Way::served_at(&way.serve);
     way.serve.signal(Signal::KILL);
-    let socket = json!({ "uri": uri(&bench.unix("s.sock")) });
+    let socket = uri(&bench.unix("s.sock"));
     source.set_up(0, &[]);
-    source.ask("migrate", socket.clone());
+    source.migrate(&socket);
     way.tunnel.heard("trying again");
     eventually("the first try fails", || source.migration() == "failed");
-    source.ask("migrate", socket);
+    source.migrate(&socket);
     eventually("the second is under way", || source.migration() == "active");
     source.ask("migrate_cancel", Value::Null);
     eventually("the second is given up", || source.migration() == "cancelled");
@@ -222,7 +222,7 @@ fn a_tunnel_outlives_its_serve() {
     way.serve = start(["migrate", "serve", "-l", &at, "--to", &target]);
     Way::served_at(&way.serve);
     thread::sleep(Duration::from_secs(1));
-    source.ask("migrate", json!({ "uri": uri(&bench.unix("s.sock")) }));
+    source.migrate(&socket);
     source.wait_migrated();
     eventually("the destination has it all", || dest.status() != "inmigrate");
     bench.check(&mut source, &mut dest);

@@ -217,6 +217,15 @@ impl Qemu {
         })
     }
 
+    /// Asks for a migration once QEMU has let go of the last: it says that one is over a moment before that.
+    pub fn migrate(&mut self, uri: &str) {
+        eventually("QEMU has let go of the last migration", || {
+            let held = self.ask("query-yank", Value::Null);
+            held.as_array().unwrap().iter().all(|it| it["type"] != "migration")
+        });
+        self.ask("migrate", json!({ "uri": uri }));
+    }
+
     pub fn status(&mut self) -> String {
         self.ask("query-status", Value::Null)["status"].as_str().unwrap().to_owned()
     }

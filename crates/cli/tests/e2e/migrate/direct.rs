@@ -386,7 +386,7 @@ fn another_authority_is_refused_and_the_guest_stays() {
     dest.ask("migrate-incoming", json!({ "uri": uri }));
     let end_of = |source: &mut Qemu, keys: &String| {
         let lent = Lent::new(&mut source.monitor, keys.as_ref(), Part::Client("localhost")).unwrap();
-        source.ask("migrate", json!({ "uri": uri }));
+        source.migrate(&uri);
         let mut state = String::new();
         eventually("it ends", || {
             state = source.migration();
