@@ -220,7 +220,8 @@ impl Features {
             () if typed => Kind::Field,
             () if self.entropy[0] > 7.5 && self.repeats < 0.05 => Kind::Random,
             () if self.repeats > 0.45 => Kind::Log,
-            () if self.entropy[0] < 4.6 && self.zeros < 0.05 => Kind::Text,
+            // Nothing that is written shows order at a stride; numbers of a narrow range look like letters else.
+            () if self.entropy[0] < 4.6 && self.zeros < 0.05 && stride != 4 => Kind::Text,
             () => Kind::Binary,
         }
     }
