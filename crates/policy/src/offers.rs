@@ -21,13 +21,14 @@ pub struct Offer {
     pub candidate: Candidate,
     /// The codec's name, as in `narrows_core::Info::name`.
     pub name: String,
+    typed: bool,
 }
 
 impl Offer {
     /// Any candidate of any codec; an unknown name gets zstd's priors until it was measured.
     #[must_use]
     pub fn new(candidate: Candidate, name: &str) -> Self {
-        Self { candidate, name: name.into() }
+        Self { candidate, name: name.into(), typed: row_of(name, 1).0 != Fit::Plain }
     }
 
     /// What it likely costs on data of this kind with numbers of `stride` bytes.
@@ -39,7 +40,7 @@ impl Offer {
     /// Whether it takes its bytes for numbers of a width.
     #[must_use]
     pub fn is_typed(&self) -> bool {
-        row_of(&self.name, 1).0 != Fit::Plain
+        self.typed
     }
 
     /// What indexing history takes more before a chunk of `chunk_len` bytes than before one of the usual length, which

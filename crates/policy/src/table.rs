@@ -48,7 +48,14 @@ pub struct Table {
 struct Known {
     priors: Vec<Cost>,
     cells: Vec<Cell>,
+    /// What each candidate is taken to cost, where `stale` does not say that there was an outcome since.
+    relative: Vec<Relative>,
+    stale: bool,
 }
+
+/// What one candidate is taken to cost where the class's level is 1, how that came about, and the doubt about its
+/// packing time.
+type Relative = (Cost, Basis, f32);
 
 /// What one candidate is taken to cost on one kind, to be multiplied by the class's level.
 #[derive(Debug, Clone, Copy)]
@@ -121,6 +128,7 @@ impl Table {
         let size = size.max(SIZE_MIN);
         let pack = (pack - self.offers[index].indexing_beyond(raw_len)).max(pack / 2.0);
         let known = Known::of(&mut self.kinds, &self.offers, class);
+        known.stale = true;
         let cell = &mut known.cells[index];
         let level = self.levels.entry(class).or_insert(Level::UNKNOWN);
         let tried = cell.count > 0;
@@ -152,6 +160,7 @@ impl Table {
         Known::of(&mut self.kinds, &self.offers, class);
         let (beside, ..) = self.relative(&self.kinds[&class.kind_class()], reference);
         let known = self.kinds.get_mut(&class.kind_class()).expect("just made");
+        known.stale = true;
         let same_family = self.families[index] == self.families[reference];
         let spread = self.spreads[index].against(self.spreads[reference], same_family);
         let cell = &mut known.cells[index];
@@ -189,11 +198,11 @@ impl Table {
     /// What every candidate is expected to cost on `class` with chunks of `raw_len` bytes, in the order of the offers.
     pub fn estimate(&mut self, class: Class, raw_len: usize, out: &mut Vec<Expected>) {
         out.clear();
-        Known::of(&mut self.kinds, &self.offers, class);
+        self.refresh(class);
         let known = &self.kinds[&class.kind_class()];
         let level = self.levels.get(&class).copied().unwrap_or(Level::UNKNOWN);
         for index in 0..self.offers.len() {
-            let (mut cost, basis, doubt) = self.relative(known, index);
+            let (mut cost, basis, doubt) = known.relative[index];
             if index > 0 {
                 (cost.size, cost.pack) = (level.size_of(cost.size), level.pack() * cost.pack);
             }
@@ -210,6 +219,19 @@ impl Table {
         }
     }
 
+    /// Costs of the class's kind, with all that was learnt of it. Kinds have several classes and few outcomes between two
+    /// estimates.
+    fn refresh(&mut self, class: Class) {
+        let known = Known::of(&mut self.kinds, &self.offers, class);
+        if std::mem::take(&mut known.stale) {
+            let mut relative = std::mem::take(&mut known.relative);
+            let known = &self.kinds[&class.kind_class()];
+            relative.clear();
+            relative.extend((0..self.offers.len()).map(|index| self.relative(known, index)));
+            Known::of(&mut self.kinds, &self.offers, class).relative = relative;
+        }
+    }
+
     /// The candidate whose slices are compared with others' where `index` was chosen: slices have no history.
     #[must_use]
     pub fn reference(&self, index: usize) -> usize {
@@ -217,7 +239,7 @@ impl Table {
     }
 
     /// What a candidate is taken to cost where the class's level is 1.
-    fn relative(&self, known: &Known, index: usize) -> (Cost, Basis, f32) {
+    fn relative(&self, known: &Known, index: usize) -> Relative {
         let (mut cost, cell) = (known.priors[index], &known.cells[index]);
         let basis = match () {
             // Raw is what everything else is measured by: nothing to correct but its copying.
@@ -263,7 +285,7 @@ impl Table {
     /// needs more of the caches does worse on one machine than on another, whatever the data.
     fn beside(&self, index: usize, other: usize) -> Option<f32> {
         let mut logs = (0.0, 0.0);
-        for Known { priors, cells } in self.kinds.values() {
+        for Known { priors, cells, .. } in self.kinds.values() {
             let [own, beside] = [index, other].map(|at| cells[at].pack.value() / priors[at].pack);
             if [index, other].iter().all(|&at| cells[at].count + cells[at].auditions > 0) {
                 logs = (logs.0 + (own / beside).ln(), logs.1 + 1.0);
@@ -292,7 +314,7 @@ impl Known {
                 auditions: 0,
                 unlike: Spread::of(offer).slice.powi(2),
             });
-            Self { cells: cells.collect(), priors }
+            Self { cells: cells.collect(), priors, relative: Vec::new(), stale: true }
         })
     }
 }
