@@ -5,7 +5,6 @@ use std::{
     fs,
     io::{self, IoSlice},
     sync::{Arc, Weak, mpsc},
-    thread,
     time::Duration,
 };
 
@@ -23,6 +22,7 @@ use crate::{
     link::{Link, LinkFault, ReadAhead, check_control, control_header},
     state::State,
     tallies::Tallies,
+    thread::spawn,
 };
 
 /// Makes one more connection to the same peer. An error ends the first connect; after a loss it is tried again.
@@ -47,8 +47,8 @@ impl Endpoint {
         let id = narrows_session::LinkId(0);
         machine.attach(id, theirs.clone()).map_err(refused)?;
         let inner = build(engine, settings, machine, &theirs);
-        inner.add_link(id, transport);
-        keeper::start(&inner, Some(dial));
+        inner.add_link(id, transport)?;
+        keeper::start(&inner, Some(dial))?;
         Ok(Self { inner })
     }
 }
@@ -102,8 +102,8 @@ impl Acceptor {
         write_hello(&mut transport, &Message::Hello(ours)).map_err(lost)?;
         let inner = build(&self.engine, self.settings.clone(), machine, &theirs);
         self.sessions.lock().insert(theirs.session, Arc::downgrade(&inner));
-        inner.add_link(id, transport);
-        keeper::start(&inner, None);
+        inner.add_link(id, transport)?;
+        keeper::start(&inner, None)?;
         Ok(Endpoint { inner })
     }
 
@@ -128,17 +128,22 @@ impl Inner {
             return Err(say_bye(transport, refused(fault)));
         }
         drop(state);
-        self.add_link(id, transport);
-        Ok(())
+        self.add_link(id, transport)
     }
 
-    fn add_link(self: &Arc<Self>, id: narrows_session::LinkId, transport: Transport) {
+    fn add_link(self: &Arc<Self>, id: narrows_session::LinkId, transport: Transport) -> Result<(), End> {
         let mut state = self.state.lock();
+        match Link::start(self, id, transport) {
+            Ok(link) => state.links.insert(id, link),
+            Err(end) => {
+                state.machine.detach(id);
+                return Err(end);
+            }
+        };
         state.linkless_since_ns = None;
-        let link = Link::start(self, id, transport);
-        state.links.insert(id, link);
         drop(state);
         self.to_send.notify_all();
+        Ok(())
     }
 }
 
@@ -267,15 +272,15 @@ fn lost(fault: io::Error) -> End {
 }
 
 /// Runs `work` and cuts the connection if it takes too long.
-fn within<T>(shutdown: &Shutdown, limit: Duration, work: impl FnOnce() -> T) -> T {
+fn within<T>(shutdown: &Shutdown, limit: Duration, work: impl FnOnce() -> Result<T, End>) -> Result<T, End> {
     let (done, wait) = mpsc::channel::<()>();
     let shutdown = shutdown.clone();
     // Not waited for: it ends when it learns that the work is done.
-    thread::spawn(move || {
+    spawn("hello-limit", move || {
         if wait.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
             shutdown.abort();
         }
-    });
+    })?;
     let result = work();
     drop(done);
     result

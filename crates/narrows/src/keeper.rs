@@ -15,6 +15,7 @@ use crate::{
     Dial,
     connect::greet,
     inner::{End, Inner},
+    thread::spawn,
 };
 
 /// How often it looks while data flows: the sender's policy must settle within a second.
@@ -36,8 +37,8 @@ struct Keeper {
 
 type Greeted = Result<(Transport, Hello), End>;
 
-/// Starts the keeper of `inner`; with `dial` it also makes the links.
-pub(crate) fn start(inner: &Arc<Inner>, dial: Option<Dial>) {
+/// Starts the keeper of `inner`; with `dial` it also makes the links. Without one the session ends.
+pub(crate) fn start(inner: &Arc<Inner>, dial: Option<Dial>) -> Result<(), End> {
     let keeper = Keeper {
         inner: Arc::downgrade(inner),
         dial: dial.map(Arc::from),
@@ -47,7 +48,7 @@ pub(crate) fn start(inner: &Arc<Inner>, dial: Option<Dial>) {
         redial_at: Instant::now(),
         redial_after: REDIAL_MIN,
     };
-    thread::Builder::new().name("keeper".into()).spawn(move || keeper.run()).expect("the system starts threads");
+    spawn("keeper", move || keeper.run()).inspect_err(|end| inner.end(end.clone(), true))
 }
 
 impl Keeper {
@@ -174,13 +175,13 @@ impl Keeper {
             }
             let dial = self.dial.clone().expect("only who dials connects");
             let (found, wait) = mpsc::channel();
-            let spawned = thread::Builder::new().name("dial".into()).spawn(move || {
+            let spawned = spawn("dial", move || {
                 let greeted =
                     dial().map_err(|fault| failed(fault.to_string())).and_then(|transport| greet(&hello, transport));
                 let _ = found.send(greeted);
             });
-            if let Err(fault) = spawned {
-                return Some(Err(failed(fault.to_string())));
+            if let Err(end) = spawned {
+                return Some(Err(end));
             }
             self.dialling = Some(wait);
         }

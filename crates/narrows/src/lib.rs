@@ -24,6 +24,7 @@ mod link;
 mod settings;
 mod state;
 mod tallies;
+mod thread;
 
 pub use channel::{ChannelReader, ChannelWriter};
 pub use connect::{Acceptor, Dial};

@@ -10,7 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    thread,
+    thread::sleep,
 };
 
 use narrows_core::DecodeError;
@@ -24,7 +24,10 @@ use parking_lot::Mutex;
 
 pub(crate) use self::{ahead::ReadAhead, reader::check_control, writer::control_header};
 use self::{reader::Reader, writer::Writer};
-use crate::inner::{End, Inner, LAST_WORDS};
+use crate::{
+    inner::{End, Inner, LAST_WORDS},
+    thread::spawn,
+};
 
 pub(crate) struct Link {
     id: LinkId,
@@ -40,8 +43,8 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Starts the link's threads.
-    pub(crate) fn start(inner: &Arc<Inner>, id: LinkId, transport: Transport) -> Arc<Self> {
+    /// Starts the link's threads, whose link is in the state's list by the time that its lock is free.
+    pub(crate) fn start(inner: &Arc<Inner>, id: LinkId, transport: Transport) -> Result<Arc<Self>, End> {
         let Transport { reader, writer, shutdown, peer, probe, security } = transport;
         let acked = probe.tcp_info().map(|info| AtomicU64::new(info.acked));
         let now_ns = inner.engine.clock.now_ns();
@@ -51,6 +54,8 @@ impl Link {
         let link = Arc::new(Self { id, writer, shutdown, probe, acked, heard_ns, came_ns });
         let (read_inner, read_link) = (inner.clone(), link.clone());
         let (write_inner, write_link) = (inner.clone(), link.clone());
+        // First the one that ends by itself where its link is in no list, because the other could not be started.
+        spawn("link-writer", move || write_link.write_loop(&write_inner))?;
         spawn("link-reader", move || {
             let mut ahead = ReadAhead::new(reader);
             ahead.noted = Some((read_inner.engine.clock.clone(), read_link.came_ns.clone()));
@@ -58,9 +63,8 @@ impl Link {
             ahead.watched = (security == Security::Plain).then(|| (read_link.probe.clone(), Watch::default()));
             let fault = Reader::new(&read_inner, &read_link, ahead).run();
             read_link.over(&read_inner, &peer, fault);
-        });
-        spawn("link-writer", move || write_link.write_loop(&write_inner));
-        link
+        })?;
+        Ok(link)
     }
 
     /// Sends from the calling thread if nobody else is sending just now.
@@ -78,10 +82,14 @@ impl Link {
 
     /// The session has ended: a peer that does not read to its end has this long.
     pub(crate) fn retire(self: Arc<Self>) {
-        spawn("link-closer", move || {
-            thread::sleep(LAST_WORDS);
-            self.shutdown.abort();
+        let link = self.clone();
+        let closer = spawn("link-closer", move || {
+            sleep(LAST_WORDS);
+            link.shutdown.abort();
         });
+        if closer.is_err() {
+            self.shutdown.abort();
+        }
     }
 
     /// Bytes carried since the last question, and bytes waiting in the kernel now; `None` where the transport does not
@@ -192,8 +200,4 @@ impl From<DecodeError> for LinkFault {
     fn from(fault: DecodeError) -> Self {
         Self::Session(fault.into())
     }
-}
-
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
-    thread::Builder::new().name(name.into()).spawn(run).expect("the system starts threads");
 }

@@ -30,19 +30,21 @@ pub struct WorkerPool {
 }
 
 impl WorkerPool {
-    /// Starts `workers` threads, at least one. They end when the pool and every job is gone.
+    /// Starts `workers` threads, at least one; fewer where the system has no more. They end when the pool and every job is
+    /// gone.
+    ///
+    /// # Panics
+    /// When the system cannot start a single one.
     #[must_use]
     pub fn new(workers: usize) -> Arc<Self> {
-        let workers = workers.max(1);
         let (jobs, queue) = unbounded();
         let (later, can_wait) = bounded(WAITING_MAX);
-        for index in 0..workers {
+        let start = |index| {
             let (queue, can_wait) = (queue.clone(), can_wait.clone());
-            thread::Builder::new()
-                .name(format!("worker-{index}"))
-                .spawn(move || work(&queue, &can_wait))
-                .expect("the system starts threads");
-        }
+            thread::Builder::new().name(format!("worker-{index}")).spawn(move || work(&queue, &can_wait))
+        };
+        let workers = 1 + (1..workers).map_while(|index| start(index).ok()).count();
+        start(0).expect("the system starts a thread");
         Arc::new(Self { jobs, later, workers })
     }
 
