@@ -220,7 +220,7 @@ impl Table {
     }
 
     /// Costs of the class's kind, with all that was learnt of it. Kinds have several classes and few outcomes between two
-    /// estimates.
+    /// estimates. What other kinds tell counts from the next outcome on, and at once where this one had none.
     fn refresh(&mut self, class: Class) {
         let known = Known::of(&mut self.kinds, &self.offers, class);
         if std::mem::take(&mut known.stale) {
@@ -228,7 +228,9 @@ impl Table {
             let known = &self.kinds[&class.kind_class()];
             relative.clear();
             relative.extend((0..self.offers.len()).map(|index| self.relative(known, index)));
-            Known::of(&mut self.kinds, &self.offers, class).relative = relative;
+            let known = Known::of(&mut self.kinds, &self.offers, class);
+            known.relative = relative;
+            known.stale = known.cells.iter().all(|cell| cell.count + cell.auditions == 0);
         }
     }
 
