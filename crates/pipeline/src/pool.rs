@@ -43,8 +43,8 @@ impl WorkerPool {
             let (queue, can_wait) = (queue.clone(), can_wait.clone());
             thread::Builder::new().name(format!("worker-{index}")).spawn(move || work(&queue, &can_wait))
         };
-        let workers = 1 + (1..workers).map_while(|index| start(index).ok()).count();
-        start(0).expect("the system starts a thread");
+        let workers = (0..workers.max(1)).map_while(|index| start(index).ok()).count();
+        assert!(workers > 0, "the system starts no thread");
         Arc::new(Self { jobs, later, workers })
     }
 

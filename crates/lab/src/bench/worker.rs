@@ -203,6 +203,9 @@ impl Bench<'_> {
         };
         let (own, others) = threads.split_first_mut().expect("there is a thread");
         thread::scope(|scope| {
+            // Also where a codec panics on this thread, or the system has no more threads: the scope waits for the others,
+            // and they for it.
+            let _over = Over(&turn);
             let others: Vec<_> = others
                 .iter_mut()
                 .map(|scratch| {
@@ -219,8 +222,6 @@ impl Bench<'_> {
                     })
                 })
                 .collect();
-            // Also where a codec panics on this thread: the scope waits for the others, and they for it.
-            let _over = Over(&turn);
             fastest(seconds, || {
                 for counter in [&next, &done] {
                     counter.store(0, Relaxed);
