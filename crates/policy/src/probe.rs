@@ -4,8 +4,9 @@
 //! is gone after 75. We count instead: how often two bytes of one *plane* (every 1st, 2nd, 4th, 8th byte) are equal
 //! gives the collision entropy `-log2 Σp²`, which needs no logarithm per symbol and, unlike Shannon's, is not biased by
 //! the small sample. Bytes of one plane that are equal more often than any two bytes betray numbers of that width
-//! (Shannon's entropy would show it too; mean collision entropies do not, one constant plane outshines the rest). How
-//! many 4-byte words were seen before tells what an LZ codec would find.
+//! (Shannon's entropy would show it too; mean collision entropies do not, one constant plane outshines the rest). Numbers
+//! that take all values, as sound and pictures of 16 bits do, show no such order; their differences are small, so where
+//! planes show none, those are counted as well. How many 4-byte words were seen before tells what an LZ codec would find.
 //!
 //! Neighbours: [`crate::adaptive`] calls it with the chunk; [`crate::prior`] knows the kinds; [`crate::table`] keeps
 //! what was learned per class. Units: entropies in bits per byte.
@@ -20,6 +21,8 @@ pub struct Features {
     /// Chance that two bytes of one plane are equal, over all planes at strides 1, 2, 4 and 8; and the same among
     /// bytes other than zero, because many zeros outshine the order of what stands between them.
     pub equal: [[f32; 2]; 4],
+    /// Chance that two differences of bytes 1, 2 and 4 apart, of one plane, are equal; 0 where planes show order anyway.
+    pub smooth: [f32; 3],
     /// Share of zero bytes, 0 to 1.
     pub zeros: f32,
     /// Share of sampled 4-byte words, other than zeros, that occurred before in the sample, 0 to 1.
@@ -116,13 +119,42 @@ impl Probe {
                 zeros = self.counts[0];
             }
         }
-        Some(Features {
+        let mut features = Features {
             entropy,
             equal,
+            smooth: [0.0; 3],
             zeros: f32::from(zeros) / sampled as f32,
             repeats: if words == 0 { 0.0 } else { repeats as f32 / words as f32 },
             decimals: decimals(raw, spots, step),
-        })
+        };
+        if features.stride() == 1 {
+            features.smooth = [
+                self.smooth::<1>(raw, spots, step),
+                self.smooth::<2>(raw, spots, step),
+                self.smooth::<4>(raw, spots, step),
+            ];
+        }
+        Some(features)
+    }
+
+    /// Chance that two differences of bytes `WIDTH` apart, of one plane, are equal. Half of each spot shows it.
+    fn smooth<const WIDTH: usize>(&mut self, raw: &[u8], spots: usize, step: usize) -> f32 {
+        let counts = &mut self.counts[..WIDTH * 256];
+        counts.fill(0);
+        let mut sampled = 0;
+        for spot in 0..spots {
+            let bytes = &raw[spot * step..];
+            let numbers = bytes[..(SPOT_LEN / 2).min(bytes.len())].as_chunks::<WIDTH>().0;
+            for (before, number) in numbers.iter().zip(&numbers[1..]) {
+                for plane in 0..WIDTH {
+                    counts[plane * 256 + usize::from(number[plane].wrapping_sub(before[plane]))] += 1;
+                }
+            }
+            sampled += numbers.len() - 1;
+        }
+        let squares: u32 = counts.iter().map(|&count| u32::from(count) * u32::from(count)).sum();
+        let (planes, sampled) = (WIDTH as f32, sampled as f32);
+        (squares as f32 / planes - sampled) / (sampled * (sampled - 1.0))
     }
 }
 
@@ -203,7 +235,22 @@ impl Features {
                 best = (stride, order(at));
             }
         }
+        // What repeats and has no zeros is written: tables of digits and blanks have differences as alike as numbers have.
+        if best.0 == 1 && (self.repeats < REPEATS_MAX || self.zeros > 0.0) {
+            let [single, two, four] = self.smooth;
+            for (smooth, stride) in [(two, 2), (four, 4)] {
+                let gain = smooth / single.max(self.equal[0][0]);
+                if gain > SMOOTH_GAIN_MIN && gain > STRIDE_GAIN_MIN * best.1 {
+                    best = (stride, gain);
+                }
+            }
+        }
         best
+    }
+
+    /// Whether only the differences of numbers show order.
+    fn is_smooth(&self) -> bool {
+        self.smooth[0] > 0.0
     }
 
     /// The kind whose priors fit best.
@@ -216,7 +263,7 @@ impl Features {
             () if self.decimals.is_some() => Kind::Decimal,
             () if self.zeros > 0.7 => Kind::Sparse,
             () if typed && self.zeros > 0.2 => Kind::Relu,
-            () if typed && stride == 2 => Kind::Weights,
+            () if typed && stride == 2 && !self.is_smooth() => Kind::Weights,
             () if typed => Kind::Field,
             () if self.entropy[0] > 7.5 && self.repeats < 0.05 => Kind::Random,
             () if self.repeats > 0.45 => Kind::Log,
@@ -241,7 +288,7 @@ impl Features {
                     + step(digits.into(), &[0.5, 2.5, 5.5]) * 3
                     + step(self.repeats, &[0.2, 0.5])
             }
-            Kind::Sparse => step(self.zeros, &[0.85, 0.95, 0.99]),
+            Kind::Sparse => ordered + step(self.zeros, &[0.85, 0.95, 0.99]),
             Kind::Field | Kind::Weights => {
                 let planes = self.entropy[1].min(self.entropy[2]).min(self.entropy[3]);
                 (self.stride().trailing_zeros() as u16) * 5 + step(planes, &[2.5, 4.0, 5.2, 6.2])
@@ -283,7 +330,7 @@ impl Class {
     #[must_use]
     pub fn has_numbers(self) -> bool {
         match self.kind() {
-            Kind::Binary | Kind::Log => self.0 % 32 >= ORDERED,
+            Kind::Binary | Kind::Log | Kind::Sparse => self.0 % 32 >= ORDERED,
             _ => self.stride() > 1,
         }
     }
@@ -312,6 +359,9 @@ const WORDS: usize = 1024;
 const DECIMALS_PER_SPOT: usize = 4;
 /// How much likelier equal bytes must be in a plane than in a wider one; below, it is chance.
 const STRIDE_GAIN_MIN: f32 = 1.25;
+/// How much likelier equal differences must be than equal bytes, and than equal differences of neighbours: pictures of
+/// single bytes have 1.3.
+const SMOOTH_GAIN_MIN: f32 = 1.5;
 /// Share of words that may repeat among numbers: by how much order they show, and at most.
 const REPEATS_BY_ORDER: f32 = 0.05;
 const REPEATS_MAX: f32 = 0.2;
@@ -347,6 +397,23 @@ mod tests {
                 (0..32 << 10).flat_map(|_| (2.1 + random.below(distinct) as f32).sqrt().to_le_bytes()).collect();
             let features = Probe::default().look(&bytes).unwrap();
             assert!(features.kind() != Kind::Text && features.class().has_numbers(), "{features:?}");
+        }
+    }
+
+    // Method: a walk through all values of 16 and of 32 bits; its planes look random.
+    #[test]
+    fn numbers_of_all_values_show_in_their_differences() {
+        let mut random = data::Random::new(5);
+        let mut at = 0_i64;
+        let mut walk = |step: usize, scale: i64| {
+            at += (random.below(2 * step + 1) as i64 - step as i64) * scale;
+            at
+        };
+        let sound: Vec<u8> = (0..32 << 10).flat_map(|_| (walk(4000, 1) as i16).to_le_bytes()).collect();
+        let counts: Vec<u8> = (0..32 << 10).flat_map(|_| (walk(4000, 50_000) as i32).to_be_bytes()).collect();
+        for (bytes, stride) in [(sound, 2), (counts, 4)] {
+            let features = Probe::default().look(&bytes).unwrap();
+            assert_eq!((features.kind(), features.stride()), (Kind::Field, stride), "{features:?}");
         }
     }
 
