@@ -45,7 +45,10 @@ pub struct Decimals {
 pub struct Class(pub u16);
 
 /// Number of classes.
-pub const CLASSES: usize = 9 * 32;
+pub const CLASSES: usize = 9 * PER_KIND as usize;
+
+/// Numbers set aside for the classes of one kind.
+const PER_KIND: u16 = 64;
 
 /// Scratch of the probe, kept so that a look allocates and clears little.
 #[derive(Debug)]
@@ -279,7 +282,7 @@ impl Features {
     pub fn class(&self) -> Class {
         let step = |value: f32, edges: &[f32]| edges.iter().filter(|&&edge| value > edge).count() as u16;
         let kind = self.kind();
-        let ordered = if matches!(self.stride(), 2 | 4) { ORDERED } else { 0 };
+        let ordered = if matches!(self.stride(), 2 | 4) { ORDERED * self.stride().trailing_zeros() as u16 } else { 0 };
         let within = match kind {
             Kind::Random => 0,
             Kind::Decimal => {
@@ -300,46 +303,45 @@ impl Features {
                 ordered + step(self.entropy[0], &[3.5, 5.0, 6.5]) * 4 + step(self.repeats, &[0.08, 0.2, 0.4])
             }
         };
-        Class(kind as u16 * 32 + within)
+        Class(kind as u16 * PER_KIND + within)
     }
 }
 
 impl Class {
     /// Too short to look at, or not looked at yet.
-    pub const UNSEEN: Self = Self(31);
+    pub const UNSEEN: Self = Self(PER_KIND - 1);
 
     /// The kind its chunks are of.
     #[must_use]
     pub fn kind(self) -> Kind {
-        Kind::ALL[usize::from(self.0 / 32)]
+        Kind::ALL[usize::from(self.0 / PER_KIND)]
     }
 
     /// The class that stands for all of its kind and stride.
     #[must_use]
     pub fn kind_class(self) -> Self {
         let within = match self.kind() {
-            Kind::Field | Kind::Weights => self.0 % 32 / 5 * 5,
-            Kind::Relu => self.0 % 32 / 3 * 3,
-            Kind::Decimal => self.0 % 32 / 12 * 12,
+            Kind::Field | Kind::Weights => self.0 % PER_KIND / 5 * 5,
+            Kind::Relu => self.0 % PER_KIND / 3 * 3,
+            Kind::Decimal => self.0 % PER_KIND / 12 * 12,
+            Kind::Binary | Kind::Log | Kind::Sparse => self.0 % PER_KIND / ORDERED * ORDERED,
             _ => 0,
         };
-        Self(self.kind() as u16 * 32 + within)
+        Self(self.kind() as u16 * PER_KIND + within)
     }
 
     /// Whether its chunks may hold numbers: bytes show order at a stride, though they may repeat more than numbers do.
     #[must_use]
     pub fn has_numbers(self) -> bool {
-        match self.kind() {
-            Kind::Binary | Kind::Log | Kind::Sparse => self.0 % 32 >= ORDERED,
-            _ => self.stride() > 1,
-        }
+        self.stride() > 1
     }
 
     /// The stride its chunks show, as [`Features::stride`].
     #[must_use]
     pub fn stride(self) -> u8 {
-        let within = self.0 % 32;
+        let within = self.0 % PER_KIND;
         match self.kind() {
+            Kind::Binary | Kind::Log | Kind::Sparse => 1 << (within / ORDERED),
             Kind::Field | Kind::Weights => 1 << (within / 5),
             Kind::Relu => 1 << (within / 3),
             Kind::Decimal => 4 << (within / 12),
@@ -348,8 +350,8 @@ impl Class {
     }
 }
 
-/// Added within a kind that is none of numbers where bytes show order at a stride of 2 or 4 all the same. At 8 that is
-/// mostly pointers, which pack better as they repeat.
+/// Added within a kind that is none of numbers where bytes show order at a stride of 2 all the same, and twice at 4. At 8
+/// that is mostly pointers, which pack better as they repeat.
 const ORDERED: u16 = 16;
 /// Where the probe looks: 8 spots of 256 bytes are 32 cache lines.
 const SPOTS: usize = 8;

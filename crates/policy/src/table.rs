@@ -351,7 +351,7 @@ mod tests {
 
     fn table() -> (Table, Class) {
         let table = Table::new(default_offers(|name| Some(CodecId(name.len() as u8)), 0));
-        (table, Class(Kind::Text as u16 * 32))
+        (table, Class(Kind::Text as u16))
     }
 
     fn find(table: &Table, name: &str, level: i16) -> usize {
