@@ -150,6 +150,7 @@ impl Adaptive {
             if shared {
                 row.rule_out_worse(pack);
             }
+            row.rule_out_lumps();
             row.packs_as_numbers = row.costs.iter().zip(&self.offers).any(|(expected, offer)| {
                 expected.basis == Basis::Chunks && expected.cost.size < PACKS_WELL && offer.is_typed()
             });

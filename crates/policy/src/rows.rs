@@ -93,6 +93,17 @@ impl Row {
         }
     }
 
+    /// Raw that takes the link many times as long as another candidate, of which that is certain, takes each stage: few
+    /// such chunks would fit into what the other leaves idle, and each holds up all that are under way.
+    pub(crate) fn rule_out_lumps(&mut self) {
+        let longest = |times: &Times| times[0].max(times[1]).max(times[2]);
+        let certain = self.costs.iter().zip(&self.times).filter(|(expected, _)| expected.basis == Basis::Chunks);
+        let least = certain.skip(1).map(|(_, times)| longest(times)).min_by(f32::total_cmp);
+        if least.is_some_and(|least| self.times[0][1] > LUMP * least) {
+            self.times[0] = [NEVER; 3];
+        }
+    }
+
     /// Whether no whole chunk goes to this candidate before a slice did: what packs well as numbers may have no repeats
     /// at all, which one slice shows and no prior knows.
     pub(crate) fn is_left_to_slices(&self, index: usize, offers: &[Offer]) -> bool {
@@ -166,6 +177,8 @@ impl DerefMut for Rows {
 /// What the kernels at both ends take to carry a byte within one machine, in CPU nanoseconds: of raw data all takes 1.2
 /// to 1.4 between namespaces, of data that pack to nothing 0.7 less.
 const KERNEL: f32 = 0.7;
+/// How many times as long.
+const LUMP: f32 = 8.0;
 /// Classes kept.
 const ROWS: usize = 16;
 /// Least share of the bytes lately with which a class has a part in the prices.
