@@ -68,7 +68,7 @@ impl Explorer {
             row.round = 0;
             row.surprised = false;
         }
-        proposal.audition = self.audition(row, chosen, raw_len, weights, offers);
+        proposal.audition = self.audition(row, chosen, raw_len, weights, budget > BUDGET, offers);
         let slow = raw_len as f32 * row.costs[chosen].cost.size / link > SLOW_NS;
         let every = if slow { EXPLORE_SLOW } else { EXPLORE };
         if row.chunks % every == every / 2 {
@@ -88,10 +88,10 @@ impl Explorer {
         chosen: usize,
         raw_len: usize,
         weights: Weights,
+        idle: bool,
         offers: &[Offer],
     ) -> Option<Arc<[Candidate]>> {
         let (round, again) = (row.round < ROUNDS, row.chunks > ROUNDS);
-        row.round += u64::from(round);
         let slice = raw_len.min(AUDITION_LEN) as f32;
         let best = weighted(row.times[chosen], weights);
         let mut list: Vec<(f32, usize)> = Vec::new();
@@ -118,14 +118,18 @@ impl Explorer {
         }
         list.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut picked = Vec::new();
-        for (_, index) in list.into_iter().take(PER_ROUND) {
+        let mut refused = false;
+        for (price, index) in list.into_iter().take(PER_ROUND) {
             let cost_ns = row.costs[index].cost.pack * slice;
             if cost_ns <= self.allowance_ns {
                 self.allowance_ns -= cost_ns;
                 row.asked[index] = true;
                 picked.push(offers[index].candidate);
+            } else {
+                refused |= price < best;
             }
         }
+        row.round += u64::from(round && !(refused && idle));
         (!picked.is_empty()).then(|| picked.into())
     }
 }
