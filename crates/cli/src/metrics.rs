@@ -24,7 +24,7 @@ pub fn serve(address: &str, source: Source) -> anyhow::Result<()> {
     let listener = TcpListener::bind(address)
         .map_err(|fault| anyhow::anyhow!("cannot serve metrics at {address}: {fault}; give HOST:PORT"))?;
     tracing::info!(address = %listener.local_addr()?, "metrics");
-    thread::Builder::new().name("metrics".into()).spawn(move || {
+    narrows::io::thread::spawn("metrics", move || {
         for stream in listener.incoming() {
             match stream {
                 // A scraper that breaks off is its own loss.

@@ -74,7 +74,7 @@ impl Crew {
         for _ in 0..threads {
             let shared = crew.shared.clone();
             let help = move || help(&shared);
-            crew.threads.push(thread::Builder::new().name(name.into()).spawn(help)?);
+            crew.threads.push(crate::thread::spawn(name, help)?);
         }
         Ok(crew)
     }

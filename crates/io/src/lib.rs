@@ -12,6 +12,7 @@
 //! | [`meter`] | clock, CPU time, memory, `TCP_INFO` |
 //! | [`crew`] | threads that lend a hand with borrowed work |
 //! | [`allocator`] | the C library's, told to give memory back |
+//! | [`thread`] | starting a thread, or saying what allows more |
 //! | [`region`] | memory that is paid for by the page and given back at once |
 //! | [`watch`] | looking for a moment before sleeping |
 
@@ -24,6 +25,7 @@ pub mod meter;
 pub mod region;
 pub mod secure;
 mod sys;
+pub mod thread;
 pub mod transport;
 pub mod watch;
 

@@ -12,7 +12,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    thread::{self, JoinHandle},
+    thread::JoinHandle,
 };
 
 use narrows_io::{
@@ -103,7 +103,7 @@ impl Server {
             server.addresses.push(listener.local().clone());
             let stop = listener.stopper();
             let accept = move || accept(&listener, &shared);
-            server.acceptors.push((stop, thread::Builder::new().name("nbd-accept".into()).spawn(accept)?));
+            server.acceptors.push((stop, narrows_io::thread::spawn("nbd-accept", accept)?));
         }
         Ok(server)
     }
@@ -186,9 +186,9 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
             allocator::give_back();
         };
         // Under the lock, so that the thread cannot take itself off the list before it is on it.
-        match thread::Builder::new().name("nbd".into()).spawn(work) {
+        match narrows_io::thread::spawn("nbd", work) {
             Ok(thread) => open.push(Open { serial, shutdown, thread: Some(thread) }),
-            Err(fault) => tracing::warn!(%fault, "no thread for a connection"),
+            Err(fault) => tracing::warn!("a connection is dropped: {fault}"),
         }
     }
 }

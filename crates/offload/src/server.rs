@@ -146,7 +146,7 @@ impl Server {
         };
         for index in 0..options.workers.max(1) {
             let queue = server.queue.clone();
-            thread::Builder::new().name(format!("offload-{index}")).spawn(move || {
+            narrows::io::thread::spawn(&format!("offload-{index}"), move || {
                 let mut ws = Workspace::default();
                 while let Some(work) = queue.pop() {
                     work.run(&mut ws, options.queue_max);

@@ -13,7 +13,6 @@
 use std::{
     io::Write,
     sync::{Arc, Mutex},
-    thread,
 };
 
 use narrows::{
@@ -147,7 +146,7 @@ fn local_fault(fault: &std::io::Error) -> End {
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
-    if let Err(fault) = thread::Builder::new().name(name.into()).spawn(run) {
-        tracing::error!(%fault, "the system starts no more threads; a connection is dropped");
+    if let Err(fault) = narrows::io::thread::spawn(name, run) {
+        tracing::error!("a connection is dropped: {fault}");
     }
 }

@@ -182,7 +182,7 @@ pub fn on_signal() -> anyhow::Result<()> {
         return Ok(());
     }
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot catch signals")?;
-    thread::Builder::new().name("signals".into()).spawn(move || {
+    narrows::io::thread::spawn("signals", move || {
         if let Some(signal) = signals.forever().next() {
             INTERRUPTED.store(true, Ordering::SeqCst);
             let endpoint = CURRENT.get().and_then(|current| current.lock().upgrade());

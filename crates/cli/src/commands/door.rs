@@ -7,7 +7,6 @@ use std::{
         Arc,
         mpsc::{self, Receiver, Sender},
     },
-    thread,
 };
 
 use narrows::{
@@ -43,7 +42,7 @@ impl Door {
     /// The sessions of those who come in, from a thread of its own.
     pub fn sessions(self, acceptor: Acceptor) -> io::Result<Receiver<Endpoint>> {
         let (found, sessions) = mpsc::channel();
-        thread::Builder::new().name("accept".into()).spawn(move || self.accept(&Arc::new(acceptor), &found))?;
+        narrows::io::thread::spawn("accept", move || self.accept(&Arc::new(acceptor), &found))?;
         Ok(sessions)
     }
 
@@ -59,8 +58,8 @@ impl Door {
                     Err(end) => tracing::warn!(peer, "refused: {end}"),
                 }
             };
-            if let Err(fault) = thread::Builder::new().name("greet".into()).spawn(greet) {
-                tracing::warn!(%fault, "too many connections; one is dropped");
+            if let Err(fault) = narrows::io::thread::spawn("greet", greet) {
+                tracing::warn!("a connection is dropped: {fault}");
             }
         }
     }

@@ -118,10 +118,10 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         let migration = Migration::new(Arc::new(endpoint), options, LinkProbe::default());
         *current.lock() = Arc::downgrade(&migration);
         let target = target.clone();
-        thread::Builder::new().name("migrate-session".into()).spawn(move || {
+        narrows::io::thread::spawn("migrate-session", move || {
             let (talk, talks) = mpsc::channel();
             let (tunnel, talking) = (target.tunnel(), migration.clone());
-            let spawned = thread::Builder::new().name("migrate-talk".into()).spawn(move || {
+            let spawned = narrows::io::thread::spawn("migrate-talk", move || {
                 for incoming in talks {
                     if let Err(fault) = destination::attend(incoming, &target) {
                         talking.fail(fault.code(), &fault.to_string());

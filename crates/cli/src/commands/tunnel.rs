@@ -99,7 +99,7 @@ fn far(args: &Args, to: &str, engine: narrows::Engine, settings: Settings) -> an
         let endpoint = Arc::new(endpoint);
         common::metered(&args.session, &endpoint)?;
         let target = target.clone();
-        thread::Builder::new().name("tunnel-session".into()).spawn(move || {
+        narrows::io::thread::spawn("tunnel-session", move || {
             if let Err(fault) = tunnel::far(&endpoint, &target) {
                 tracing::warn!("{fault}");
             }

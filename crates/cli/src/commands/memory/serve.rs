@@ -178,7 +178,7 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     announce(&args, &server, &control_at)?;
 
     let (stop, stopped) = mpsc::channel::<()>();
-    thread::Builder::new().name("signals".into()).spawn(move || {
+    narrows::io::thread::spawn("signals", move || {
         signals.forever().next();
         drop(stop);
     })?;

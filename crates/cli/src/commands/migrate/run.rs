@@ -3,7 +3,6 @@
 use std::{
     io,
     sync::{Arc, atomic::AtomicBool, mpsc},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -150,21 +149,21 @@ impl Moving<'_> {
         let Prepared { link, to, is_driven } =
             prepared.inspect_err(|fault| migration.fail(fault.code(), &fault.to_string()))?;
         let (heard_in, heard) = mpsc::sync_channel(control::WAITING_MAX);
-        let listening = thread::Builder::new().name("migrate-talk".into()).spawn(move || {
+        let listening = narrows::io::thread::spawn("migrate-talk", move || {
             while let Ok(Some(message)) = control::hear(&mut hear) {
                 if heard_in.send((Instant::now(), message)).is_err() {
                     return;
                 }
             }
         });
-        let socket_fault = |fault: io::Error| MigrateError::Socket { what: "cannot start a thread", fault };
+        let socket_fault = |fault: io::Error| MigrateError::Socket { what: "cannot carry", fault };
         listening.map_err(socket_fault)?;
 
         let (events_in, events) = mpsc::channel();
         near::accept(listener, events_in.clone());
         let (over_in, over) = mpsc::channel();
         let (carried, tell) = (migration.clone(), events_in.clone());
-        let carrying = thread::Builder::new().name("migrate-carry".into()).spawn(move || {
+        let carrying = narrows::io::thread::spawn("migrate-carry", move || {
             let _ = over_in.send(near::carry(&carried, None, &events, &tell));
         });
         carrying.map_err(socket_fault)?;

@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let server = Server::start(engine.clone(), options)?;
     for endpoint in door.sessions(Acceptor::new(engine, server::settings()))? {
         let server = server.clone();
-        thread::Builder::new().name("offload-session".into()).spawn(move || {
+        narrows::io::thread::spawn("offload-session", move || {
             if let Err(end) = server.attend(&endpoint) {
                 tracing::info!("a client's session ended: {end}");
             }
