@@ -1,5 +1,7 @@
 //! The priors as measured on one Zen 4 core with chunks of 64 to 256 KiB: Silesia's dickens, an ELF archive, a log,
-//! fields of floats, model weights. `cargo run --release -p narrows-lab --example replay -- priors` prints what
+//! fields of floats, model weights. What codecs of numbers make of programs and logs whose bytes show order was measured
+//! on an Intel Xeon, beside zstd 1, on 42 kinds of data of which some blocks do so (records, rasters, memory, weights):
+//! the mean over files, of 8 blocks of 256 KiB each at most. `cargo run --release -p narrows-lab --example replay -- priors` prints what
 //! recordings would make of them.
 
 use super::Row;
