@@ -10,7 +10,8 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-NARROWS = os.environ.get("NARROWS", str(ROOT / "target/release/narrows"))
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+NARROWS = os.environ.get("NARROWS", str(TARGET / "release/narrows"))
 
 
 def sh(command):

@@ -29,8 +29,10 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-NARROWS = os.environ.get("NARROWS", str(ROOT / "target/release/narrows"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from netns import NARROWS, ROOT
+
 ZRAM = Path("/sys/block/zram0")
 
 KINDS = {

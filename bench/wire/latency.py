@@ -14,11 +14,15 @@ import os
 import socket
 import statistics
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
-NARROWS = os.environ.get("NARROWS", str(Path(__file__).resolve().parents[2] / "target/release/narrows"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from netns import NARROWS
+
 BASE = 7100
 
 

@@ -196,24 +196,18 @@ const DULL_MIN: u32 = 24;
 mod tests {
     use super::*;
 
+    fn expected(cost: Cost, basis: Basis) -> Expected {
+        let Cost { pack, unpack, .. } = cost;
+        Expected { cost, basis, doubt: 1.0, size_noise: 0.0, slices: 0, pack_most: pack, unpack_prior: unpack }
+    }
+
     // Goal: where packing takes the processors less than the kernel takes for what it saves, an idle link does not
     // tempt.
     #[test]
     fn what_takes_processors_and_link_more_than_another_is_charged_for_both() {
         let row = |costs: &[Cost]| {
             let mut row = Row::new(Class::UNSEEN);
-            row.costs = costs
-                .iter()
-                .map(|&cost| Expected {
-                    cost,
-                    basis: Basis::Prior,
-                    doubt: 1.0,
-                    size_noise: 0.0,
-                    slices: 0,
-                    pack_most: cost.pack,
-                    unpack_prior: cost.unpack,
-                })
-                .collect();
+            row.costs = costs.iter().map(|&cost| expected(cost, Basis::Prior)).collect();
             row.times = costs.iter().map(|cost| [(cost.pack + cost.unpack) / 2.0, cost.size, 0.0]).collect();
             row.rule_out_worse(2.0);
             row.times.iter().map(|times| times[0]).collect::<Vec<_>>()
@@ -223,6 +217,22 @@ mod tests {
         assert!(row(&[Cost::RAW, lz4, zstd])[0] > 0.3);
         let dear = Cost { size: 0.5, pack: 1.0, unpack: 0.2 };
         assert_eq!(row(&[Cost::RAW, dear]), [0.07, 0.6]);
+    }
+
+    // Goal: where 1 Gbit/s takes for a raw byte what packing takes for thirteen, raw is out, once that is certain.
+    #[test]
+    fn raw_that_would_hold_up_all_others_is_ruled_out() {
+        let is_out = |link_ns: f32, basis: Basis| {
+            let mut row = Row::new(Class::UNSEEN);
+            let packed = Cost { size: 0.05, pack: 1.0, unpack: 0.2 };
+            row.costs = [(Cost::RAW, Basis::Chunks), (packed, basis)].map(|(cost, basis)| expected(cost, basis)).into();
+            row.times = vec![[0.05, link_ns, 0.05], [0.6, 0.05 * link_ns, 0.1]];
+            row.rule_out_lumps();
+            row.times[0][1] >= NEVER
+        };
+        assert!(is_out(8.0, Basis::Chunks));
+        assert!(!is_out(8.0, Basis::Prior));
+        assert!(!is_out(4.0, Basis::Chunks));
     }
 
     #[test]
