@@ -5,7 +5,7 @@
 //! Then `… replay run [--mbit 10,100,1000,2500] FILE…` takes the recordings, and prints for each link the time of the
 //! adaptive policy, from six beginnings, as a share of that of the best fixed candidate from the same: both start cold,
 //! on two processors that both ends share. With `TRACE` set it prints every decision, with `REGRET` whose choices cost
-//! how much.
+//! how much; with `SHARED` the policy is told that both ends share the processors, as two processes of one machine tell.
 
 use std::{
     collections::BTreeMap,

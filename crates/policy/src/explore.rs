@@ -118,6 +118,7 @@ impl Explorer {
         }
         list.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut picked = Vec::new();
+        // What idle processors will have paid for soon is waited for: asked again only chunks later, it may be too late.
         let mut refused = false;
         for (price, index) in list.into_iter().take(PER_ROUND) {
             let cost_ns = row.costs[index].cost.pack * slice;
@@ -126,7 +127,7 @@ impl Explorer {
                 row.asked[index] = true;
                 picked.push(offers[index].candidate);
             } else {
-                refused |= price < best;
+                refused |= price < best && cost_ns < SAVED_MAX_NS;
             }
         }
         row.round += u64::from(round && !(refused && idle));
@@ -179,7 +180,7 @@ const BUDGET: f32 = 0.01;
 const BUDGET_IDLE: f32 = 0.15;
 /// Most that may be saved up, in nanoseconds of CPU.
 const SAVED_MAX_NS: f32 = 30e6;
-/// Chunks of a new class with which auditions are held.
+/// Chunks of a new class with which auditions are held, but for those that wait for one to be paid for.
 const ROUNDS: u64 = 6;
 /// Chunks of a class between two re-auditions.
 const AGAIN: u64 = 400;
