@@ -93,7 +93,7 @@ impl MigrateError {
         match self {
             Self::End(end) => end.code,
             Self::Qmp(_) | Self::Socket { .. } => Code::FAILED,
-            Self::Qemu { state, .. } if state == "cancelled" => Code::CANCELLED,
+            Self::Qemu { state, .. } if state == source::CANCELLED => Code::CANCELLED,
             Self::Qemu { .. } => Code::FAILED,
         }
     }

@@ -27,6 +27,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const TELL_EVERY: Duration = Duration::from_millis(500);
 /// QEMU's own default is 128 MiB/s; the link shall be the limit.
 const BANDWIDTH_MAX: u64 = 1 << 40;
+/// QEMU's word for one that it was told to give up.
+pub(crate) const CANCELLED: &str = "cancelled";
 /// How long a migration that was cancelled may take to say so.
 const CANCEL_WITHIN: Duration = Duration::from_secs(30);
 /// How long QEMU may take to be done with a migration that failed, after it says so: until its guest goes on, and until
@@ -93,7 +95,7 @@ impl Progress {
     }
 
     fn is_over(&self) -> bool {
-        matches!(self.status.as_str(), "completed" | "failed" | "cancelled" | "postcopy-paused")
+        matches!(self.status.as_str(), "completed" | "failed" | CANCELLED | "postcopy-paused")
     }
 
     /// The guest is at the destination, and the rest of its memory follows.
@@ -319,6 +321,7 @@ impl Source {
         self.monitor.ask("migrate", &json!({ "uri": uri(to) }))?;
         let mut stopped = None;
         let mut cancelled: Option<Instant> = None;
+        let mut warned = false;
         let mut completed: Option<Instant> = None;
         loop {
             let progress = Progress::of(&self.monitor.ask("query-migrate", &Value::Null)?);
@@ -334,7 +337,12 @@ impl Source {
                 }
                 if progress.status != "completed" {
                     let begun = progress.transferred > 0;
-                    return Err(MigrateError::Qemu { state: progress.status, reason: progress.reason, begun });
+                    // One with a return path that was cancelled QEMU 7.2 calls failed, once in twenty times.
+                    let (state, reason) = match cancelled {
+                        Some(_) => (CANCELLED.into(), None),
+                        None => (progress.status, progress.reason),
+                    };
+                    return Err(MigrateError::Qemu { state, reason, begun });
                 }
                 // QEMU 7.2 says so a moment before it has counted how long that took.
                 let since = *completed.get_or_insert_with(Instant::now);
@@ -348,19 +356,21 @@ impl Source {
             // Through a tunnel QEMU sees for itself that the session is over.
             let is_alone = is_direct && migration.endpoint.ended().is_some();
             if (cancel.load(Relaxed) || is_alone) && cancelled.is_none() {
-                cancelled = Some(Instant::now());
+                // QEMU would give up a guest of which either side has a part.
                 if progress.is_postcopy() {
-                    // QEMU would give up a guest of which either side has a part.
-                    tracing::warn!(
-                        "a guest that has left by postcopy cannot be called back; waiting until its memory has followed"
-                    );
+                    if !std::mem::replace(&mut warned, true) {
+                        tracing::warn!(
+                            "a guest that has left by postcopy cannot be called back; waiting until its memory has followed"
+                        );
+                    }
                 } else {
+                    cancelled = Some(Instant::now());
                     self.monitor.ask("migrate_cancel", &Value::Null)?;
                 }
             }
             if cancelled.is_some_and(|since| since.elapsed() > CANCEL_WITHIN) && !progress.is_postcopy() {
                 let reason = Some("it does not end".into());
-                return Err(MigrateError::Qemu { state: "cancelled".into(), reason, begun: true });
+                return Err(MigrateError::Qemu { state: CANCELLED.into(), reason, begun: true });
             }
             if !is_direct {
                 self.tell_rate(migration.promise())?;

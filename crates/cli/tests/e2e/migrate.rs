@@ -215,7 +215,8 @@ fn a_tunnel_outlives_its_serve() {
     source.migrate(&socket);
     eventually("the second is under way", || source.migration() == "active");
     source.ask("migrate_cancel", Value::Null);
-    eventually("the second is given up", || source.migration() == "cancelled");
+    // QEMU 7.2 calls one with a return path that was cancelled failed, once in twenty times.
+    eventually("the second is given up", || ["cancelled", "failed"].contains(&source.migration().as_str()));
     let target = bench.unix("d.sock").to_string();
     dest.set_up(0, &[]);
     dest.ask("migrate-incoming", json!({ "uri": uri(&bench.unix("d.sock")) }));

@@ -2,7 +2,11 @@
 
 use std::{
     io,
-    sync::{Arc, atomic::AtomicBool, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc,
+    },
     time::{Duration, Instant},
 };
 
@@ -101,8 +105,8 @@ pub(super) fn run(args: &RunArgs, quiet: bool) -> anyhow::Result<()> {
         Err(fault) => {
             // Why the session ended says more than what QEMU made of it; but where the user wanted it to end, sockets
             // that broke on the way are no news.
-            let cancelled = fault.code() == Code::CANCELLED;
-            let end = migration.endpoint.ended().filter(|end| end.code != Code::DONE && !cancelled);
+            let is_wanted = cancel.load(Relaxed);
+            let end = migration.endpoint.ended().filter(|end| end.code != Code::DONE && !is_wanted);
             migration.fail(fault.code(), &fault.to_string());
             let fault = anyhow::Error::new(fault);
             return Err(end.map_or(fault, anyhow::Error::new).context(match source.whereabouts() {
