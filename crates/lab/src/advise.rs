@@ -67,7 +67,7 @@ pub struct Setting {
     pub cost: Option<Cost>,
     /// What it is expected to take.
     pub prediction: Prediction,
-    /// What it is weighed by: where it was tried, the slowest trial; else what it is expected to take.
+    /// What it is weighed by: where it was tried, the mean of the trials; else what it is expected to take.
     pub sure_s: f64,
     /// USD of egress and processors.
     pub usd: f64,
@@ -164,7 +164,7 @@ pub fn ask(
     }
     let options = field.settings.into_iter().map(|looked| {
         let usd = usd(&looked.prediction, question.prices);
-        let sure_s = looked.prediction.seconds * looked.spread;
+        let sure_s = looked.prediction.seconds * looked.skew;
         Setting { name: looked.name, cost: Some(looked.cost), prediction: looked.prediction, sure_s, usd }
     });
     Ok(choose(options.collect(), question.goal, question.prices, rows))
@@ -185,8 +185,8 @@ struct Looked {
     /// The first of its looks.
     look: Look,
     again: bool,
-    /// How much longer than expected it may well take.
-    spread: f64,
+    /// How much longer than expected it takes in the mean.
+    skew: f64,
 }
 
 impl Looked {
@@ -253,14 +253,14 @@ impl Field<'_> {
         }
         // Trials differ by what disturbs the machine, and adaptive's by what it learns, anew each time.
         let long_s = || looks.iter().map(Look::long_seconds);
-        looked.spread = long_s().fold(0.0, f64::max) / median(long_s().collect());
+        looked.skew = long_s().sum::<f64>() / looks.len() as f64 / median(long_s().collect());
         looked
     }
 
     fn known(&self, name: &str, who: &Contestant, looks: &[Look]) -> Looked {
         let cost = calibrate::cost(looks, who);
         let prediction = predict(self.len, &cost, &self.place);
-        Looked { name: name.into(), cost, prediction, look: looks[0].clone(), again: looks.len() > 1, spread: 1.0 }
+        Looked { name: name.into(), cost, prediction, look: looks[0].clone(), again: looks.len() > 1, skew: 1.0 }
     }
 
     fn best_s(&self) -> f64 {

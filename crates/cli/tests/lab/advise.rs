@@ -54,7 +54,7 @@ fn advised() -> (f64, f64) {
     let best = of("prediction").into_iter().map(rate).fold(0.0, f64::max);
     let sure_s = |row: &Value| row["values"]["sure_s"].as_f64().unwrap();
     let fastest_s = of("prediction").into_iter().map(sure_s).fold(f64::INFINITY, f64::min);
-    assert!(sure_s(chosen) * 0.98 <= fastest_s, "whoever is chosen is surely the fastest but for 2 %: {text}");
+    assert!(sure_s(chosen) * 0.98 <= fastest_s, "whoever is chosen is the fastest but for 2 %: {text}");
     browser::look_at(&dir.path().join("a.html"), 0);
     (rate(chosen) / rate(of("verification")[0]) - 1.0, rate(chosen) / best)
 }
