@@ -219,7 +219,8 @@ impl TreeWriter<'_> {
                 // Opened before it may become unreadable.
                 let dir = File::open(place).map_err(set)?;
                 dir.set_modified(mtime(meta)).map_err(set)?;
-                dir.set_permissions(Permissions::from_mode(meta.mode & 0o777)).map_err(set)?;
+                // The sticky bit takes rights away: a directory that all may write to is not opened by losing it.
+                dir.set_permissions(Permissions::from_mode(meta.mode & 0o1777)).map_err(set)?;
             }
         }
         Ok(self.made)

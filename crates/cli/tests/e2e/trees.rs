@@ -36,7 +36,7 @@ fn list(root: &Path) -> Listing {
             let meta = fs::symlink_metadata(&path).unwrap();
             let name = path.strip_prefix(root).unwrap().to_path_buf();
             let mtime = (meta.mtime(), meta.mtime_nsec());
-            let mode = meta.mode() & 0o777;
+            let mode = meta.mode() & 0o1777;
             let value = if meta.is_dir() {
                 walk(root, &path, found);
                 ('d', mode, mtime, Vec::new())
@@ -116,7 +116,7 @@ pub fn odd_tree() -> TempDir {
     fs::create_dir(&read_only).unwrap();
     fs::write(read_only.join("inside"), b"x").unwrap();
     age(&read_only, 86_400, 5);
-    fs::set_permissions(&read_only, Permissions::from_mode(0o555)).unwrap();
+    fs::set_permissions(&read_only, Permissions::from_mode(0o1555)).unwrap();
     age(&root.join("a"), 1_234_567_890, 1);
     dir
 }
