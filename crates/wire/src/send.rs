@@ -3,13 +3,14 @@
 //! File bytes are read straight into the chunk that will travel; heads of entries are put between them.
 
 use std::{
-    fs::{self, File, Metadata},
+    ffi::OsString,
+    fs::{self, File, Metadata, OpenOptions},
     io::{self, Read, Write},
     os::{
         fd::AsFd,
         unix::{
             ffi::{OsStrExt, OsStringExt},
-            fs::{FileTypeExt, MetadataExt, PermissionsExt},
+            fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt},
         },
     },
     path::{Path, PathBuf},
@@ -17,7 +18,7 @@ use std::{
 
 use narrows::{Buf, ChannelReader, ChannelWriter, Code, Endpoint};
 use rustix::{
-    fs::{SeekFrom, seek},
+    fs::{OFlags, SeekFrom, seek},
     io::Errno,
 };
 
@@ -162,6 +163,38 @@ impl Filler {
     }
 }
 
+/// What is at a path, opened before anything of it is told.
+enum Found {
+    /// With what it holds, in order.
+    Dir(Metadata, Vec<OsString>),
+    /// With its target.
+    Link(Metadata, Vec<u8>),
+    File(Metadata, File),
+    /// In words.
+    Other(&'static str),
+}
+
+impl Found {
+    fn at(path: &Path, meta: Metadata, flags: OFlags) -> io::Result<Self> {
+        let kind = meta.file_type();
+        if kind.is_dir() {
+            // Names and not entries, each of which keeps the directory open.
+            let names = fs::read_dir(path)?.map(|entry| Ok(entry?.file_name()));
+            let mut names = names.collect::<io::Result<Vec<_>>>()?;
+            names.sort();
+            Ok(Self::Dir(meta, names))
+        } else if kind.is_symlink() {
+            Ok(Self::Link(meta, fs::read_link(path)?.into_os_string().into_vec()))
+        } else if kind.is_file() {
+            // Were it a pipe by now, opening it would wait for a writer.
+            let flags = (flags | OFlags::NONBLOCK).bits() as i32;
+            Ok(Self::File(meta, OpenOptions::new().read(true).custom_flags(flags).open(path)?))
+        } else {
+            Ok(Self::Other(if kind.is_socket() { "a socket" } else { "a device or pipe" }))
+        }
+    }
+}
+
 struct Sender<'a> {
     out: Filler,
     head: Vec<u8>,
@@ -178,40 +211,46 @@ impl Sender<'_> {
             None => PathBuf::new(),
         };
         // What the user names may be a link to what is meant; below it, links travel as links.
-        let meta = fs::metadata(path).map_err(|fault| TransferError::file("cannot read", path, fault))?;
-        self.entry(path, &name, &meta)
+        let found = fs::metadata(path).and_then(|meta| Found::at(path, meta, OFlags::empty()));
+        self.entry(path, &name, found.map_err(|fault| TransferError::file("cannot read", path, fault))?)
     }
 
-    fn entry(&mut self, path: &Path, name: &Path, meta: &Metadata) -> Result<(), TransferError> {
-        let read = |fault| TransferError::file("cannot read", path, fault);
-        let kind = meta.file_type();
-        if kind.is_dir() {
-            if !name.as_os_str().is_empty() {
-                self.head(&Entry::Dir(describe(meta, name)))?;
+    fn entry(&mut self, path: &Path, name: &Path, found: Found) -> Result<(), TransferError> {
+        match found {
+            Found::Dir(meta, names) => {
+                if !name.as_os_str().is_empty() {
+                    self.head(&Entry::Dir(describe(&meta, name)))?;
+                }
+                names.iter().try_for_each(|below| self.below(&path.join(below), &name.join(below)))
             }
-            let mut inside: Vec<_> = fs::read_dir(path).map_err(read)?.collect::<Result<_, _>>().map_err(read)?;
-            inside.sort_by_key(fs::DirEntry::file_name);
-            for below in inside {
-                let meta = below.metadata().map_err(read)?;
-                self.entry(&below.path(), &name.join(below.file_name()), &meta)?;
+            Found::Link(meta, target) => self.head(&Entry::Link(describe(&meta, name), target)),
+            Found::File(meta, file) => {
+                self.head(&Entry::File(describe(&meta, name)))?;
+                self.content(file, path)
             }
-            Ok(())
-        } else if kind.is_symlink() {
-            let target = fs::read_link(path).map_err(read)?.into_os_string().into_vec();
-            self.head(&Entry::Link(describe(meta, name), target))
-        } else if kind.is_file() {
-            self.head(&Entry::File(describe(meta, name)))?;
-            self.content(path)
-        } else {
-            let what = if kind.is_socket() { "a socket" } else { "a device or pipe" };
-            tracing::warn!(path = %path.display(), "not sent: it is {what}");
-            Ok(())
+            Found::Other(what) => {
+                tracing::warn!(path = %path.display(), "not sent: it is {what}");
+                Ok(())
+            }
         }
     }
 
-    fn content(&mut self, path: &Path) -> Result<(), TransferError> {
+    /// An entry of a directory that was read a while ago.
+    fn below(&mut self, path: &Path, name: &Path) -> Result<(), TransferError> {
+        // What was put in its place since is not followed out of the tree.
+        match fs::symlink_metadata(path).and_then(|meta| Found::at(path, meta, OFlags::NOFOLLOW)) {
+            Ok(found) => self.entry(path, name, found),
+            // In a tree in use, files come and go.
+            Err(fault) if fault.kind() == io::ErrorKind::NotFound => {
+                tracing::warn!(path = %path.display(), "not sent: it was removed meanwhile");
+                Ok(())
+            }
+            Err(fault) => Err(TransferError::file("cannot read", path, fault)),
+        }
+    }
+
+    fn content(&mut self, mut file: File, path: &Path) -> Result<(), TransferError> {
         let read = |fault: io::Error| TransferError::file("cannot read", path, fault);
-        let mut file = File::open(path).map_err(read)?;
         let mut at = 0;
         loop {
             // Asked for before the data: what is appended in between is read, and no hole.

@@ -68,6 +68,28 @@ fn a_link_cut_in_mid_transfer_resumes() {
     assert_eq!(fs::read_dir(slow.into.path()).unwrap().count(), 1);
 }
 
+// Goal: a tree in use can be sent: what goes while it is under way is left out and told.
+#[test]
+fn what_is_removed_meanwhile_is_left_out() {
+    let slow = Slow::start(&["--rate", "40mbit"], &[]);
+    let root = slow.from.path().to_owned();
+    let [dir, file, kept] = ["c", "d", "e"].map(|name| root.join(name));
+    fs::create_dir(&dir).unwrap();
+    for inside in [&dir.join("inside"), &file, &kept] {
+        fs::write(inside, b"x").unwrap();
+    }
+    let sender = start(["send", "--json", root.join(".").to_str().unwrap(), &slow.address]);
+    slow.under_way();
+    fs::remove_dir_all(&dir).unwrap();
+    fs::remove_file(&file).unwrap();
+    let sent = sender.wait().expect(0);
+    assert_eq!(sent.stderr.matches("removed meanwhile").count(), 2, "{sent:?}");
+    assert_eq!((&sent.json()["entries"], &slow.receiver.wait().expect(0).json()["entries"]), (&2.into(), &2.into()));
+    let mut names: Vec<_> = fs::read_dir(slow.into.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["big", "e"]);
+}
+
 #[test]
 fn a_message_longer_than_a_naive_receiver_holds_is_told_as_that() {
     if !full() {
