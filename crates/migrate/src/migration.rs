@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use crate::{
     aware::{Receiver, Sender},
-    law::{Bounds, Law, Pacer, Sample},
+    law::{Bounds, Law, Pacer, Sample, intake_unbelieved},
     status::Status,
     thread::spawn,
 };
@@ -64,6 +64,8 @@ pub struct Migration {
     pub(crate) receiver: Arc<Receiver>,
     link: LinkProbe,
     pacing: AtomicBool,
+    /// Raw bytes a second that pacing never goes below.
+    intake_min: AtomicU64,
     pacer: Mutex<Pacer>,
     bounds: Mutex<Bounds>,
     sockets: Mutex<Vec<Shutdown>>,
@@ -86,6 +88,7 @@ impl Migration {
             receiver: Arc::new(Receiver::new(options.keep_max as usize)),
             link,
             pacing: options.pace.into(),
+            intake_min: 0.into(),
             pacer: Mutex::default(),
             bounds: Mutex::new(bounds),
             sockets: Mutex::default(),
@@ -128,6 +131,11 @@ impl Migration {
         self.pacing.store(on, Relaxed);
     }
 
+    /// Notes how many bytes of the guest QEMU has still to send: pacing is for the end.
+    pub fn set_remaining(&self, bytes: u64) {
+        self.intake_min.store(intake_unbelieved(bytes, self.options.downtime_limit), Relaxed);
+    }
+
     /// What the session has carried so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -165,6 +173,7 @@ impl Migration {
             return;
         }
         let Some(rate) = self.bounds.lock().intake else { return };
+        let rate = rate.max(self.intake_min.load(Relaxed));
         let wait = self.pacer.lock().took(len, rate, self.endpoint.gauges().now_ns);
         if !wait.is_zero() {
             thread::sleep(wait);

@@ -374,6 +374,7 @@ impl Source {
             }
             if !is_direct {
                 self.tell_rate(migration.promise())?;
+                migration.set_remaining(progress.ram_remaining);
             }
             if let Some(event) = self.monitor.event(LOOK_EVERY)? {
                 stopped = stopped.or_else(|| stop_of(&event));
