@@ -64,7 +64,7 @@ pub struct Estimate {
 pub struct Gauges {
     /// The moment, in nanoseconds since the session began.
     pub now_ns: u64,
-    /// Threads that pack.
+    /// Threads that pack, as far as there are processors for them.
     pub workers: u32,
     /// Chunks decided on and not yet packed, in all channels that share the workers.
     pub packing: u32,
@@ -109,7 +109,7 @@ pub struct Outcome {
 pub struct Feedback {
     /// The moment it arrived here, in nanoseconds since the session began.
     pub now_ns: u64,
-    /// Threads that unpack.
+    /// Threads that unpack, as far as there are processors for them.
     pub workers: u32,
     /// Bytes unpacked so far.
     pub raw_bytes: u64,

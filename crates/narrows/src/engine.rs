@@ -16,18 +16,21 @@ pub struct Engine {
     pub(crate) pool: Arc<WorkerPool>,
     pub(crate) buffers: Arc<BufferPool>,
     pub(crate) clock: Arc<dyn Clock>,
+    processors: usize,
 }
 
 impl Engine {
     /// Starts `workers` threads; 0 means one for each processor this process may use.
     #[must_use]
     pub fn new(workers: usize) -> Self {
-        let workers = if workers == 0 { thread::available_parallelism().map_or(1, usize::from) } else { workers };
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let workers = if workers == 0 { processors } else { workers };
         Self {
             registry: Arc::new(default_registry()),
             pool: WorkerPool::new(workers),
             buffers: BufferPool::new(KEPT_BYTES_MAX),
             clock: Arc::new(RealClock(narrows_io::meter::Clock)),
+            processors,
         }
     }
 
@@ -44,6 +47,11 @@ impl Engine {
     #[must_use]
     pub fn workers(&self) -> usize {
         self.pool.workers()
+    }
+
+    /// How many of them can work at once: what more threads than processors pack is no more.
+    pub(crate) fn workers_at_once(&self) -> u32 {
+        self.workers().min(self.processors) as u32
     }
 }
 

@@ -78,7 +78,7 @@ impl Keeper {
         let unread: u64 = inner.state.lock().links.values().map(|link| link.unread()).sum();
         let now = Feedback {
             now_ns: 0,
-            workers: inner.engine.workers() as u32,
+            workers: inner.engine.workers_at_once(),
             raw_bytes: counters.raw_bytes.load(Relaxed),
             unpack_ns: counters.unpack_ns.load(Relaxed),
             waiting_bytes: counters.waiting_bytes.load(Relaxed) + unread,

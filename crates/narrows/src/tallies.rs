@@ -77,7 +77,7 @@ impl Inner {
             if carried.silent { (sent_bytes, sending_ns) } else { (carried.bytes, carried.busy_ns) };
         Gauges {
             now_ns: now_ns - self.began_ns,
-            workers: self.engine.workers() as u32,
+            workers: self.engine.workers_at_once(),
             packing: packing as u32,
             queued_bytes,
             sent_bytes,

@@ -173,6 +173,8 @@ impl Adaptive {
         let in_work_ns = gauges.packing as f32 * raw_len * self.size / link;
         let drain_ns = gauges.queued_bytes as f32 / link + in_work_ns;
         let workers = gauges.workers.max(1) as f32;
+        // Chunks that many workers pack at once may each take long, if the link is as slow as it is thought to be.
+        let at_once = if self.rate.is_measured() { workers } else { workers.min(UNMEASURED_WORKERS) };
         let efficiency = self.effort.efficiency();
         // With nothing before it, a message takes the sum of its stages, not the longest of them.
         let message = raw_len as usize <= MESSAGE_LEN && gauges.queued_bytes == 0 && gauges.packing <= 1;
@@ -190,7 +192,7 @@ impl Adaptive {
             if price < best.1 && !row.is_left_to_slices(index, &self.offers) {
                 let cost = row.costs[index].cost;
                 let pack_ns = row.costs[index].doubt * cost.pack * raw_len / efficiency;
-                let room_ns = (DRAIN_SHARE * drain_ns).max(workers * cost.size * raw_len / link);
+                let room_ns = (DRAIN_SHARE * drain_ns).max(at_once * cost.size * raw_len / link);
                 // Slow chunks chosen one after the other, before the first of them showed how slow, all come late. One
                 // that is packed at once is no later than raw would be.
                 let most_ns = row.costs[index].pack_most * raw_len / efficiency;
@@ -445,6 +447,8 @@ const HOLD_UP_SHARE: f32 = 0.1;
 const LATE_NS: f32 = 2e7;
 /// No chunk may take longer, in nanoseconds: what is in work when the link recovers must be done well within a second.
 const HOLD_UP_MAX_NS: f32 = 3e8;
+/// Chunks packed at once that a link which only was guessed is taken to have room for.
+const UNMEASURED_WORKERS: f32 = 2.0;
 /// Numbers that pack to this have no need of a codec of bytes that nobody tried.
 const PACKS_WELL: f32 = 0.1;
 /// Size of a chunk over that of its slice, where the slice is taken to be like the chunk.
