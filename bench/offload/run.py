@@ -3,8 +3,8 @@
 
 Needs root, iproute2, a release build; gzip, zstd and lz4 check what was made, igzip (isal) besides where it is there. Of two
 processors, by `--layout`: `each`, client and server get one (taskset), as two small hosts would have; `device`, what packs has one
-to itself, as an accelerator beside the server's own would, and everything else the other; `shared`, both use both. The link is a
-veth pair with tbf both ways; `--packet` is what its ends pass on whole, as network cards do that cut what they send.
+to itself, as an accelerator beside the server's own would, and everything else the other; `shared`, both use both. Of more
+processors `hosts` gives client and server half of them each, and one worker packs. The link is a veth pair with tbf both ways; `--packet` is what its ends pass on whole, as network cards do that cut what they send.
 
 One round of a cell packs the file once (`turn_around_s`, from the job's begin until the file is written) and then has the
 same bytes carried there and back with nothing being packed (`copy_s`). What packing alone takes on the server is the
@@ -37,6 +37,8 @@ PORT = 4244
 ECHO_PORT = 4245
 ECHO = Path(__file__).with_name("echo.py")
 CPUS = ("0", "1")
+HERE = sorted(os.sched_getaffinity(0))
+HALVES = [",".join(map(str, half)) for half in (HERE[:len(HERE) // 2], HERE[len(HERE) // 2:])]
 
 # Megabits a second: tbf burst, and the longest packet, headers included less than that.
 LINKS = {1000: ("256kb", 64 << 10), 10000: ("1mb", 256 << 10)}
@@ -61,8 +63,8 @@ def make_data(kind, size, corpus, cache):
 
 
 def command(end, args, words):
-    pin = {"shared": [], "each": ["taskset", "-c", CPUS[end]], "device": ["taskset", "-c", CPUS[0]]}[args.layout]
-    return net.command(end, [*pin, *words])
+    cpus = {"shared": None, "each": CPUS[end], "device": CPUS[0], "hosts": HALVES[end]}[args.layout]
+    return net.command(end, [*(["taskset", "-c", cpus] if cpus else []), *words])
 
 
 def serve(args):
@@ -88,7 +90,7 @@ def pin_workers(pid):
 def measure(setting, path, args):
     """One round: numbers by name."""
     codec, level = setting.split(":")
-    threads = [] if args.layout == "shared" else ["-T", "1"]
+    threads = ["-T", "1"] if args.layout in ("each", "device") else []
     words = [NARROWS, "offload", "pack", str(path), "--to", f"[{net.address6[1]}]:{PORT}", "--insecure", "--codec", codec, "--level", level, "--json",
              "--copy", "--force", *threads, *shlex.split(args.flags)]
     began = time.monotonic()
@@ -135,7 +137,8 @@ def test_seconds(program, made):
 def plain_seconds(row, layout):
     """What plain parts take of whichever processor has most to do."""
     pack, client, server = row["work_cpu_s"], row["echo_client_cpu_s"] + row["test_s"], row["echo_server_cpu_s"]
-    return max(row["copy_s"], {"each": max(pack + server, client), "device": max(pack, client + server), "shared": (pack + client + server) / 2}[layout])
+    return max(row["copy_s"], {"each": max(pack + server, client), "device": max(pack, client + server), "shared": (pack + client + server) / 2,
+                               "hosts": max(pack, client, server)}[layout])
 
 
 def main():
@@ -146,7 +149,7 @@ def main():
     parser.add_argument("--settings", default=",".join(SETTINGS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--megabytes", type=int, default=100)
-    parser.add_argument("--layout", choices=("each", "device", "shared"), default="each", help="who has which processors, above (default %(default)s)")
+    parser.add_argument("--layout", choices=("each", "device", "shared", "hosts"), default="each", help="who has which processors, above (default %(default)s)")
     parser.add_argument("--packet", type=int, help="bytes that the ends pass on whole; above 65536 that is IPv6's BIG TCP (if not given, 65536, and 262144 at 10 Gbit/s)")
     parser.add_argument("--flags", default="", help="more flags for every `offload pack`")
     parser.add_argument("--out", type=Path, default=Path("offload.jsonl"))
