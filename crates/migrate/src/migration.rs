@@ -181,11 +181,13 @@ impl Migration {
     }
 
     fn look(&self, law: &mut Law, send_buffer: &mut u64) {
-        let sample = Sample::new(&self.endpoint.gauges(), self.endpoint.stats().sent_raw);
+        let gauges = self.endpoint.gauges();
+        let sample = Sample::new(&gauges, self.endpoint.stats().sent_raw);
         let bounds = law.see(sample);
         self.endpoint.set_backlog_max(bounds.backlog_max);
         *self.bounds.lock() = bounds;
-        self.sender.set_link(bounds.goodput);
+        let processors = f64::from(gauges.workers) / if self.endpoint.shares_host() { 2.0 } else { 1.0 };
+        self.sender.set_link(bounds.goodput, processors);
         if let Some(wanted) = self.link.send_buffer(bounds.goodput)
             && wanted.abs_diff(*send_buffer) > *send_buffer / 4
             && self.link.set_send_buffer(wanted)

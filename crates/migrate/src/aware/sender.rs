@@ -129,9 +129,10 @@ impl Sender {
         pages.copy_from_slice(&keep.to_le_bytes());
     }
 
-    /// What the link carries, bytes a second; 0 while that is unknown.
-    pub fn set_link(&self, rate: u64) {
-        self.keeps_first.store((1..=FIRST_KEPT_RATE_MAX).contains(&rate), Relaxed);
+    /// What the link carries, bytes a second, 0 while that is unknown; and how many processors each end has for it.
+    pub fn set_link(&self, rate: u64, processors: f64) {
+        let most = (FIRST_KEPT_RATE * processors).min(FIRST_KEPT_RATE_MAX) as u64;
+        self.keeps_first.store((1..=most).contains(&rate), Relaxed);
     }
 
     /// Decides on each page that follows the header.
@@ -221,7 +222,10 @@ pub(super) enum Way {
 /// it is a matter of their threads' turns; without it the round's first packets would go in full.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// On a link up to this rate, in bytes a second, pages are kept when they are sent for the first time. Most will not
-/// change: two copies of a page, one at either end, cost some microseconds, and what one page in twenty saves takes as
-/// long at 500 Mbit/s. Bytes that other pages have are looked for up to this rate too.
-const FIRST_KEPT_RATE_MAX: u64 = 60_000_000;
+/// On a link up to this rate for each processor of an end, in bytes a second, pages are kept when they are sent for the
+/// first time. Most will not change: two copies of a page, one at either end, cost some microseconds, and what one page in
+/// twenty saves takes as long at 700 Mbit/s where an end has one processor (docs/results/migrate.md). Bytes that other
+/// pages have are looked for up to this rate too.
+const FIRST_KEPT_RATE: f64 = 7.5e7;
+/// And at most, however many processors: all lanes look in one table.
+const FIRST_KEPT_RATE_MAX: f64 = 1.5e8;

@@ -170,7 +170,7 @@ fn migrate(seed: u64, lanes: usize, rounds: usize, keep: usize) -> Moved {
     let mut dice = Dice(seed);
     let mut guest = Guest::new(&mut dice);
     let sender = Arc::new(Sender::with_patience(keep, Duration::ZERO));
-    sender.set_link(12_500_000);
+    sender.set_link(12_500_000, 1.0);
     let receiver = Arc::new(Receiver::new(keep));
     // A lane comes when its thread gets a turn: QEMU has connected all before its first packet, but on a busy machine
     // others are rounds ahead.
@@ -366,9 +366,11 @@ fn headers_that_are_not_known_are_a_surprise() {
 // Goal: on a slow link a page that changes for the first time travels as difference already.
 #[test]
 fn on_a_slow_link_the_first_change_is_a_difference() {
-    for (rate, differences) in [(0, 0), (12_500_000, 1), (125_000_000, 0)] {
+    for (rate, processors, differences) in
+        [(0, 1.0, 0), (12_500_000, 1.0, 1), (125_000_000, 1.0, 0), (125_000_000, 4.0, 1), (1_250_000_000, 64.0, 0)]
+    {
         let (sender, receiver) = (Arc::new(Sender::new(KEEP)), Arc::new(Receiver::new(KEEP)));
-        sender.set_link(rate);
+        sender.set_link(rate, processors);
         let (mut encoder, mut decoder) = (sender.lane(&init(0)).unwrap(), receiver.lane(&first(0)).unwrap());
         // As QEMU does: a SYNC before the first page.
         let first = header(true, 1, BLOCK, &[0], &[4096]);
@@ -410,7 +412,7 @@ fn a_length_left_standing_where_no_page_follows_arrives() {
 #[test]
 fn pages_that_cannot_be_left_out_are_empty_differences() {
     let (sender, receiver) = (Arc::new(Sender::new(KEEP)), Arc::new(Receiver::new(KEEP)));
-    sender.set_link(12_500_000);
+    sender.set_link(12_500_000, 1.0);
     let (mut encoder, mut decoder) = (sender.lane(&init(0)).unwrap(), receiver.lane(&first(0)).unwrap());
     for number in 0..4 {
         let page = vec![5; PAGE_LEN];
@@ -431,7 +433,7 @@ fn pages_that_cannot_be_left_out_are_empty_differences() {
 #[test]
 fn the_ring_turns() {
     let (sender, receiver) = (Arc::new(Sender::new(FEW)), Arc::new(Receiver::new(FEW)));
-    sender.set_link(12_500_000);
+    sender.set_link(12_500_000, 1.0);
     let (mut encoder, mut decoder) = (sender.lane(&init(0)).unwrap(), receiver.lane(&first_of(0, FEW)).unwrap());
     let mut dice = Dice(5);
     let mut noise = || -> Page { std::array::from_fn(|_| dice.roll(256) as u8) };

@@ -12,7 +12,7 @@ fn nobody_waits_for_ever(seed: u64, order: &[usize], late: usize, keep: usize) -
     let mut dice = Dice(seed);
     let mut guest = Guest::new(&mut dice);
     let (sender, receiver) = (Arc::new(Sender::with_patience(keep, Duration::ZERO)), Arc::new(Receiver::new(keep)));
-    sender.set_link(12_500_000);
+    sender.set_link(12_500_000, 1.0);
     let mut to_encode: Vec<VecDeque<_>> = vec![VecDeque::new(); lanes];
     for round in 0..6 {
         let pages = if round == 0 { 0..0 } else { 0..PAGES };
@@ -74,7 +74,7 @@ proptest! {
 #[test]
 fn a_packet_waits_for_the_page_that_it_copies_from() {
     let (sender, receiver) = (Arc::new(Sender::new(KEEP)), Arc::new(Receiver::new(KEEP)));
-    sender.set_link(12_500_000);
+    sender.set_link(12_500_000, 1.0);
     let mut encoders = [0, 1].map(|lane| sender.lane(&init(lane)).unwrap());
     let mut decoders = [0, 1].map(|lane| receiver.lane(&first(lane)).unwrap());
     for lane in [0, 1] {
