@@ -4,7 +4,8 @@
 Needs root, iproute2, a release build; gzip, zstd and lz4 check what was made, igzip (isal) besides where it is there. Of two
 processors, by `--layout`: `each`, client and server get one (taskset), as two small hosts would have; `device`, what packs has one
 to itself, as an accelerator beside the server's own would, and everything else the other; `shared`, both use both. Of more
-processors `hosts` gives client and server half of them each, and one worker packs. The link is a veth pair with tbf both ways; `--packet` is what its ends pass on whole, as network cards do that cut what they send.
+processors `hosts` gives client and server half of them each, and one worker packs. The link is a veth pair with tbf both ways;
+`--packet` is what its ends pass on whole, as network cards do that cut what they send.
 
 One round of a cell packs the file once (`turn_around_s`, from the job's begin until the file is written) and then has the
 same bytes carried there and back with nothing being packed (`copy_s`). What packing alone takes on the server is the

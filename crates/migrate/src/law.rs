@@ -58,15 +58,15 @@ pub struct Sample {
     pub sent_wire: u64,
     /// Time spent writing to the links so far.
     pub sending_ns: u64,
-    /// Raw bytes of the chunks that went out so far.
-    pub sent_raw: u64,
+    /// Bytes taken in from QEMU so far.
+    pub taken: u64,
 }
 
 impl Sample {
-    /// From an endpoint's own numbers.
+    /// From an endpoint's own numbers and the lanes'.
     #[must_use]
-    pub fn new(gauges: &Gauges, sent_raw: u64) -> Self {
-        Self { now_ns: gauges.now_ns, sent_wire: gauges.sent_bytes, sending_ns: gauges.sending_ns, sent_raw }
+    pub fn new(gauges: &Gauges, taken: u64) -> Self {
+        Self { now_ns: gauges.now_ns, sent_wire: gauges.sent_bytes, sending_ns: gauges.sending_ns, taken }
     }
 }
 
@@ -106,7 +106,7 @@ impl Law {
         }
         let first = self.samples[0];
         let (span_ns, busy_ns) = (sample.now_ns - first.now_ns, sample.sending_ns - first.sending_ns);
-        let (wire, raw) = ((sample.sent_wire - first.sent_wire) as f64, (sample.sent_raw - first.sent_raw) as f64);
+        let (wire, raw) = ((sample.sent_wire - first.sent_wire) as f64, (sample.taken - first.taken) as f64);
         let passed = wire / span_ns.max(1) as f64 * 1e9;
         let busy = busy_ns as f64 / span_ns.max(1) as f64;
         if span_ns >= SPAN_NS / 4 {
@@ -167,7 +167,7 @@ mod tests {
         for _ in 0..steps {
             from.now_ns += STEP_NS;
             from.sent_wire += wire;
-            from.sent_raw += raw;
+            from.taken += raw;
             from.sending_ns += busy_ns;
             bounds = law.see(*from);
         }
@@ -225,7 +225,7 @@ mod tests {
             buffered = (buffered - carried).max(0.0);
             at.now_ns += STEP_NS;
             at.sent_wire += wire as u64;
-            at.sent_raw += raw as u64;
+            at.taken += raw as u64;
             if at.now_ns.is_multiple_of(50_000_000) {
                 bounds = law.see(*at);
                 most = most.max(bounds.intake.unwrap_or(0));

@@ -29,6 +29,9 @@ use crate::{
 /// How often the watch looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// For so long what QEMU said it had still to send is about right, in nanoseconds: it is asked ten times a second.
+const REMAINING_NS: u64 = 300_000_000;
+
 /// Pages kept where nobody says: 448 MiB on either side for as long as a migration lasts, or what the guest has in use
 /// if that is less. Of programs and documents nine tenths of what can be copied comes from as many pages before, of a
 /// database in memory as much. More cost fresh memory.
@@ -64,8 +67,10 @@ pub struct Migration {
     pub(crate) receiver: Arc<Receiver>,
     link: LinkProbe,
     pacing: AtomicBool,
-    /// Raw bytes a second that pacing never goes below.
-    intake_min: AtomicU64,
+    /// Bytes taken in from this side's QEMU.
+    taken: AtomicU64,
+    /// What QEMU had still to send, in bytes, and when it said so.
+    remaining: Mutex<(u64, u64)>,
     pacer: Mutex<Pacer>,
     bounds: Mutex<Bounds>,
     sockets: Mutex<Vec<Shutdown>>,
@@ -88,7 +93,8 @@ impl Migration {
             receiver: Arc::new(Receiver::new(options.keep_max as usize)),
             link,
             pacing: options.pace.into(),
-            intake_min: 0.into(),
+            taken: 0.into(),
+            remaining: Mutex::default(),
             pacer: Mutex::default(),
             bounds: Mutex::new(bounds),
             sockets: Mutex::default(),
@@ -133,7 +139,7 @@ impl Migration {
 
     /// Notes how many bytes of the guest QEMU has still to send: pacing is for the end.
     pub fn set_remaining(&self, bytes: u64) {
-        self.intake_min.store(intake_unbelieved(bytes, self.options.downtime_limit), Relaxed);
+        *self.remaining.lock() = (bytes, self.endpoint.gauges().now_ns);
     }
 
     /// What the session has carried so far.
@@ -169,12 +175,16 @@ impl Migration {
 
     /// Waits as long as pacing wants after `len` bytes were taken in.
     pub(crate) fn pace(&self, len: usize) {
+        self.taken.fetch_add(len as u64, Relaxed);
         if !self.pacing.load(Relaxed) {
             return;
         }
         let Some(rate) = self.bounds.lock().intake else { return };
-        let rate = rate.max(self.intake_min.load(Relaxed));
-        let wait = self.pacer.lock().took(len, rate, self.endpoint.gauges().now_ns);
+        let now_ns = self.endpoint.gauges().now_ns;
+        let (remaining, said_ns) = *self.remaining.lock();
+        let unbelieved = intake_unbelieved(remaining, self.options.downtime_limit);
+        let rate = if now_ns < said_ns + REMAINING_NS { rate.max(unbelieved) } else { rate };
+        let wait = self.pacer.lock().took(len, rate, now_ns);
         if !wait.is_zero() {
             thread::sleep(wait);
         }
@@ -182,7 +192,7 @@ impl Migration {
 
     fn look(&self, law: &mut Law, send_buffer: &mut u64) {
         let gauges = self.endpoint.gauges();
-        let sample = Sample::new(&gauges, self.endpoint.stats().sent_raw);
+        let sample = Sample::new(&gauges, self.taken.load(Relaxed));
         let bounds = law.see(sample);
         self.endpoint.set_backlog_max(bounds.backlog_max);
         *self.bounds.lock() = bounds;
