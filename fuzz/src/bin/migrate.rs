@@ -43,7 +43,7 @@ fn header(number: u64, sync: bool, normal: &[u8], zero: &[u8]) -> [u8; HEADER_LE
 fuzz_target!(|data: &[u8]| {
     let (sender, receiver) = (Arc::new(Sender::new(KEEP)), Arc::new(Receiver::new(KEEP)));
     // Slow enough for pages to be kept from the first, and copied from.
-    sender.set_link(12_500_000);
+    sender.set_link(12_500_000, 1.0);
     let mut encoders: Vec<_> = (0..LANES).map(|lane| sender.lane(&init(lane as u8)).expect("it is new")).collect();
     let mut decoders: Vec<_> = (0..LANES).map(|lane| receiver.lane(&first(&sender, lane as u8)).expect("it is new")).collect();
     let (mut damaged, mut number) = (false, 0);
