@@ -62,7 +62,9 @@ impl Guard {
     /// Notes a chunk and says which way it goes. `link` is what the link carries, in bytes a nanosecond; `in_hand` raw
     /// bytes were decided on and have not left yet.
     pub fn way(&mut self, now_ns: u64, raw_len: usize, link: f64, in_hand: u64) -> Way {
-        if link < FAST && !self.seen_fast {
+        // A look at raw that has begun tells more of the link than what the link is believed to carry meanwhile.
+        let looks = self.way == Way::Raw && self.rates[Way::Raw as usize].is_none();
+        if link < if looks { SLOW } else { FAST } && !self.seen_fast {
             *self = Self { counted_ns: now_ns, ..Self::default() };
             return Way::Priced;
         }
@@ -77,6 +79,8 @@ impl Guard {
             let rate = self.bytes as f64 / (now_ns - self.counted_ns) as f64;
             let before = self.way;
             let mean = self.rates[before as usize].map_or(rate, |old| old + MEMORY * (rate - old));
+            // What was found when it was tried last may have been a pause: pauses make a way slower, nothing faster.
+            let mean = if self.trial { mean.max(rate) } else { mean };
             self.rates[before as usize] = Some(mean);
             if before == Way::Raw {
                 // One span may be a pause in which nobody read.
@@ -214,6 +218,34 @@ mod tests {
         let (mut guard, mut now_ns) = (Guard::default(), 0);
         run(&mut guard, &mut now_ns, 100, 1.0, 2.0);
         assert!(run(&mut guard, &mut now_ns, 600, 1.0, 2.0) < 0.012);
+    }
+
+    // Goal: raw that was first looked at during a pause is no longer held to be slow once a trial shows that it is not.
+    #[test]
+    fn a_pause_in_the_first_look_at_raw_is_soon_found_out() {
+        let (mut guard, mut now_ns) = (Guard::default(), 0);
+        run(&mut guard, &mut now_ns, 6, 0.7, 0.3);
+        assert_eq!(guard.way, Way::Raw);
+        run(&mut guard, &mut now_ns, 6, 0.7, 0.3);
+        assert_eq!(guard.way, Way::Priced, "{guard:?}");
+        // The trial finds processors busy, which are free again then.
+        while now_ns < 400_000_000 {
+            let raw = if guard.rates[Way::Raw as usize] < Some(0.31) { 0.85 } else { 2.0 };
+            run(&mut guard, &mut now_ns, 1, 1.0, raw);
+        }
+        assert!(run(&mut guard, &mut now_ns, 100, 1.0, 2.0) < 0.1, "{guard:?}");
+    }
+
+    // Goal: a look at raw is not given up because the link seems a little slower while it fills.
+    #[test]
+    fn a_look_at_raw_is_finished() {
+        let (mut guard, mut now_ns) = (Guard::default(), 0);
+        run(&mut guard, &mut now_ns, 6, 0.6, 0.9);
+        for _ in 0..100 {
+            now_ns += 72_818;
+            guard.way(now_ns, 65_536, 0.68, 0);
+        }
+        assert!(guard.seen_fast && guard.way == Way::Raw, "{guard:?}");
     }
 
     // Goal: one slow span, of a chunk that packs slowly or a pause, sends nothing raw that packs well.

@@ -9,6 +9,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
+    time::Instant,
 };
 
 use anyhow::Context;
@@ -99,10 +100,12 @@ fn chunk_len(asked: u64) -> Result<usize, Usage> {
 /// One JSON line for each decision: what was expected, what came of it.
 fn explain(file: File) -> narrows::Explain {
     let out = Mutex::new(io::BufWriter::new(file));
+    let begin = Instant::now();
     Arc::new(move |decision: &Decision, outcome: &Outcome| {
         let line = serde_json::json!({
             "schema": "narrows.decision/1",
             "seq": outcome.seq.0,
+            "at_ns": begin.elapsed().as_nanos() as u64,
             "codec": decision.candidate.codec.0,
             "level": decision.candidate.level.0,
             "history": decision.candidate.history_len,
