@@ -105,10 +105,11 @@ impl Guard {
         let doubted = std::mem::replace(&mut self.doubted, better != self.way);
         if self.trial {
             self.trial = false;
-            self.patience = match better {
-                better if better == self.way => PATIENCE_MIN,
-                _ if clear => PATIENCE_MAX,
-                _ => (self.patience * 2).min(PATIENCE_MAX),
+            self.patience = if better == self.way {
+                PATIENCE_MIN
+            } else {
+                let least = if clear { PATIENCE_CLEAR } else { 0 };
+                (self.patience * 2).clamp(least, if better == Way::Raw { PATIENCE_MAX } else { PATIENCE_CLEAR })
             };
             self.settle(better, clear);
         } else if better != self.way {
@@ -142,12 +143,14 @@ const SPAN_NS: u64 = 5_000_000;
 const MEMORY: f64 = 0.6;
 /// What packing must gain to stay.
 const GAIN_MIN: f64 = 1.03;
-/// A way that gets less than this of the other's through is tried as seldom as may be: each trial takes two or three
-/// spans.
+/// A way that gets less than this of the other's through is seldom tried: each trial takes two or three spans, and what
+/// it leaves in caches and buffers slows the next ten.
 const CLEAR: f64 = 0.7;
-/// Spans between two trials, at first and at most.
+/// Spans between two trials: at first, after one that lost clearly, and at most. Only raw, which is what was promised,
+/// stays for longer than that.
 const PATIENCE_MIN: u32 = 12;
-const PATIENCE_MAX: u32 = 96;
+const PATIENCE_CLEAR: u32 = 96;
+const PATIENCE_MAX: u32 = 384;
 /// How much sooner it is looked whether raw is better after all.
 const HASTE: u32 = 2;
 
