@@ -196,8 +196,7 @@ impl Migration {
         let bounds = law.see(sample);
         self.endpoint.set_backlog_max(bounds.backlog_max);
         *self.bounds.lock() = bounds;
-        let processors = f64::from(gauges.workers) / if self.endpoint.shares_host() { 2.0 } else { 1.0 };
-        self.sender.set_link(bounds.goodput, processors);
+        self.sender.set_link(bounds.goodput, self.endpoint.processors());
         if let Some(wanted) = self.link.send_buffer(bounds.goodput)
             && wanted.abs_diff(*send_buffer) > *send_buffer / 4
             && self.link.set_send_buffer(wanted)

@@ -96,10 +96,11 @@ impl Endpoint {
         }
     }
 
-    /// Whether the peer runs on the same machine, as far as both know: its processors are then the same.
+    /// Processors that this end has for packing: of one host with both ends, half.
     #[must_use]
-    pub fn shares_host(&self) -> bool {
-        self.inner.state.lock().machine.shares_host()
+    pub fn processors(&self) -> f64 {
+        let shares_host = self.inner.state.lock().machine.shares_host();
+        f64::from(self.inner.engine.workers_at_once()) / if shares_host { 2.0 } else { 1.0 }
     }
 
     /// State of links and workers at this moment.

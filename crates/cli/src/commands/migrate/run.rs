@@ -331,7 +331,7 @@ impl Moving<'_> {
     fn measure(&self, is_tls: bool, zstd: bool) -> Result<(f64, Route), MigrateError> {
         let endpoint = &self.migration.endpoint;
         let link = direct::link_rate(endpoint)?;
-        let processors = self.way.engine.workers() as f64 / if endpoint.shares_host() { 2.0 } else { 1.0 };
+        let processors = endpoint.processors();
         let chosen = match direct::choose(link, processors, is_tls, zstd) {
             Route::Tunnel if self.args.direct == When::Always => Route::Direct(zstd.then_some(direct::ZSTD_LEVEL)),
             chosen => chosen,
