@@ -145,7 +145,11 @@ impl Packer {
             order: self.order.clone(),
         };
         self.next_seq = self.next_seq.next();
-        if candidate.codec == CodecId::RAW { self.history.push_raw(&chunk) } else { self.history.push(&chunk) }
+        if candidate.codec == CodecId::RAW {
+            self.history.push_raw(&chunk)
+        } else {
+            self.history.push(&chunk)
+        }
         if job.decision.audition.is_none() && (candidate.codec == CodecId::RAW || chunk.len() <= INLINE_LEN) {
             job.run(&mut self.ws);
             self.shared.outlet.flush(true);
