@@ -81,6 +81,8 @@ pub struct Gauges {
     pub sending_ns: u64,
     /// Time the sender had something to send but no credit: the receiver, not the link, held it up.
     pub starved_ns: u64,
+    /// The moment at which the last chunk came from the peer, on any channel; 0 where none has.
+    pub heard_ns: u64,
 }
 
 /// What became of one decision.

@@ -24,6 +24,8 @@ pub(crate) struct Tallies {
     pub(crate) starved_ns: AtomicU64,
     pub(crate) received_wire: AtomicU64,
     pub(crate) resumed: AtomicU64,
+    /// When the last chunk came, by the engine's clock.
+    pub(crate) chunk_ns: AtomicU64,
 }
 
 /// What the kernel tells of the links: bytes carried while more waited, and the time that took.
@@ -85,6 +87,7 @@ impl Inner {
             link_ns,
             sending_ns,
             starved_ns: self.tallies.starved_ns.load(Relaxed),
+            heard_ns: self.tallies.chunk_ns.load(Relaxed).saturating_sub(self.began_ns),
         }
     }
 }

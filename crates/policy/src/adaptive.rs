@@ -4,7 +4,7 @@
 //! is expected to cost, from the [`table`](crate::table), as times of the three stages at the capacities that
 //! [`rate`](crate::rate), [`effort`](crate::effort) and [`peer`](crate::peer) estimate; [`solve`](crate::solve) weighs
 //! the stages, [`account`](crate::account) tilts the weights to keep them level, and the cheapest candidate wins,
-//! unless it would hold up the stream. Now and then [`explore`](crate::explore) asks for an audition.
+//! unless it would hold up the stream, or [`answers`](crate::answers) to messages come sooner without. Now and then [`explore`](crate::explore) asks for an audition.
 //!
 //! A pure state machine: reads no clock, draws no random numbers. Units: see the modules.
 
@@ -17,6 +17,7 @@ use narrows_core::{
 
 use crate::{
     account::Account,
+    answers::Answers,
     config::Config,
     effort::Effort,
     explore::Explorer,
@@ -45,6 +46,7 @@ pub struct Adaptive {
     account: Account,
     explorer: Explorer,
     guard: Guard,
+    answers: Answers,
     /// Moment and time without credit so far: at the last report, and now.
     starved: [(u64, u64); 2],
     rows: Rows,
@@ -83,6 +85,7 @@ impl Adaptive {
             account: Account::default(),
             explorer: Explorer::default(),
             guard: Guard::default(),
+            answers: Answers::default(),
             starved: [(0, 0); 2],
             rows: Rows::default(),
             weights: [0.5, 0.5, 0.0],
@@ -168,7 +171,7 @@ impl Adaptive {
     }
 
     /// The cheapest candidate of the row that does not hold up the stream, and why it.
-    fn choose(&self, row: &Row, raw_len: f32, weights: Weights, gauges: &Gauges) -> (usize, &'static str) {
+    fn choose(&self, row: &Row, raw_len: f32, message: bool, weights: Weights, gauges: &Gauges) -> (usize, &'static str) {
         let link = self.rate.bytes_per_ns() as f32;
         let in_work_ns = gauges.packing as f32 * raw_len * self.size / link;
         let drain_ns = gauges.queued_bytes as f32 / link + in_work_ns;
@@ -177,7 +180,6 @@ impl Adaptive {
         let at_once = if self.rate.is_measured() { workers } else { workers.min(UNMEASURED_WORKERS) };
         let efficiency = self.effort.efficiency();
         // With nothing before it, a message takes the sum of its stages, not the longest of them.
-        let message = raw_len as usize <= MESSAGE_LEN && gauges.queued_bytes == 0 && gauges.packing <= 1;
         let price = |index: usize| match index {
             _ if !message => weighted(row.times[index], weights),
             0 => row.times[0].iter().sum(),
@@ -303,6 +305,7 @@ impl Policy for Adaptive {
         {
             self.effort.judge(verdict, gauges);
         }
+        self.answers.note(gauges.heard_ns);
         self.starved[1] = (gauges.now_ns, gauges.starved_ns);
         let in_hand = u64::from(gauges.packing) * self.chunk_len_last as u64
             + (gauges.queued_bytes as f32 / self.size.max(0.1)) as u64
@@ -321,7 +324,11 @@ impl Policy for Adaptive {
         }
         let weights = self.account.tilt(self.weights);
         let row = &self.rows[at];
-        let (mut index, mut why) = self.choose(row, raw_len, weights, gauges);
+        let message = raw.len() <= MESSAGE_LEN && gauges.queued_bytes == 0 && gauges.packing <= 1;
+        let (mut index, mut why) = self.choose(row, raw_len, message, weights, gauges);
+        if message && index > 0 && self.answers.raw_is_better(raw.len(), gauges.now_ns) {
+            (index, why) = (0, "answers");
+        }
         let mut audition = None;
         let mut reference = self.table.reference(index);
         let without_history = row.costs[reference].cost.size / row.costs[index].cost.size;

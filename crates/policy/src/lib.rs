@@ -14,11 +14,13 @@
 //! | [`rate`], [`effort`], [`peer`] | what the link, our processors and the receiver can take |
 //! | [`solve`], [`account`] | prices of pipeline time, and keeping the stages level |
 //! | [`guard`] | raw where the link is as fast as memory and packing is not seen to pay |
+//! | [`answers`] | whether messages are answered sooner raw |
 //! | [`explore`], [`length`] | what to try; how long chunks should be |
 #![forbid(unsafe_code)]
 
 pub mod account;
 pub mod adaptive;
+pub mod answers;
 pub mod config;
 pub mod effort;
 pub mod explore;

@@ -79,7 +79,8 @@ impl<'a> Reader<'a> {
             let next_seq = |channel| inner.state.lock().machine.next_seq(id, channel);
             let Some(header) = self.ahead.read_header(&inner.limits, next_seq)? else { return Ok(()) };
             inner.tallies.received_wire.fetch_add(header.wire_len() as u64, Relaxed);
-            self.link.heard_ns.store(inner.engine.clock.now_ns(), Relaxed);
+            let now_ns = inner.engine.clock.now_ns();
+            self.link.heard_ns.store(now_ns, Relaxed);
             if header.channel == ChannelId::CONTROL {
                 let payload = self.read_payload(&header)?;
                 check_control(&header, &payload)?;
@@ -94,6 +95,7 @@ impl<'a> Reader<'a> {
                 }
                 continue;
             }
+            inner.tallies.chunk_ns.store(now_ns, Relaxed);
             inner.state.lock().machine.check_frame(&header)?;
             let payload = self.read_payload(&header)?;
             if inner.state.lock().machine.on_frame(&header)? == Accept::Drop {

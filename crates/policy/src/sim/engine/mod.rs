@@ -167,6 +167,7 @@ impl<'a> Run<'a> {
             link_ns: self.link_ns as u64,
             sending_ns: self.sending_ns as u64,
             starved_ns: self.starved_ns as u64,
+            heard_ns: 0,
         }
     }
 
