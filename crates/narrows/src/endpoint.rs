@@ -99,8 +99,7 @@ impl Endpoint {
     /// Processors that this end has for packing: of one host with both ends, half.
     #[must_use]
     pub fn processors(&self) -> f64 {
-        let shares_host = self.inner.state.lock().machine.shares_host();
-        f64::from(self.inner.engine.workers_at_once()) / if shares_host { 2.0 } else { 1.0 }
+        self.inner.processors(&self.inner.state.lock())
     }
 
     /// State of links and workers at this moment.

@@ -171,7 +171,14 @@ impl Adaptive {
     }
 
     /// The cheapest candidate of the row that does not hold up the stream, and why it.
-    fn choose(&self, row: &Row, raw_len: f32, message: bool, weights: Weights, gauges: &Gauges) -> (usize, &'static str) {
+    fn choose(
+        &self,
+        row: &Row,
+        raw_len: f32,
+        message: bool,
+        weights: Weights,
+        gauges: &Gauges,
+    ) -> (usize, &'static str) {
         let link = self.rate.bytes_per_ns() as f32;
         let in_work_ns = gauges.packing as f32 * raw_len * self.size / link;
         let drain_ns = gauges.queued_bytes as f32 / link + in_work_ns;
