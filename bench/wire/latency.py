@@ -131,6 +131,10 @@ def main():
         for child in children:
             child.terminate()
         os.kill(pid, 9)
+        # Else a run that follows at once talks to a tunnel that is about to end.
+        for child in children:
+            child.wait()
+        os.waitpid(pid, 0)
 
 
 if __name__ == "__main__":
