@@ -232,7 +232,7 @@ impl Adaptive {
     }
 
     /// Raw without a look: nothing is to be learnt from it.
-    fn raw(&mut self, raw_len: usize) -> Decision {
+    fn raw(&mut self, raw_len: usize, why: &'static str) -> Decision {
         let ticket = self.decided as u32;
         self.decided += 1;
         self.note_size(1.0, false, raw_len as f32);
@@ -244,7 +244,7 @@ impl Adaptive {
             ticket,
             estimate: Estimate { packed_len, link_bytes_per_s: self.rate_bytes_per_s() as u64, ..Estimate::default() },
             audition: None,
-            why: "floor",
+            why,
         }
     }
 
@@ -318,7 +318,11 @@ impl Policy for Adaptive {
             + (gauges.queued_bytes as f32 / self.size.max(0.1)) as u64
             + IN_KERNEL;
         if self.guard.way(gauges.now_ns, raw.len(), self.rate.bytes_per_ns(), in_hand) == Way::Raw {
-            return self.raw(raw.len());
+            return self.raw(raw.len(), "floor");
+        }
+        let message = raw.len() <= MESSAGE_LEN && gauges.queued_bytes == 0 && gauges.packing <= 1;
+        if message && self.answers.raw_is_better(raw.len(), gauges.now_ns) {
+            return self.raw(raw.len(), "answers");
         }
         let Found { at, looked, new } = self.rows.find(raw);
         if new {
@@ -331,11 +335,7 @@ impl Policy for Adaptive {
         }
         let weights = self.account.tilt(self.weights);
         let row = &self.rows[at];
-        let message = raw.len() <= MESSAGE_LEN && gauges.queued_bytes == 0 && gauges.packing <= 1;
         let (mut index, mut why) = self.choose(row, raw_len, message, weights, gauges);
-        if message && index > 0 && self.answers.raw_is_better(raw.len(), gauges.now_ns) {
-            (index, why) = (0, "answers");
-        }
         let mut audition = None;
         let mut reference = self.table.reference(index);
         let without_history = row.costs[reference].cost.size / row.costs[index].cost.size;

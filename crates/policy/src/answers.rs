@@ -1,12 +1,12 @@
-//! Whether messages are answered sooner raw or packed.
+//! Whether messages are answered sooner raw or as the price rule has them.
 //!
 //! Why: a message that waits for its answer never fills a link, so nothing is learnt of the link's rate, and whether the
-//! time that packing takes comes back on the way rests on a guess. But the answer itself tells. So where packing looks
-//! like paying, some messages go raw all the same, and the way whose answers come sooner is taken; now and then the
-//! other is tried again.
+//! time that packing takes, and the look before it, comes back on the way rests on a guess. But the answer itself tells.
+//! So some messages go raw without a look, and the way whose answers come sooner is taken; now and then the other is
+//! tried again.
 //!
 //! An answer is whatever the peer sends between one message and the next. What else it waited for, the server, the way
-//! back, is in both ways alike. Neighbours: [`crate::adaptive`] asks it after the price rule. Units: nanoseconds.
+//! back, is in both ways alike. Neighbours: [`crate::adaptive`] asks it before the price rule. Units: nanoseconds.
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub struct Answers {
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     length: usize,
-    packed: bool,
+    priced: bool,
     sent_ns: u64,
 }
 
@@ -27,7 +27,7 @@ struct Waiting {
 #[derive(Debug, Default, Clone, Copy)]
 struct Ways {
     asked: u32,
-    /// Raw and packed.
+    /// Raw and priced.
     seen: [Median; 2],
 }
 
@@ -54,29 +54,29 @@ impl Median {
 impl Answers {
     /// A message is to be decided on; the peer was heard last at `heard_ns`. To be called before each decision.
     pub fn note(&mut self, heard_ns: u64) {
-        if let Some(Waiting { length, packed, sent_ns }) = self.waiting.take()
+        if let Some(Waiting { length, priced, sent_ns }) = self.waiting.take()
             && heard_ns > sent_ns
         {
-            self.lengths[length].seen[usize::from(packed)].see((heard_ns - sent_ns) as f32);
+            self.lengths[length].seen[usize::from(priced)].see((heard_ns - sent_ns) as f32);
         }
     }
 
-    /// Whether a message of `len` bytes, which would better be packed by its price, had better go raw. It leaves now.
+    /// Whether a message of `len` bytes, which leaves now, had better go raw.
     pub fn raw_is_better(&mut self, len: usize, now_ns: u64) -> bool {
         let length = (len.max(1).ilog2() as usize).min(LENGTHS - 1);
         let ways = &mut self.lengths[length];
-        let [raw, packed] = ways.seen;
+        let [raw, priced] = ways.seen;
         let turn = ways.asked;
         ways.asked = turn.wrapping_add(1);
-        let sooner = raw.ns < SOONER * packed.ns;
+        let sooner = raw.ns < SOONER * priced.ns;
         let goes_raw = match () {
             // Nobody answers, or too little is known to try.
-            () if packed.count < TRIED => false,
+            () if priced.count < TRIED => false,
             // Several of a kind in a row: the peer tries too, and each of its ways should meet each of ours.
             () if raw.count < TRIED => turn / TRIED % 2 == 1,
             () => sooner != turn.is_multiple_of(AGAIN),
         };
-        self.waiting = Some(Waiting { length, packed: !goes_raw, sent_ns: now_ns });
+        self.waiting = Some(Waiting { length, priced: !goes_raw, sent_ns: now_ns });
         goes_raw
     }
 }
@@ -98,12 +98,12 @@ mod tests {
 
     /// Sends `count` messages, answered after so long by their way, give or take a fifth; how many of the last half
     /// went raw.
-    fn ask(answers: &mut Answers, count: u32, raw_ns: u64, packed_ns: u64) -> u32 {
+    fn ask(answers: &mut Answers, count: u32, raw_ns: u64, priced_ns: u64) -> u32 {
         let (mut now, mut raw) = (1_000_000, 0);
         for turn in 0..count {
             let goes_raw = answers.raw_is_better(4096, now);
             raw += u32::from(goes_raw && turn >= count / 2);
-            let took = if goes_raw { raw_ns } else { packed_ns };
+            let took = if goes_raw { raw_ns } else { priced_ns };
             let heard = now + took * (80 + u64::from(turn * 7 % 41)) / 100;
             answers.note(heard);
             now = heard + 10_000;
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn messages_go_the_way_that_is_answered_sooner() {
-        assert!(ask(&mut Answers::default(), 2000, 80_000, 110_000) > 950, "packing for nothing");
+        assert!(ask(&mut Answers::default(), 2000, 80_000, 110_000) > 950, "a look for nothing");
         assert!(ask(&mut Answers::default(), 2000, 500_000, 300_000) < 50, "a slow link");
         assert!(ask(&mut Answers::default(), 2000, 10_000_000, 10_000_000) < 50, "no difference");
     }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_answers_packing_is_as_its_price_says() {
+    fn where_nobody_answers_the_price_decides() {
         let mut answers = Answers::default();
         for turn in 0..1000 {
             answers.note(5);
