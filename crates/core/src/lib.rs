@@ -34,5 +34,5 @@ pub use codec::{Codec, Info, Workspace};
 pub use error::DecodeError;
 pub use ids::{ChannelId, CodecId, Level, Seq};
 pub use limits::Limits;
-pub use policy::{Candidate, Decision, Feedback, Gauges, Outcome, Policy};
+pub use policy::{Ahead, Candidate, Decision, Feedback, Gauges, Outcome, Policy};
 pub use registry::{DuplicateCodec, Registry};

@@ -117,10 +117,30 @@ pub struct Feedback {
     pub raw_bytes: u64,
     /// Processor time spent unpacking so far, in nanoseconds.
     pub unpack_ns: u64,
+    /// Processor time spent taking packed bytes from the link and handing raw ones on so far, in nanoseconds.
+    pub io_ns: u64,
+    /// Time in which its threads had work and no processor so far, all added up, in nanoseconds.
+    pub delayed_ns: u64,
     /// Packed bytes that reached the receiver's host and are not unpacked yet: next to nothing while it keeps up.
     pub waiting_bytes: u64,
     /// Time so far during which the sink, not the unpacking, held the receiver up, in nanoseconds.
     pub sink_ns: u64,
+}
+
+/// What may be under way when a chunk is decided on. Beyond that the decision should wait: it would be as old as what is
+/// before it when it takes effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ahead {
+    /// Packed bytes waiting for the link.
+    pub queued_bytes: u64,
+    /// Packed bytes of the channel that the receiver has not consumed.
+    pub unconsumed_bytes: u64,
+}
+
+impl Default for Ahead {
+    fn default() -> Self {
+        Self { queued_bytes: u64::MAX, unconsumed_bytes: u64::MAX }
+    }
 }
 
 /// Chooses codec and level for each chunk.
@@ -131,10 +151,9 @@ pub trait Policy: Debug + Send {
     /// How long the next chunk should be, in bytes. Asked before the chunk is read.
     fn chunk_len(&mut self, gauges: &Gauges) -> usize;
 
-    /// Packed bytes waiting for the link beyond which the next decision should wait: it would be as old as that queue
-    /// when it comes to the link.
-    fn queue_len_max(&self) -> u64 {
-        u64::MAX
+    /// How far ahead of the link and of the receiver the next decision may be.
+    fn ahead_max(&self) -> Ahead {
+        Ahead::default()
     }
 
     /// Decides on the next chunk of a channel. Called in order of `seq`. May look at the bytes; a policy that does

@@ -61,6 +61,14 @@ pub fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// Nanoseconds that the calling thread was ready to run and had no processor, because others had it or its group's
+/// quota was used up: the second figure of Linux's `schedstat`. 0 where the kernel does not tell.
+#[must_use]
+pub fn thread_delayed_ns() -> u64 {
+    let figures = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    figures.split_whitespace().nth(1).and_then(|figure| figure.parse().ok()).unwrap_or(0)
+}
+
 fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a writable timespec; both clocks used exist on every kernel we run on.

@@ -83,4 +83,8 @@ impl Clock for RealClock {
     fn thread_cpu_ns(&self) -> u64 {
         narrows_io::meter::thread_cpu_ns()
     }
+
+    fn thread_delayed_ns(&self) -> u64 {
+        narrows_io::meter::thread_delayed_ns()
+    }
 }

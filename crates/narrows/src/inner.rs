@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use narrows_core::{ChannelId, Gauges, Limits};
+use narrows_core::{Ahead, ChannelId, Gauges, Limits};
 use narrows_format::Frame;
 use narrows_pipeline::{Bytes, Counters, INLINE_LEN, Outlet, Packing, Stopped, UnpackError, Unpacker, Unpacking};
 use narrows_session::{Code, Event, Session};
@@ -78,8 +78,8 @@ impl fmt::Debug for Inner {
 pub(crate) struct WeakOutlet(pub(crate) std::sync::Weak<Inner>);
 
 impl Outlet for WeakOutlet {
-    fn admit(&self, channel: ChannelId, queue_len_max: u64) -> Result<(), Stopped> {
-        self.0.upgrade().ok_or(Stopped)?.admit(channel, queue_len_max)
+    fn admit(&self, channel: ChannelId, most: Ahead) -> Result<(), Stopped> {
+        self.0.upgrade().ok_or(Stopped)?.admit(channel, most)
     }
 
     fn submit(&self, frame: Frame<Bytes>) {
@@ -115,7 +115,7 @@ impl Inner {
         self.state.lock().channels.get(&channel).map(|held| held.unpacker.clone())
     }
 
-    fn admit(&self, channel: ChannelId, queue_len_max: u64) -> Result<(), Stopped> {
+    fn admit(&self, channel: ChannelId, most: Ahead) -> Result<(), Stopped> {
         let mut state = self.state.lock();
         loop {
             if state.ended.is_some() {
@@ -128,8 +128,9 @@ impl Inner {
             // about to be free, not a queue's length before.
             let soon = state.in_hand(channel) <= self.engine.workers() as u64;
             let none_waits = held.admitted == held.left;
-            let most = queue_len_max.min(self.backlog_max.load(Relaxed));
-            let short = none_waits || state.machine.queued_bytes() <= most;
+            let queued_max = most.queued_bytes.min(self.backlog_max.load(Relaxed));
+            let short = (none_waits || state.machine.queued_bytes() <= queued_max)
+                && state.machine.unconsumed_bytes(channel) <= most.unconsumed_bytes;
             if few && soon && short || self.settings.is_naive() {
                 state.channels.get_mut(&channel).expect("looked up above").admitted += 1;
                 return Ok(());

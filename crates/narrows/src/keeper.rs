@@ -81,6 +81,8 @@ impl Keeper {
             workers: inner.engine.workers_at_once(),
             raw_bytes: counters.raw_bytes.load(Relaxed),
             unpack_ns: counters.unpack_ns.load(Relaxed),
+            io_ns: counters.io_ns.load(Relaxed),
+            delayed_ns: counters.delayed_ns.load(Relaxed),
             waiting_bytes: counters.waiting_bytes.load(Relaxed) + unread,
             sink_ns: counters.sink_ns.load(Relaxed),
         };

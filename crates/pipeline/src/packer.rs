@@ -13,7 +13,7 @@ use std::{
 };
 
 use narrows_core::{
-    Candidate, ChannelId, Clock, CodecId, Decision, Gauges, Outcome, Policy, Registry, Seq, Workspace,
+    Ahead, Candidate, ChannelId, Clock, CodecId, Decision, Gauges, Outcome, Policy, Registry, Seq, Workspace,
     policy::AUDITION_LEN,
 };
 use narrows_format::{Frame, Header, chunk_check, packed_len_max};
@@ -28,12 +28,11 @@ pub struct Stopped;
 
 /// Where frames go.
 pub trait Outlet: Send + Sync {
-    /// Waits until the channel may have one more chunk under way and no more than `queue_len_max` packed bytes wait for
-    /// the link.
+    /// Waits until the channel may have one more chunk under way and no more than `most` is.
     ///
     /// # Errors
     /// [`Stopped`] when it never will.
-    fn admit(&self, channel: ChannelId, queue_len_max: u64) -> Result<(), Stopped>;
+    fn admit(&self, channel: ChannelId, most: Ahead) -> Result<(), Stopped>;
 
     /// Takes a frame, in order of sequence. Does not wait.
     fn submit(&self, frame: Frame<Bytes>);
@@ -130,9 +129,8 @@ impl Packer {
             return Ok(());
         }
         // Somebody waits for a message: it does not wait for what other channels queued.
-        let queue_len_max =
-            if chunk.len() <= INLINE_LEN { u64::MAX } else { self.shared.policy.lock().queue_len_max() };
-        self.shared.outlet.admit(self.channel, queue_len_max)?;
+        let most = if chunk.len() <= INLINE_LEN { Ahead::default() } else { self.shared.policy.lock().ahead_max() };
+        self.shared.outlet.admit(self.channel, most)?;
         let decision = self.shared.policy.lock().decide(&chunk, &self.shared.outlet.gauges());
         let candidate = decision.candidate;
         let job = Job {

@@ -52,9 +52,14 @@ pub struct Counters {
     pub raw_bytes: AtomicU64,
     /// Processor time spent on it, in nanoseconds.
     pub unpack_ns: AtomicU64,
+    /// Processor time spent reading packed bytes and handing raw ones on, in nanoseconds.
+    pub io_ns: AtomicU64,
+    /// Time in which threads that unpack or consume were ready to run and had no processor, in nanoseconds.
+    pub delayed_ns: AtomicU64,
     /// Packed bytes that arrived and were not unpacked yet.
     pub waiting_bytes: AtomicU64,
-    /// Time during which unpacked chunks waited for the consumer while it was busy, in nanoseconds.
+    /// Time during which unpacked chunks waited for the consumer while it was busy, in nanoseconds. A consumer that has
+    /// no processor is not.
     pub sink_ns: AtomicU64,
 }
 
@@ -119,7 +124,7 @@ struct State {
     failed: Option<UnpackError>,
     /// The consumer waits in [`Unpacker::next`]: nothing delivered is still in its hands.
     idle: bool,
-    busy_since_ns: u64,
+    busy_since: Moment,
     direct: Option<Direct>,
 }
 
@@ -148,7 +153,7 @@ impl Unpacker {
             chunks: None,
             failed: None,
             idle: false,
-            busy_since_ns: 0,
+            busy_since: Moment::default(),
             direct: None,
         };
         Self(Arc::new(Inner { shared, channel, state: Mutex::new(state), ready: Condvar::new() }))
@@ -206,14 +211,14 @@ impl Unpacker {
     /// [`UnpackError`] when there will be no next chunk; the same one ever after.
     pub fn next(&self) -> Result<Option<Chunk>, UnpackError> {
         let mut state = self.0.state.lock();
-        if !std::mem::replace(&mut state.idle, true) && state.busy_since_ns > 0 {
-            let busy_ns = self.0.shared.clock.now_ns().saturating_sub(state.busy_since_ns);
-            self.0.shared.counters.sink_ns.fetch_add(busy_ns, Ordering::Relaxed);
+        if !std::mem::replace(&mut state.idle, true) {
+            self.0.count_consumer(&mut state.busy_since);
         }
         loop {
             if let Some(chunk) = state.pop_done() {
                 state.idle = false;
-                state.busy_since_ns = self.0.shared.clock.now_ns();
+                let clock = &self.0.shared.clock;
+                (state.busy_since.now_ns, state.busy_since.cpu_ns) = (clock.now_ns(), clock.thread_cpu_ns());
                 self.0.schedule(&mut state);
                 return Ok(Some(chunk));
             }
@@ -241,7 +246,34 @@ impl Unpacker {
     }
 }
 
+/// A thread's clocks at one moment.
+#[derive(Debug, Default)]
+struct Moment {
+    now_ns: u64,
+    cpu_ns: u64,
+    delayed_ns: u64,
+}
+
 impl Inner {
+    /// Counts what the consumer took for a chunk.
+    fn count_consumer(&self, since: &mut Moment) {
+        let (clock, counters) = (&self.shared.clock, &self.shared.counters);
+        if since.now_ns == 0 {
+            return;
+        }
+        let mut busy_ns = clock.now_ns().saturating_sub(since.now_ns);
+        let cpu_ns = clock.thread_cpu_ns().saturating_sub(since.cpu_ns);
+        counters.io_ns.fetch_add(cpu_ns.min(busy_ns), Ordering::Relaxed);
+        if busy_ns > DELAY_MIN_NS {
+            let delayed_ns = clock.thread_delayed_ns();
+            let lost_ns = delayed_ns.saturating_sub(since.delayed_ns).min(busy_ns);
+            since.delayed_ns = delayed_ns;
+            counters.delayed_ns.fetch_add(lost_ns, Ordering::Relaxed);
+            busy_ns -= lost_ns;
+        }
+        counters.sink_ns.fetch_add(busy_ns, Ordering::Relaxed);
+    }
+
     fn fail(&self, fault: UnpackError) {
         let mut state = self.state.lock();
         state.failed.get_or_insert(fault);
@@ -299,7 +331,7 @@ impl Inner {
         let (clock, counters) = (&self.shared.clock, &self.shared.counters);
         let header = &frame.header;
         counters.waiting_bytes.fetch_sub(u64::from(header.packed_len), Ordering::Relaxed);
-        let cpu = clock.thread_cpu_ns();
+        let (wall, cpu) = (clock.now_ns(), clock.thread_cpu_ns());
         let bytes = if header.codec == CodecId::RAW {
             frame.payload.clone()
         } else {
@@ -319,7 +351,9 @@ impl Inner {
         if chunk_check(header.channel, header.seq, &bytes) != header.check {
             return Err(DecodeError::corrupt(header.len(), "chunk check differs"));
         }
-        counters.unpack_ns.fetch_add(clock.thread_cpu_ns() - cpu, Ordering::Relaxed);
+        let (wall_ns, cpu_ns) = (clock.now_ns() - wall, clock.thread_cpu_ns() - cpu);
+        counters.unpack_ns.fetch_add(cpu_ns, Ordering::Relaxed);
+        counters.delayed_ns.fetch_add(wall_ns.saturating_sub(cpu_ns), Ordering::Relaxed);
         counters.raw_bytes.fetch_add(u64::from(header.raw_len), Ordering::Relaxed);
         Ok(bytes)
     }
@@ -332,7 +366,9 @@ impl Inner {
             && let Some(mut direct) = state.direct.take()
         {
             let Some(Slot::Done(chunk)) = state.slots.front_mut() else { unreachable!("looked at above") };
+            let cpu = self.shared.clock.thread_cpu_ns();
             chunk.taken += direct(&chunk.bytes[chunk.taken..]);
+            self.shared.counters.io_ns.fetch_add(self.shared.clock.thread_cpu_ns() - cpu, Ordering::Relaxed);
             let consumed = (chunk.taken == chunk.bytes.len()).then_some(chunk.cost);
             state.direct = Some(direct);
             if let Some(cost) = consumed {
@@ -352,6 +388,9 @@ impl Inner {
 
 /// Packed bytes a receiver of scenario B holds, whose credit does not bound it.
 const WHOLE_LEN_MAX: u64 = 1 << 30;
+
+/// In less nobody notices a missing processor, in nanoseconds; to ask takes microseconds.
+const DELAY_MIN_NS: u64 = 1_000_000;
 
 /// Where a worker puts history together.
 #[derive(Default)]

@@ -11,7 +11,7 @@
 use std::iter::once;
 
 use narrows_core::{
-    Candidate, Decision, Feedback, Gauges, Outcome, Policy,
+    Ahead, Candidate, Decision, Feedback, Gauges, Outcome, Policy,
     policy::{AUDITION_LEN, Estimate},
 };
 
@@ -140,10 +140,11 @@ impl Adaptive {
                     continue;
                 }
                 // A frame that names history waits for the one before it: one thread unpacks.
-                let unpack = if candidate.history_len > 0 { self.peer.efficiency() } else { unpack };
+                let unpackers = if candidate.history_len > 0 { self.peer.efficiency() } else { unpack };
+                let unpack_ns = cost.unpack / unpackers + self.peer.io(cost.size) / unpack;
                 let pack_ns = if shared { cost.pack + cost.unpack } else { cost.pack };
                 let cpu_ns = if raw { 0.0 } else { cost.pack + cost.unpack };
-                let mut times = [pack_ns / pack, cost.size / link + cpu_price * cpu_ns, cost.unpack / unpack];
+                let mut times = [pack_ns / pack, cost.size / link + cpu_price * cpu_ns, unpack_ns];
                 if !raw {
                     // Raw is certain, everything else a forecast.
                     times.iter_mut().for_each(|time| *time *= caution * (1.0 + RAW_MARGIN));
@@ -232,11 +233,11 @@ impl Adaptive {
     }
 
     /// Raw without a look: nothing is to be learnt from it.
-    fn raw(&mut self, raw_len: usize, why: &'static str) -> Decision {
+    fn raw(&mut self, now_ns: u64, raw_len: usize, why: &'static str) -> Decision {
         let ticket = self.decided as u32;
         self.decided += 1;
         self.note_size(1.0, false, raw_len as f32);
-        self.peer.note(0, raw_len, Cost::RAW.unpack * raw_len as f32);
+        self.peer.note(now_ns, 0, raw_len, 1.0, Cost::RAW.unpack);
         self.pending.skip(ticket);
         let packed_len = raw_len as u32;
         Decision {
@@ -298,12 +299,13 @@ impl Policy for Adaptive {
         })
     }
 
-    fn queue_len_max(&self) -> u64 {
-        if self.rate.is_measured() {
+    fn ahead_max(&self) -> Ahead {
+        let queued_bytes = if self.rate.is_measured() {
             ((self.rate.bytes_per_ns() * QUEUE_NS) as u64).max(QUEUE_LEN_MIN)
         } else {
             QUEUE_LEN_MIN
-        }
+        };
+        Ahead { queued_bytes, unconsumed_bytes: self.peer.unconsumed_max() }
     }
 
     fn decide(&mut self, raw: &[u8], gauges: &Gauges) -> Decision {
@@ -318,11 +320,11 @@ impl Policy for Adaptive {
             + (gauges.queued_bytes as f32 / self.size.max(0.1)) as u64
             + IN_KERNEL;
         if self.guard.way(gauges.now_ns, raw.len(), self.rate.bytes_per_ns(), in_hand) == Way::Raw {
-            return self.raw(raw.len(), "floor");
+            return self.raw(gauges.now_ns, raw.len(), "floor");
         }
         let message = raw.len() <= MESSAGE_LEN && gauges.queued_bytes == 0 && gauges.packing <= 1;
         if message && self.answers.raw_is_better(raw.len(), gauges.now_ns) {
-            return self.raw(raw.len(), "answers");
+            return self.raw(gauges.now_ns, raw.len(), "answers");
         }
         let Found { at, looked, new } = self.rows.find(raw);
         if new {
@@ -368,7 +370,7 @@ impl Policy for Adaptive {
         let (class, cost, times) = (row.class, row.costs[index].cost, row.times[index]);
         let Expected { pack_most, unpack_prior, .. } = row.costs[index];
         self.account.charge(times, raw_len);
-        self.peer.note(index, raw.len(), unpack_prior * raw_len);
+        self.peer.note(gauges.now_ns, index, raw.len(), cost.size, unpack_prior);
         self.note_size(cost.size, self.offers[index].candidate.history_len > 0, raw_len);
         let ticket = self.decided as u32;
         self.decided += 1;

@@ -19,14 +19,24 @@ pub struct Peer {
     last: Feedback,
     workers: u32,
     efficiency: f32,
-    /// More waited there than a receiver that keeps up lets wait, all through the last report's span.
-    behind: bool,
+    /// Processor time that reading and writing a byte takes there, packed or raw, in nanoseconds.
+    io: f32,
+    /// Share of the time in which its threads had work that they had a processor, lately.
+    served: f32,
+    /// Least time from a decision to the report that its chunk is unpacked, in nanoseconds.
+    way_ns: f32,
+    /// Packed bytes that it unpacks in a nanosecond, lately.
+    pace: f32,
+    /// Reports on end in whose span no more waited there than a receiver that keeps up lets wait.
+    calm: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     raw_end: u64,
+    now_ns: u64,
     raw_len: u32,
+    packed_len: u32,
     index: u16,
     prior_ns: f32,
 }
@@ -48,21 +58,32 @@ impl Default for Peer {
             last: Feedback::default(),
             workers: 0,
             efficiency: 1.0,
-            behind: false,
+            io: 0.0,
+            way_ns: WAY_MAX_NS,
+            pace: 0.0,
+            served: 1.0,
+            calm: CALM,
         }
     }
 }
 
 impl Peer {
-    /// A chunk was decided on, which the priors would have unpacked in `prior_ns` of CPU. Not the corrected estimate:
-    /// hundreds of chunks are on their way, and correcting a correction once for each of them overshoots.
-    pub fn note(&mut self, index: usize, raw_len: usize, prior_ns: f32) {
+    /// A chunk was decided on at `now_ns`, which takes `size` packed and which the priors would have unpacked in `prior` ns of CPU,
+    /// both per raw byte. Not the corrected estimate: hundreds of chunks are on their way, and correcting a correction
+    /// once for each of them overshoots.
+    pub fn note(&mut self, now_ns: u64, index: usize, raw_len: usize, size: f32, prior: f32) {
         self.raw_noted += raw_len as u64;
         if self.sent.len() == SENT_MAX {
             self.sent.pop_front();
         }
-        let (raw_len, index) = (raw_len as u32, index as u16);
-        self.sent.push_back(Sent { raw_end: self.raw_noted, raw_len, index, prior_ns });
+        self.sent.push_back(Sent {
+            raw_end: self.raw_noted,
+            now_ns,
+            raw_len: raw_len as u32,
+            packed_len: (size * raw_len as f32) as u32,
+            index: index as u16,
+            prior_ns: prior * raw_len as f32,
+        });
     }
 
     /// CPU nanoseconds the receiver can spend per nanosecond; `like` is what to assume before it reported.
@@ -78,11 +99,28 @@ impl Peer {
         self.efficiency
     }
 
+    /// Processor time that the receiver takes for a raw byte beside unpacking it, in nanoseconds, where it is `size`
+    /// packed.
+    #[must_use]
+    pub fn io(&self, size: f32) -> f32 {
+        self.io * (1.0 + size)
+    }
+
+    /// Packed bytes under way to it from which on more would only wait there.
+    #[must_use]
+    pub fn unconsumed_max(&self) -> u64 {
+        if self.is_behind() {
+            ((self.pace * (UNCONSUMED_NS + self.way_ns)) as u64).max(UNCONSUMED_MIN)
+        } else {
+            u64::MAX
+        }
+    }
+
     /// Whether bytes pile up at the receiver, or did until a moment ago: then it is not the link that holds them up,
     /// however full the link looks.
     #[must_use]
     pub fn is_behind(&self) -> bool {
-        self.behind || self.efficiency < RECOVERED
+        self.calm < CALM
     }
 
     /// One report. Fills in what was unpacked since the last. `frame_len` is what a frame takes lately, in bytes,
@@ -97,6 +135,8 @@ impl Peer {
             return;
         }
         let unpack_ns = report.unpack_ns.saturating_sub(self.last.unpack_ns) as f32;
+        let io_ns = report.io_ns.saturating_sub(self.last.io_ns) as f32;
+        let delayed_ns = report.delayed_ns.saturating_sub(self.last.delayed_ns) as f32;
         let sink = report.sink_ns.saturating_sub(self.last.sink_ns);
         // A frame or two always wait where they come in bursts; only a heap of them means that the receiver is behind.
         // Taking less for proof would make it look slow for want of work, and starve it further.
@@ -104,23 +144,33 @@ impl Peer {
         let waited = starved || report.waiting_bytes.min(self.last.waiting_bytes) as f32 > heap;
         let from = self.last.raw_bytes;
         self.last = *report;
-        self.behind = waited;
+        self.calm = if waited { 0 } else { self.calm.saturating_add(1) };
+        let busy_ns = unpack_ns + io_ns;
+        self.served += 0.5 * (busy_ns / (busy_ns + delayed_ns).max(1.0) - self.served);
+        let share = busy_ns / (span as f32 * report.workers.max(1) as f32);
         // A receiver that is stopped now and then is stopped in its sink, too.
         if waited && sink < span / 5 * 3 && report.workers > 0 {
             // Work waited all along, so whatever it did not get to use was taken from it.
-            let share = unpack_ns / (span as f32 * report.workers as f32);
             self.efficiency += 0.5 * (share.clamp(EFFICIENCY_MIN, 1.0) - self.efficiency);
         } else {
             // By a share of what it is, or the first calm report would have a starved receiver swamped again.
-            self.efficiency += CLIMB * self.efficiency.min(1.0 - self.efficiency);
+            // One that waits for processors is starved, however little waits for it; and one that just was is not
+            // believed to get much more than it used.
+            let most = if self.is_behind() { AHEAD * share } else { 1.0 };
+            if self.served > SERVED {
+                let climbed = self.efficiency + CLIMB * self.efficiency.min(1.0 - self.efficiency);
+                self.efficiency = self.efficiency.max(climbed.min(most));
+            }
         }
-        let mut covered = 0_u64;
+        let (mut covered, mut packed) = (0_u64, 0_u64);
         while let Some(sent) = self.sent.front() {
             if sent.raw_end > report.raw_bytes {
                 break;
             }
             if sent.raw_end - u64::from(sent.raw_len) >= from {
                 covered += u64::from(sent.raw_len);
+                packed += u64::from(sent.packed_len);
+                self.way_ns = self.way_ns.min(report.now_ns.saturating_sub(sent.now_ns) as f32);
                 let index = usize::from(sent.index);
                 match unpacked.prior_ns.iter_mut().find(|(other, _)| *other == index) {
                     Some((_, sum)) => *sum += sent.prior_ns,
@@ -130,7 +180,13 @@ impl Peer {
             self.sent.pop_front();
         }
         // Chunks cut by a report's edge are not in the sums: compare per byte.
-        unpacked.measured_ns = unpack_ns * covered as f32 / raw.max(1) as f32;
+        let of_raw = covered as f32 / raw.max(1) as f32;
+        unpacked.measured_ns = unpack_ns * of_raw;
+        if covered > 0 {
+            self.pace += 0.5 * (packed as f32 / of_raw / span as f32 - self.pace);
+            let io = io_ns * of_raw / (covered + packed) as f32;
+            self.io += if self.io == 0.0 { 1.0 } else { 0.3 } * (io - self.io);
+        }
     }
 }
 
@@ -141,10 +197,19 @@ const HEAP: f32 = 4.0;
 const BURST_NS: f32 = 1e7;
 /// Least share of its processors that a receiver is taken to get.
 const EFFICIENCY_MIN: f32 = 0.01;
-/// A receiver with a smaller share still works off what piled up, in bursts with calm reports between them.
-const RECOVERED: f32 = 0.5;
 /// What that share grows by with a report in which nothing waited, of itself or of what it lacks.
 const CLIMB: f32 = 0.3;
+/// How far it may grow beyond what was used, as a factor, while the receiver counts as behind: until so many reports on
+/// end were calm, since one that works off what piled up does so in bursts.
+const AHEAD: f32 = 1.5;
+const CALM: u32 = 6;
+/// Share of the time in which they have work that a receiver's threads have processors, where it lacks none.
+const SERVED: f32 = 0.5;
+/// What is under way to a receiver that is behind, in nanoseconds of its pace, and in bytes: no less than what it says
+/// at once that it consumed.
+const UNCONSUMED_NS: f32 = 2.5e8;
+const WAY_MAX_NS: f32 = 1e9;
+const UNCONSUMED_MIN: u64 = 1 << 20;
 /// Reports closer together are joined, in nanoseconds.
 const SPAN_NS: u64 = 10_000_000;
 /// Reports on fewer raw bytes are joined, within reason.
@@ -159,7 +224,7 @@ mod tests {
         let mut peer = Peer::default();
         let mut unpacked = Unpacked::default();
         for _ in 0..16 {
-            peer.note(3, 256 << 10, 1e5);
+            peer.note(0, 3, 256 << 10, 0.5, 1e5 / (256 << 10) as f32);
         }
         let report = Feedback {
             now_ns: 50_000_000,
@@ -184,10 +249,59 @@ mod tests {
                 raw_bytes: tick << 21,
                 unpack_ns: tick * 20_000_000,
                 waiting_bytes: 1 << 20,
-                sink_ns: 0,
+                ..Feedback::default()
             };
             peer.report(&report, 1e4, 0.01, false, &mut unpacked);
         }
         assert!(peer.is_behind() && (peer.capacity(4) - 1.0).abs() < 0.05, "{peer:?}");
+    }
+
+    /// `ticks` reports 50 ms apart of one that unpacks 4 MiB in each, with `busy` ns of `workers` 2 and `delayed` beside,
+    /// `waiting` bytes before it.
+    fn run(peer: &mut Peer, tick: &mut u64, ticks: u64, busy: u64, delayed: u64, waiting: u64) {
+        for _ in 0..ticks {
+            let last = peer.last;
+            *tick += 1;
+            for _ in 0..16 {
+                peer.note(*tick * 50_000_000 - 10_000_000, 1, 256 << 10, 0.5, 0.1);
+            }
+            let report = Feedback {
+                now_ns: *tick * 50_000_000,
+                workers: 2,
+                raw_bytes: last.raw_bytes + (4 << 20),
+                unpack_ns: last.unpack_ns + busy / 2,
+                io_ns: last.io_ns + busy / 2,
+                delayed_ns: last.delayed_ns + delayed,
+                waiting_bytes: waiting,
+                sink_ns: last.sink_ns,
+            };
+            peer.report(&report, 1e5, 0.1, false, &mut Unpacked::default());
+        }
+    }
+
+    // Goal: a receiver held to a twentieth of its processors is not believed to have more of them because for once
+    // nothing waits, and is soon when it has.
+    #[test]
+    fn one_that_waits_for_processors_is_starved_though_nothing_waits_for_it() {
+        let (mut peer, mut tick) = (Peer::default(), 0);
+        run(&mut peer, &mut tick, 20, 5_000_000, 40_000_000, 8 << 20);
+        assert!((peer.efficiency() - 0.05).abs() < 0.005, "{peer:?}");
+        run(&mut peer, &mut tick, 10, 5_000_000, 40_000_000, 0);
+        assert!((peer.efficiency() - 0.05).abs() < 0.005, "{peer:?}");
+        assert!((peer.io(0.5) - 0.6).abs() < 0.01, "2.5 ms for 4 MiB: {peer:?}");
+        run(&mut peer, &mut tick, 16, 30_000_000, 1_000_000, 0);
+        assert!(peer.efficiency() > 0.8, "{peer:?}");
+    }
+
+    // Goal: what is under way to a receiver that is behind takes it no longer than a quarter of a second and the way.
+    #[test]
+    fn little_is_under_way_to_one_that_is_behind() {
+        let (mut peer, mut tick) = (Peer::default(), 0);
+        assert_eq!(peer.unconsumed_max(), u64::MAX);
+        run(&mut peer, &mut tick, 20, 5_000_000, 40_000_000, 16 << 20);
+        let packed_in_260_ms = 26.0 / 5.0 * f64::from(2 << 20);
+        assert!((peer.unconsumed_max() as f64 / packed_in_260_ms - 1.0).abs() < 0.05, "{peer:?}");
+        run(&mut peer, &mut tick, u64::from(CALM), 5_000_000, 0, 0);
+        assert_eq!(peer.unconsumed_max(), u64::MAX);
     }
 }

@@ -22,6 +22,10 @@ pub struct Rate {
     verdict: Verdict,
     /// When a sample was taken last.
     measured_ns: Option<u64>,
+    /// What was found some time ago and is believed still, and since when the second is.
+    believed: [Option<f64>; 2],
+    believed_ns: u64,
+    behind: bool,
 }
 
 /// What held the sender up in the last window.
@@ -42,7 +46,17 @@ impl Rate {
     #[must_use]
     pub fn new(bytes_per_ns: f64) -> Self {
         let (start, verdict) = (Gauges::default(), Verdict::Unclear);
-        Self { bytes_per_ns, guess: bytes_per_ns, start, previous: None, verdict, measured_ns: None }
+        Self {
+            bytes_per_ns,
+            guess: bytes_per_ns,
+            start,
+            previous: None,
+            verdict,
+            measured_ns: None,
+            believed: [None; 2],
+            believed_ns: 0,
+            behind: false,
+        }
     }
 
     /// Bytes per nanosecond.
@@ -66,9 +80,21 @@ impl Rate {
         }
     }
 
+    /// A receiver that falls behind is known to by its report: what was measured since was no longer the link.
+    fn remember(&mut self, now_ns: u64, behind: bool) {
+        if behind && !self.behind {
+            self.bytes_per_ns = self.believed[0].unwrap_or(self.bytes_per_ns);
+        } else if !behind && now_ns >= self.believed_ns + REPORT_NS {
+            self.believed = [self.believed[1], self.is_measured().then_some(self.bytes_per_ns)];
+            self.believed_ns = now_ns;
+        }
+        self.behind = behind;
+    }
+
     /// Looks at the counters. Returns what held the sender up where a window just ended.
     /// Where the receiver is `behind`, a full link says nothing of what it carries.
     pub fn update(&mut self, gauges: &Gauges, behind: bool) -> Option<Verdict> {
+        self.remember(gauges.now_ns, behind);
         let span = gauges.now_ns.saturating_sub(self.start.now_ns);
         let sent = gauges.sent_bytes.saturating_sub(self.start.sent_bytes);
         let held_ns = gauges.link_ns.saturating_sub(self.start.link_ns);
@@ -76,7 +102,16 @@ impl Rate {
         let most = if self.is_measured() { f64::INFINITY } else { self.unseen_max(gauges.sent_bytes) };
         let swallowed = self.bytes_per_ns >= most;
         let hurry = !self.is_measured() && !swallowed && held_ns < span / 4;
-        if span < if hurry { WINDOW_NS / 4 } else { WINDOW_NS } {
+        // What came through is known late, and while it waits for the receiver only the most of it tells of the link.
+        if span
+            < if behind && self.is_measured() {
+                BEHIND_NS
+            } else if hurry {
+                WINDOW_NS / 4
+            } else {
+                WINDOW_NS
+            }
+        {
             return None;
         }
         // Few bytes are mostly buffer. On slow links wait for more, within reason.
@@ -136,7 +171,13 @@ impl Rate {
             // link is nearly used up without anything waiting for it.
             let ahead = if self.is_measured() { AHEAD_MEASURED } else { AHEAD };
             let climbed = (self.bytes_per_ns * climb).min(self.bytes_per_ns.max(ahead * least));
-            self.bytes_per_ns = climbed.max(if fresh { 0.0 } else { least }).min(most.max(self.bytes_per_ns));
+            let passed = match self.verdict {
+                // A receiver that reads in bursts has buffers on the way filled in bursts, as fast as this machine is.
+                Verdict::Starved if self.is_measured() => carried as f64 / span as f64,
+                _ if fresh => 0.0,
+                _ => least,
+            };
+            self.bytes_per_ns = climbed.max(passed).min(most.max(self.bytes_per_ns));
         }
         self.bytes_per_ns = self.bytes_per_ns.clamp(1e-6, 100.0);
         Some(self.verdict)
@@ -145,6 +186,10 @@ impl Rate {
 
 /// Shortest window, in nanoseconds: many chunks of a fast link, a fraction of one of a slow link.
 const WINDOW_NS: u64 = 8_000_000;
+/// The same while the receiver is behind.
+const BEHIND_NS: u64 = 100_000_000;
+/// What a receiver that falls behind takes to say so, at most.
+const REPORT_NS: u64 = 150_000_000;
 /// Fewer bytes than this in a window say nothing, unless the window is long.
 const WINDOW_BYTES: u64 = 128 << 10;
 /// Share of a window in which bytes waited for the link above which the link is taken for the bottleneck.
@@ -245,7 +290,7 @@ mod tests {
         let before = rate.bytes_per_ns();
         for _ in 0..20 {
             step(&mut gauges, 10, 10_000_000, 0.03);
-            assert_eq!(rate.update(&gauges, true), Some(Verdict::Starved));
+            assert!(matches!(rate.update(&gauges, true), None | Some(Verdict::Starved)));
         }
         assert_eq!(rate.bytes_per_ns(), before);
     }
@@ -283,5 +328,31 @@ mod tests {
         // Faster than guessed, and not far beyond what passed: 0.2.
         assert!((0.3..=0.2 * AHEAD).contains(&rate.bytes_per_ns()), "{rate:?}");
         assert!(!rate.is_measured());
+    }
+
+    // Goal: what was measured between a receiver's falling behind and its report is forgotten, and what comes through
+    // meanwhile shows only that the link is no slower.
+    #[test]
+    fn a_receiver_that_falls_behind_is_known_to_late() {
+        let (mut rate, mut gauges) = (Rate::new(0.1), Gauges::default());
+        for _ in 0..50 {
+            step(&mut gauges, 10, 1_200_000, 1.0);
+            rate.update(&gauges, false);
+        }
+        for _ in 0..8 {
+            step(&mut gauges, 10, 200_000, 1.0);
+            rate.update(&gauges, false);
+        }
+        assert!(rate.bytes_per_ns() < 0.03, "{rate:?}");
+        for _ in 0..50 {
+            step(&mut gauges, 10, 200_000, 1.0);
+            rate.update(&gauges, true);
+        }
+        assert!((rate.bytes_per_ns() / 0.12 - 1.0).abs() < 0.02, "{rate:?}");
+        for _ in 0..50 {
+            step(&mut gauges, 10, 2_000_000, 1.0);
+            rate.update(&gauges, true);
+        }
+        assert!((rate.bytes_per_ns() / 0.2 - 1.0).abs() < 0.02, "{rate:?}");
     }
 }

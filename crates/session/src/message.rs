@@ -54,7 +54,15 @@ pub enum Message {
     /// The channel ends at once, both ways. Answered with the same kind.
     Abort { channel: ChannelId, code: Code, text: String },
     /// State of the receiver: threads, raw bytes unpacked, ns spent on it, packed bytes waiting, ns the sink took.
-    Feedback { workers: u32, raw_bytes: u64, unpack_ns: u64, waiting_bytes: u64, sink_ns: u64 },
+    Feedback {
+        workers: u32,
+        raw_bytes: u64,
+        unpack_ns: u64,
+        io_ns: u64,
+        delayed_ns: u64,
+        waiting_bytes: u64,
+        sink_ns: u64,
+    },
     /// After a link was lost: chunks before `next_seq` have arrived here and need not be sent again.
     Resume { channel: ChannelId, next_seq: u64 },
     /// The session ends.
@@ -97,10 +105,10 @@ impl Message {
                 out.extend_from_slice(&code.0.to_le_bytes());
                 write_text(out, text);
             }
-            Self::Feedback { workers, raw_bytes, unpack_ns, waiting_bytes, sink_ns } => {
+            Self::Feedback { workers, raw_bytes, unpack_ns, io_ns, delayed_ns, waiting_bytes, sink_ns } => {
                 out.push(6);
                 out.extend_from_slice(&workers.to_le_bytes());
-                for counter in [raw_bytes, unpack_ns, waiting_bytes, sink_ns] {
+                for counter in [raw_bytes, unpack_ns, io_ns, delayed_ns, waiting_bytes, sink_ns] {
                     out.extend_from_slice(&counter.to_le_bytes());
                 }
             }
@@ -149,6 +157,8 @@ impl Message {
                 workers: u32::from_le_bytes(take(bytes)?),
                 raw_bytes: u64(bytes)?,
                 unpack_ns: u64(bytes)?,
+                io_ns: u64(bytes)?,
+                delayed_ns: u64(bytes)?,
                 waiting_bytes: u64(bytes)?,
                 sink_ns: u64(bytes)?,
             },
@@ -291,7 +301,15 @@ mod tests {
             Message::Credit { channel, next_seq: 1, bytes: u64::MAX },
             Message::Finish { channel, chunks: 9 },
             Message::Abort { channel, code: Code::FAILED, text: "no space left".into() },
-            Message::Feedback { workers: 2, raw_bytes: 3, unpack_ns: 4, waiting_bytes: 5, sink_ns: 6 },
+            Message::Feedback {
+                workers: 2,
+                raw_bytes: 3,
+                unpack_ns: 4,
+                io_ns: 7,
+                delayed_ns: 8,
+                waiting_bytes: 5,
+                sink_ns: 6,
+            },
             Message::Resume { channel, next_seq: 70_000 },
             Message::Bye { code: Code::DONE, text: String::new() },
             Message::Ping,

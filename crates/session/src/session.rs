@@ -302,8 +302,16 @@ impl<B> Session<B> {
 
     /// Tells the peer this receiver's state.
     pub fn tell(&mut self, feedback: &Feedback) {
-        let Feedback { workers, raw_bytes, unpack_ns, waiting_bytes, sink_ns, .. } = *feedback;
-        self.say_on_all(&Message::Feedback { workers, raw_bytes, unpack_ns, waiting_bytes, sink_ns });
+        let Feedback { workers, raw_bytes, unpack_ns, io_ns, delayed_ns, waiting_bytes, sink_ns, .. } = *feedback;
+        self.say_on_all(&Message::Feedback {
+            workers,
+            raw_bytes,
+            unpack_ns,
+            io_ns,
+            delayed_ns,
+            waiting_bytes,
+            sink_ns,
+        });
     }
 
     /// Asks every link for a sign of life.
@@ -398,12 +406,14 @@ impl<B> Session<B> {
                 }
             }
             Message::Closed { channel, serial } => self.on_closed(channel, serial)?,
-            Message::Feedback { workers, raw_bytes, unpack_ns, waiting_bytes, sink_ns } => {
+            Message::Feedback { workers, raw_bytes, unpack_ns, io_ns, delayed_ns, waiting_bytes, sink_ns } => {
                 self.events.push_back(Event::Feedback(Feedback {
                     now_ns: 0,
                     workers,
                     raw_bytes,
                     unpack_ns,
+                    io_ns,
+                    delayed_ns,
                     waiting_bytes,
                     sink_ns,
                 }));

@@ -119,7 +119,10 @@ impl<'a> Reader<'a> {
     fn read_payload(&mut self, header: &Header) -> io::Result<Bytes> {
         self.tell_before(header.packed_len as usize);
         let mut payload = self.inner.engine.buffers.take(header.packed_len as usize);
+        let (clock, counters) = (&self.inner.engine.clock, self.inner.counters());
+        let cpu = clock.thread_cpu_ns();
         self.ahead.fill_payload(&mut payload)?;
+        counters.io_ns.fetch_add(clock.thread_cpu_ns() - cpu, Relaxed);
         Ok(Bytes::new(payload))
     }
 }

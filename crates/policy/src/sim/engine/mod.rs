@@ -217,7 +217,9 @@ impl<'a> Run<'a> {
         let workers = self.scene.workers as usize;
         while self.trips.len() - self.next_written < self.scene.depth && self.waiting.len() < workers {
             let gauges = self.gauges();
-            if gauges.queued_bytes > policy.queue_len_max() {
+            let most = policy.ahead_max();
+            let unconsumed = gauges.queued_bytes + self.outstanding as u64;
+            if gauges.queued_bytes > most.queued_bytes || unconsumed > most.unconsumed_bytes {
                 break;
             }
             if self.raw_read as f64 / self.scene.source > self.now {
