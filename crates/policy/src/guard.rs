@@ -149,7 +149,7 @@ const CLEAR: f64 = 0.7;
 /// Spans between two trials: at first, after one that lost clearly, and at most. Only raw, which is what was promised,
 /// stays for longer than that.
 const PATIENCE_MIN: u32 = 12;
-const PATIENCE_CLEAR: u32 = 96;
+const PATIENCE_CLEAR: u32 = 128;
 const PATIENCE_MAX: u32 = 384;
 /// How much sooner it is looked whether raw is better after all.
 const HASTE: u32 = 2;
