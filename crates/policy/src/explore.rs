@@ -100,7 +100,10 @@ impl Explorer {
             if index == chosen || row.asked[index] || offers[index].candidate.history_len > 0 {
                 continue;
             }
-            let Expected { basis, size_noise, .. } = expected;
+            let Expected { basis, size_noise, slices, .. } = expected;
+            // The first slices may have met a pause: taken at its word, one that took ten times too long kept zstd 1 from
+            // being tried again.
+            let hasty = again && *basis == Basis::Slices && *slices < SLICES;
             let hope = match basis {
                 Basis::Prior if round => (-size_noise - UNSEEN).exp(),
                 Basis::Slices if expected.is_unsure() => (-size_noise).exp(),
@@ -111,7 +114,7 @@ impl Explorer {
             // One of each family makes sure, whatever the priors say: 2 KiB cannot show everything, and what it shows
             // corrects the others of its family.
             let noise = again && row.times[index][0] >= NEVER && offers[index].name == "zstd";
-            let doubt = (*basis == Basis::Prior || noise) && offers[index].candidate.level.0 == 1;
+            let doubt = (*basis == Basis::Prior || noise || hasty) && offers[index].candidate.level.0 == 1;
             if price < best || doubt {
                 list.push((price, index));
             }
