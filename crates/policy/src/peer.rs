@@ -68,9 +68,9 @@ impl Default for Peer {
 }
 
 impl Peer {
-    /// A chunk was decided on at `now_ns`, which takes `size` packed and which the priors would have unpacked in `prior` ns of CPU,
-    /// both per raw byte. Not the corrected estimate: hundreds of chunks are on their way, and correcting a correction
-    /// once for each of them overshoots.
+    /// A chunk was decided on at `now_ns`, which takes `size` packed and which the priors would have unpacked in `prior`
+    /// ns of CPU, both per raw byte. Not the corrected estimate: hundreds of chunks are on their way, and correcting a
+    /// correction once for each of them overshoots.
     pub fn note(&mut self, now_ns: u64, index: usize, raw_len: usize, size: f32, prior: f32) {
         self.raw_noted += raw_len as u64;
         if self.sent.len() == SENT_MAX {

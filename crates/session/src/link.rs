@@ -33,7 +33,7 @@ impl Default for Link {
 
 impl Link {
     pub(crate) fn say(&mut self, message: &Message) {
-        let matters = !matches!(message, Message::Pong | Message::Ping | Message::Feedback { .. });
+        let matters = !matches!(message, Message::Pong | Message::Ping | Message::Feedback(_));
         if !matters && self.messages.len() > UNREAD_MAX {
             return;
         }

@@ -4,7 +4,7 @@
 //! texts are a u16 length and UTF-8. There is no length per message: an unknown kind ends the session, because a
 //! message that was not understood may matter. New kinds come with a feature bit in [`Hello`].
 
-use narrows_core::{ChannelId, CodecId, Limits, limits};
+use narrows_core::{ChannelId, CodecId, Feedback, Limits, limits};
 
 use crate::{Code, SessionError};
 
@@ -53,16 +53,8 @@ pub enum Message {
     Finish { channel: ChannelId, chunks: u64 },
     /// The channel ends at once, both ways. Answered with the same kind.
     Abort { channel: ChannelId, code: Code, text: String },
-    /// State of the receiver: threads, raw bytes unpacked, ns spent on it, packed bytes waiting, ns the sink took.
-    Feedback {
-        workers: u32,
-        raw_bytes: u64,
-        unpack_ns: u64,
-        io_ns: u64,
-        delayed_ns: u64,
-        waiting_bytes: u64,
-        sink_ns: u64,
-    },
+    /// State of the receiver. Its moment does not travel: that of arrival counts.
+    Feedback(Feedback),
     /// After a link was lost: chunks before `next_seq` have arrived here and need not be sent again.
     Resume { channel: ChannelId, next_seq: u64 },
     /// The session ends.
@@ -105,7 +97,16 @@ impl Message {
                 out.extend_from_slice(&code.0.to_le_bytes());
                 write_text(out, text);
             }
-            Self::Feedback { workers, raw_bytes, unpack_ns, io_ns, delayed_ns, waiting_bytes, sink_ns } => {
+            Self::Feedback(Feedback {
+                now_ns: _,
+                workers,
+                raw_bytes,
+                unpack_ns,
+                io_ns,
+                delayed_ns,
+                waiting_bytes,
+                sink_ns,
+            }) => {
                 out.push(6);
                 out.extend_from_slice(&workers.to_le_bytes());
                 for counter in [raw_bytes, unpack_ns, io_ns, delayed_ns, waiting_bytes, sink_ns] {
@@ -153,7 +154,8 @@ impl Message {
             3 => Self::Credit { channel: channel(bytes)?, next_seq: u64(bytes)?, bytes: u64(bytes)? },
             4 => Self::Finish { channel: channel(bytes)?, chunks: u64(bytes)? },
             5 => Self::Abort { channel: channel(bytes)?, code: Code(u16(bytes)?), text: text(bytes)? },
-            6 => Self::Feedback {
+            6 => Self::Feedback(Feedback {
+                now_ns: 0,
                 workers: u32::from_le_bytes(take(bytes)?),
                 raw_bytes: u64(bytes)?,
                 unpack_ns: u64(bytes)?,
@@ -161,7 +163,7 @@ impl Message {
                 delayed_ns: u64(bytes)?,
                 waiting_bytes: u64(bytes)?,
                 sink_ns: u64(bytes)?,
-            },
+            }),
             7 => Self::Resume { channel: channel(bytes)?, next_seq: u64(bytes)? },
             8 => Self::Bye { code: Code(u16(bytes)?), text: text(bytes)? },
             9 => Self::Ping,
@@ -301,7 +303,8 @@ mod tests {
             Message::Credit { channel, next_seq: 1, bytes: u64::MAX },
             Message::Finish { channel, chunks: 9 },
             Message::Abort { channel, code: Code::FAILED, text: "no space left".into() },
-            Message::Feedback {
+            Message::Feedback(Feedback {
+                now_ns: 0,
                 workers: 2,
                 raw_bytes: 3,
                 unpack_ns: 4,
@@ -309,7 +312,7 @@ mod tests {
                 delayed_ns: 8,
                 waiting_bytes: 5,
                 sink_ns: 6,
-            },
+            }),
             Message::Resume { channel, next_seq: 70_000 },
             Message::Bye { code: Code::DONE, text: String::new() },
             Message::Ping,

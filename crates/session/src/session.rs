@@ -302,16 +302,7 @@ impl<B> Session<B> {
 
     /// Tells the peer this receiver's state.
     pub fn tell(&mut self, feedback: &Feedback) {
-        let Feedback { workers, raw_bytes, unpack_ns, io_ns, delayed_ns, waiting_bytes, sink_ns, .. } = *feedback;
-        self.say_on_all(&Message::Feedback {
-            workers,
-            raw_bytes,
-            unpack_ns,
-            io_ns,
-            delayed_ns,
-            waiting_bytes,
-            sink_ns,
-        });
+        self.say_on_all(&Message::Feedback(*feedback));
     }
 
     /// Asks every link for a sign of life.
@@ -406,18 +397,7 @@ impl<B> Session<B> {
                 }
             }
             Message::Closed { channel, serial } => self.on_closed(channel, serial)?,
-            Message::Feedback { workers, raw_bytes, unpack_ns, io_ns, delayed_ns, waiting_bytes, sink_ns } => {
-                self.events.push_back(Event::Feedback(Feedback {
-                    now_ns: 0,
-                    workers,
-                    raw_bytes,
-                    unpack_ns,
-                    io_ns,
-                    delayed_ns,
-                    waiting_bytes,
-                    sink_ns,
-                }));
-            }
+            Message::Feedback(feedback) => self.events.push_back(Event::Feedback(feedback)),
             Message::Resume { channel, next_seq } => self.rewind(link, channel, next_seq),
             Message::Bye { code, text } => self.events.push_back(Event::Bye { code, text }),
             Message::Ping => self.say(link, &Message::Pong),
