@@ -20,6 +20,7 @@ use crate::{
     inner::{Inner, WeakOutlet},
     keeper,
     link::{Link, LinkFault, ReadAhead, check_control, control_header},
+    settings::Near,
     state::State,
     tallies::Tallies,
     thread::spawn,
@@ -43,10 +44,13 @@ impl Endpoint {
             fault.downcast::<End>().unwrap_or_else(|fault| End::new(Code::FAILED, fault.to_string()))
         })?;
         let mut machine = Session::new(config(engine, &settings, Role::Initiator, session_name()));
-        let (transport, theirs) = greet(&machine.hello(), transport)?;
+        let mut ours = machine.hello();
+        let loopback;
+        (ours.route, loopback) = route(&ours.session, Role::Initiator, &transport);
+        let (transport, theirs) = greet(&ours, transport)?;
         let id = narrows_session::LinkId(0);
         machine.attach(id, theirs.clone()).map_err(refused)?;
-        let inner = build(engine, settings, machine, &theirs);
+        let inner = build(engine, settings, machine, &theirs, loopback && ours.route == theirs.route);
         inner.add_link(id, transport)?;
         keeper::start(&inner, Some(dial))?;
         Ok(Self { inner })
@@ -95,12 +99,15 @@ impl Acceptor {
     fn begin(&self, mut transport: Transport, theirs: Hello) -> Result<Endpoint, End> {
         let mut machine = Session::new(config(&self.engine, &self.settings, Role::Acceptor, theirs.session));
         let id = narrows_session::LinkId(0);
-        let ours = machine.hello();
+        let mut ours = machine.hello();
+        let loopback;
+        (ours.route, loopback) = route(&ours.session, Role::Acceptor, &transport);
+        let loopback = loopback && ours.route == theirs.route;
         if let Err(fault) = machine.attach(id, theirs.clone()) {
             return Err(say_bye(transport, refused(fault)));
         }
         write_hello(&mut transport, &Message::Hello(ours)).map_err(lost)?;
-        let inner = build(&self.engine, self.settings.clone(), machine, &theirs);
+        let inner = build(&self.engine, self.settings.clone(), machine, &theirs, loopback);
         self.sessions.lock().insert(theirs.session, Arc::downgrade(&inner));
         inner.add_link(id, transport)?;
         keeper::start(&inner, None)?;
@@ -163,7 +170,26 @@ fn host(session: &[u8; 16]) -> u64 {
     xxh3_64(&[&boot, session.as_slice()].concat())
 }
 
-fn build(engine: &Engine, settings: Settings, machine: Session<narrows_pipeline::Bytes>, theirs: &Hello) -> Arc<Inner> {
+/// Names the connection, in this session only, and says whether it stays in this machine's loopback as far as its
+/// addresses tell. A relay or a forwarder on the way has two connections, with two names. 0 where the system does not
+/// say.
+fn route(session: &[u8; 16], role: Role, transport: &Transport) -> (u64, bool) {
+    let Some(mut ends) = transport.probe.ends() else { return (0, false) };
+    let loopback = ends[1].ip().is_loopback();
+    if role == Role::Acceptor {
+        ends.reverse();
+    }
+    (xxh3_64(format!("{} {} {session:?}", ends[0], ends[1]).as_bytes()), loopback)
+}
+
+/// A session over a first link that stays within this machine (`loopback`), or may not.
+fn build(
+    engine: &Engine,
+    settings: Settings,
+    machine: Session<narrows_pipeline::Bytes>,
+    theirs: &Hello,
+    loopback: bool,
+) -> Arc<Inner> {
     let limits = *machine.limits();
     // What the receiver there holds bounds what is sent; what is received is bounded by our own limits.
     let mut theirs_limits = theirs.limits;
@@ -171,8 +197,8 @@ fn build(engine: &Engine, settings: Settings, machine: Session<narrows_pipeline:
     if !settings.history {
         theirs_limits.history_len_max = 0;
     }
-    let (policy, history_len_max) =
-        settings.policy(&engine.registry, &theirs_limits, &theirs.codecs, machine.shares_host());
+    let near = Near { host: machine.shares_host(), loopback };
+    let (policy, history_len_max) = settings.policy(&engine.registry, &theirs_limits, &theirs.codecs, near);
     Arc::new_cyclic(|weak| Inner {
         packing: Packing {
             registry: engine.registry.clone(),

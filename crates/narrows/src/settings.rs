@@ -82,6 +82,15 @@ impl std::fmt::Debug for Settings {
     }
 }
 
+/// How near the peer is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Near {
+    /// On this machine, so that its processors are ours.
+    pub host: bool,
+    /// Over loopback, with nothing in between.
+    pub loopback: bool,
+}
+
 /// A codec or a level that no backend here has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownCodec {
@@ -155,15 +164,14 @@ impl Settings {
         matches!(self.plan, Plan::Naive(_))
     }
 
-    /// The policy of the plan, for a receiver with these bounds and codecs, on this machine or another, and the most
-    /// history it asks for. No more is kept: chunks that are held for nothing keep their buffers from being used again
+    /// The policy of the plan, for a receiver with these bounds and codecs, so near, and the most history it asks for. No more is kept: chunks that are held for nothing keep their buffers from being used again
     /// while they are in the cache.
     pub(crate) fn policy(
         &self,
         registry: &Arc<Registry>,
         limits: &Limits,
         codecs: &[CodecId],
-        shared_host: bool,
+        near: Near,
     ) -> (Box<dyn Policy>, usize) {
         let chunk_len = self.chunk_len.unwrap_or(Self::CHUNK_LEN).min(limits.chunk_len_max);
         let history_len_max = limits.history_len_max.min(self.limits.history_len_max) as u32;
@@ -196,19 +204,26 @@ impl Settings {
                     offers.insert(at, Offer::new(candidate, name));
                 }
                 let history_len = offers.iter().map(|offer| offer.candidate.history_len).max().unwrap_or(0);
-                let config = Config {
+                let mut config = Config {
                     chunk_len: self.chunk_len,
                     cpu_price: self.cpu_price,
                     level_max: self.level_max,
                     history_len_max,
-                    shared_host,
+                    shared_host: near.host,
                     ..Config::default()
                 };
+                if near.loopback {
+                    config.rate_guess_bytes_per_s = LOOPBACK_GUESS;
+                }
                 (Box::new(Adaptive::new(offers, config)), history_len as usize)
             }
         }
     }
 }
+
+/// What loopback is taken for until it is measured, in bytes per second: less than it carries on any machine, and as
+/// fast as links are on which raw is compared with packing.
+const LOOPBACK_GUESS: f64 = 1e9;
 
 #[cfg(test)]
 mod tests {

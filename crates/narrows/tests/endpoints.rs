@@ -3,7 +3,7 @@
 use std::{
     io::{Read, Write},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread,
@@ -63,10 +63,15 @@ fn dial(address: Address) -> Dial {
 
 /// Sends `bytes` from one endpoint to another and back again.
 fn echo(settings: Settings, bytes: &[u8]) {
+    echo_over(settings, bytes, |address| address);
+}
+
+/// The same over what `way` puts before the address.
+fn echo_over(settings: Settings, bytes: &[u8], way: impl FnOnce(Address) -> Address) {
     let engine = Engine::new(2);
     let (listener, address) = listener();
     let sessions = accept(listener, &engine, settings.clone());
-    let here = Endpoint::connect(&engine, settings.clone(), dial(address)).unwrap();
+    let here = Endpoint::connect(&engine, settings.clone(), dial(way(address))).unwrap();
     let there = sessions.recv_timeout(Duration::from_secs(10)).unwrap();
     let server = thread::spawn(move || {
         let mut incoming = there.accept().unwrap().unwrap();
@@ -130,6 +135,26 @@ fn a_level_is_what_was_asked_for_whichever_backend_comes_first() {
     ] {
         assert_eq!(candidate(&registry, text, 0).unwrap_err().to_string(), said);
     }
+}
+
+// Goal: a link that nothing interrupts within one machine is taken for as fast as such links are from the first chunk
+// on, by both ends; behind a relay on the same loopback there may be any link.
+#[test]
+fn loopback_is_taken_for_fast_where_nothing_is_in_between() {
+    let first = |way: fn(Address) -> Address| {
+        let guesses = Arc::new(Mutex::new(Vec::new()));
+        let explain: narrows::Explain = {
+            let guesses = guesses.clone();
+            Arc::new(move |decision, _| guesses.lock().unwrap().push(decision.estimate.link_bytes_per_s))
+        };
+        echo_over(Settings { explain: Some(explain), ..Settings::default() }, &data(1000), way);
+        guesses.lock().unwrap().clone()
+    };
+    let relayed = first(|address| relay(address, Arc::default(), Duration::ZERO));
+    let direct = first(|address| address);
+    assert_eq!((relayed.len(), direct.len()), (2, 2));
+    assert!(relayed.iter().all(|&guess| guess == 50_000_000), "{relayed:?}");
+    assert!(direct.iter().all(|&guess| guess == 1_000_000_000), "{direct:?}");
 }
 
 #[test]

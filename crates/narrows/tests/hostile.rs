@@ -76,6 +76,7 @@ fn hello() -> Hello {
         limits: Limits::default(),
         codecs: (0..=40).map(CodecId).collect(),
         host: 0,
+        route: 0,
         agent: "harm".into(),
     }
 }

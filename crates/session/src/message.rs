@@ -31,6 +31,9 @@ pub struct Hello {
     pub codecs: Vec<CodecId>,
     /// Equal at both ends where they run on one machine; 0 where a side does not know.
     pub host: u64,
+    /// Equal at both ends where nothing between them ends the connection, as a relay or a forwarder does; 0 where a
+    /// side does not know.
+    pub route: u64,
     /// Program and version, for people.
     pub agent: String,
 }
@@ -212,6 +215,7 @@ impl Hello {
         }
         out.extend_from_slice(&set);
         out.extend_from_slice(&self.host.to_le_bytes());
+        out.extend_from_slice(&self.route.to_le_bytes());
         write_text(out, &self.agent);
     }
 
@@ -232,9 +236,10 @@ impl Hello {
         let set: [u8; 32] = take(bytes)?;
         let codecs = (0..=255).filter(|id| set[usize::from(id / 8)] & 1 << (id % 8) != 0).map(CodecId).collect();
         let host = u64::from_le_bytes(take(bytes)?);
+        let route = u64::from_le_bytes(take(bytes)?);
         let agent = text(bytes)?;
         let limits = Limits { chunk_len_max, history_len_max, window_len, channels_max, depth };
-        Ok(Self { versions, features, session, resume, limits, codecs, host, agent })
+        Ok(Self { versions, features, session, resume, limits, codecs, host, route, agent })
     }
 }
 
@@ -294,6 +299,7 @@ mod tests {
             limits: Limits::default(),
             codecs: vec![CodecId(0), CodecId(9), CodecId(255)],
             host: 11,
+            route: 12,
             agent: "narrows 0.1.0".into(),
         };
         let channel = ChannelId(3);

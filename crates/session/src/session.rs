@@ -133,7 +133,7 @@ impl<B> Session<B> {
         }
     }
 
-    /// The Hello that opens a link from this side.
+    /// The Hello that opens a link from this side; its route is for whoever knows the link to say.
     #[must_use]
     pub fn hello(&self) -> Hello {
         Hello {
@@ -144,6 +144,7 @@ impl<B> Session<B> {
             limits: self.config.limits,
             codecs: self.config.codecs.clone(),
             host: self.config.host,
+            route: 0,
             agent: self.config.agent.clone(),
         }
     }

@@ -74,6 +74,7 @@ fn run(input: &mut Input<'_>) -> Option<()> {
                     limits: LIMITS,
                     codecs: vec![CodecId::RAW],
                     host: 0,
+                    route: 0,
                     agent: String::new(),
                 };
                 session.attach(link, hello).ok()?;

@@ -16,6 +16,7 @@ mod socket;
 use std::{
     fmt,
     io::{self, IoSlice, Read, Write},
+    net::SocketAddr,
     os::unix::net::UnixStream,
     sync::{
         Arc, Weak,
@@ -226,6 +227,13 @@ impl Probe {
     #[must_use]
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         TcpInfo::of(&*self.0.upgrade()?)
+    }
+
+    /// Our and the peer's address and port, as the kernel here has them; `None` if this is no IP socket or is closed.
+    #[must_use]
+    pub fn ends(&self) -> Option<[SocketAddr; 2]> {
+        let socket = self.0.upgrade()?;
+        Some([socket.local_addr().ok()?.as_socket()?, socket.peer_addr().ok()?.as_socket()?])
     }
 
     /// Bytes that came and were not read yet; `None` if the connection is closed.
