@@ -44,13 +44,12 @@ impl Endpoint {
             fault.downcast::<End>().unwrap_or_else(|fault| End::new(Code::FAILED, fault.to_string()))
         })?;
         let mut machine = Session::new(config(engine, &settings, Role::Initiator, session_name()));
-        let mut ours = machine.hello();
-        let loopback;
-        (ours.route, loopback) = route(&ours.session, Role::Initiator, &transport);
-        let (transport, theirs) = greet(&ours, transport)?;
+        let hello = machine.hello();
+        let (route, loopback) = route(&hello.session, Role::Initiator, &transport);
+        let (transport, theirs) = greet(&Hello { route, ..hello }, transport)?;
         let id = narrows_session::LinkId(0);
         machine.attach(id, theirs.clone()).map_err(refused)?;
-        let inner = build(engine, settings, machine, &theirs, loopback && ours.route == theirs.route);
+        let inner = build(engine, settings, machine, &theirs, loopback && route == theirs.route);
         inner.add_link(id, transport)?;
         keeper::start(&inner, Some(dial))?;
         Ok(Self { inner })
@@ -99,14 +98,13 @@ impl Acceptor {
     fn begin(&self, mut transport: Transport, theirs: Hello) -> Result<Endpoint, End> {
         let mut machine = Session::new(config(&self.engine, &self.settings, Role::Acceptor, theirs.session));
         let id = narrows_session::LinkId(0);
-        let mut ours = machine.hello();
-        let loopback;
-        (ours.route, loopback) = route(&ours.session, Role::Acceptor, &transport);
-        let loopback = loopback && ours.route == theirs.route;
+        let hello = machine.hello();
+        let (route, loopback) = route(&hello.session, Role::Acceptor, &transport);
+        let loopback = loopback && route == theirs.route;
         if let Err(fault) = machine.attach(id, theirs.clone()) {
             return Err(say_bye(transport, refused(fault)));
         }
-        write_hello(&mut transport, &Message::Hello(ours)).map_err(lost)?;
+        write_hello(&mut transport, &Message::Hello(Hello { route, ..hello })).map_err(lost)?;
         let inner = build(&self.engine, self.settings.clone(), machine, &theirs, loopback);
         self.sessions.lock().insert(theirs.session, Arc::downgrade(&inner));
         inner.add_link(id, transport)?;

@@ -3,7 +3,7 @@
 //! The price rule treats link and processors as separate resources. On a link of gigabytes a second they are not:
 //! sending itself is processor time, the receiver's may be the same processors, and no counter here shows it. So on
 //! such links we compare: some milliseconds raw, some as the rule would have it, by the bytes that got through. The
-//! better one stays; the other is tried again now and then, ever more seldom while it goes on losing. Once bytes got
+//! better one stays; the other is tried again now and then, ever more seldom while it goes on losing. While bytes get
 //! through so fast, that counts and not what the link is believed to carry: a receiver short of processors looks like a
 //! slow link for a moment.
 //!
@@ -36,8 +36,8 @@ pub struct Guard {
     trial: bool,
     /// The other way seemed better after the last span already.
     doubted: bool,
-    /// Raw bytes got through faster than a slow link lets them.
-    seen_fast: bool,
+    /// The most that raw bytes got through at lately: fades with each raw span, and counts [`PEAK_MAX`] at most.
+    peak: f64,
 }
 
 impl Default for Guard {
@@ -53,7 +53,7 @@ impl Default for Guard {
             trial: false,
             // Nothing speaks for either way yet: the first comparison counts.
             doubted: true,
-            seen_fast: false,
+            peak: 0.0,
         }
     }
 }
@@ -64,7 +64,7 @@ impl Guard {
     pub fn way(&mut self, now_ns: u64, raw_len: usize, link: f64, in_hand: u64) -> Way {
         // A look at raw that has begun tells more of the link than what the link is believed to carry meanwhile.
         let looks = self.way == Way::Raw && self.rates[Way::Raw as usize].is_none();
-        if link < if looks { SLOW } else { FAST } && !self.seen_fast {
+        if link < if looks { SLOW } else { FAST } && self.peak < FAST {
             *self = Self { counted_ns: now_ns, ..Self::default() };
             return Way::Priced;
         }
@@ -83,8 +83,8 @@ impl Guard {
             let mean = if self.trial { mean.max(rate) } else { mean };
             self.rates[before as usize] = Some(mean);
             if before == Way::Raw {
-                // One span may be a pause in which nobody read.
-                self.seen_fast = mean >= if self.seen_fast { SLOW } else { FAST };
+                // One span may be a pause in which nobody read, and the first what buffers on the way took.
+                self.peak = rate.min(PEAK_MAX).max(FADE * self.peak);
             }
             self.turn();
             (self.counted_ns, self.bytes) = (now_ns, 0);
@@ -135,8 +135,13 @@ impl Guard {
 
 /// Slower links are the price rule's own: 5.6 Gbit/s.
 const FAST: f64 = 0.7;
-/// One on which raw bytes got through fast is compared on until they get through no faster than this.
+/// A look at raw that has begun is given up if the link is believed to carry no more than this.
 const SLOW: f64 = 0.2;
+/// What a link on which raw bytes got through fast is taken for, and how that fades with each raw span in which they do
+/// not: in six spans to what is no longer fast. Buffers that took the first megabytes made a link of 2.5 Gbit/s look
+/// fast; what was compared there changed with the data, and half of a mixture went raw.
+const PEAK_MAX: f64 = 2.0 * FAST;
+const FADE: f64 = 0.89;
 /// Length of one comparison.
 const SPAN_NS: u64 = 5_000_000;
 /// Weight of the last span in what a way is held to carry: one span may hit a pause, or what waited during one.
@@ -210,7 +215,7 @@ mod tests {
         for _ in 0..3 {
             now_ns += 12 * SPAN_NS;
             guard.way(now_ns, 65_536, 0.1, 0);
-            assert!(guard.seen_fast, "{guard:?}");
+            assert!(guard.peak >= FAST, "{guard:?}");
             run(&mut guard, &mut now_ns, 100, 1.0, 2.0);
         }
     }
@@ -248,7 +253,27 @@ mod tests {
             now_ns += 72_818;
             guard.way(now_ns, 65_536, 0.68, 0);
         }
-        assert!(guard.seen_fast && guard.way == Way::Raw, "{guard:?}");
+        assert!(guard.peak >= FAST && guard.way == Way::Raw, "{guard:?}");
+    }
+
+    // Goal: a link of 2.5 Gbit/s whose buffers took the first megabytes fast is the price rule's again within 60 ms, and
+    // stays so though packing gets less through than raw for as long as chunks pack badly.
+    #[test]
+    fn a_burst_makes_no_fast_link() {
+        let (mut guard, mut now_ns, mut raw_ns) = (Guard::default(), 0, 0);
+        while now_ns < 1_000_000_000 {
+            let belief = if now_ns < 20_000_000 { 0.71 } else { 0.3 };
+            let way = guard.way(now_ns, 65_536, belief, 0);
+            let rate = match way {
+                Way::Raw if raw_ns < 6_000_000 => 2.0,
+                Way::Raw => 0.3,
+                Way::Priced => 0.25,
+            };
+            let took = (65_536.0 / rate) as u64;
+            raw_ns += if way == Way::Raw { took } else { 0 };
+            now_ns += took;
+        }
+        assert!((6_000_000..66_000_000).contains(&raw_ns), "{raw_ns} ns raw, {guard:?}");
     }
 
     // Goal: one slow span, of a chunk that packs slowly or a pause, sends nothing raw that packs well.
