@@ -183,3 +183,23 @@ fn the_kernel_tells_about_a_tcp_link_only() {
     assert_eq!(probe.tcp_info(), None, "a probe keeps no connection open");
     assert_eq!(pair(&unix, &Auth::None).0.probe.tcp_info(), None);
 }
+
+// Goal: both ends name a connection alike, also where a socket of IPv6 accepted it from IPv4.
+#[test]
+fn both_ends_name_a_connection_alike() {
+    for listen in ["127.0.0.1:0", "0.0.0.0:0", "[::]:0"] {
+        let Ok(listener) = Listener::bind(&Address::parse(listen, 0).unwrap(), &Tuning::default()) else {
+            eprintln!("skipped: {listen}, which this machine does not listen on");
+            continue;
+        };
+        let Address::Tcp { port, .. } = *listener.local() else { panic!("a port of TCP") };
+        let to = Address::parse("127.0.0.1", port).unwrap();
+        let near = transport::connect(&to, &Tuning::default()).unwrap();
+        let far = listener.accept().unwrap().unwrap();
+        let ends = near.probe.ends().unwrap();
+        assert!(ends.iter().all(|end| end.ip().is_loopback()) && ends[1].port() == port, "{listen}: {ends:?}");
+        assert_eq!(far.probe.ends(), Some([ends[1], ends[0]]), "{listen}");
+    }
+    let bench = Bench::new();
+    assert_eq!(pair(&bench.addresses()[2], &Auth::None).0.probe.ends(), None);
+}

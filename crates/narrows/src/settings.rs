@@ -164,8 +164,9 @@ impl Settings {
         matches!(self.plan, Plan::Naive(_))
     }
 
-    /// The policy of the plan, for a receiver with these bounds and codecs, so near, and the most history it asks for. No more is kept: chunks that are held for nothing keep their buffers from being used again
-    /// while they are in the cache.
+    /// The policy of the plan, for a receiver with these bounds and codecs, so near, and the most history it asks for.
+    /// No more is kept: chunks that are held for nothing keep their buffers from being used again while they are in the
+    /// cache.
     pub(crate) fn policy(
         &self,
         registry: &Arc<Registry>,
@@ -221,8 +222,8 @@ impl Settings {
     }
 }
 
-/// What loopback is taken for until it is measured, in bytes per second: less than it carries on any machine, and as
-/// fast as links are on which raw is compared with packing.
+/// What loopback is taken for until it is measured, in bytes per second: less than it carried on any machine that
+/// it was measured on, and as fast as links are on which raw is compared with packing.
 const LOOPBACK_GUESS: f64 = 1e9;
 
 #[cfg(test)]

@@ -230,10 +230,12 @@ impl Probe {
     }
 
     /// Our and the peer's address and port, as the kernel here has them; `None` if this is no IP socket or is closed.
+    /// One of IPv4 is one also where a socket of IPv6 accepted it, which maps it.
     #[must_use]
     pub fn ends(&self) -> Option<[SocketAddr; 2]> {
         let socket = self.0.upgrade()?;
-        Some([socket.local_addr().ok()?.as_socket()?, socket.peer_addr().ok()?.as_socket()?])
+        let ends = [socket.local_addr().ok()?.as_socket()?, socket.peer_addr().ok()?.as_socket()?];
+        Some(ends.map(|end| SocketAddr::new(end.ip().to_canonical(), end.port())))
     }
 
     /// Bytes that came and were not read yet; `None` if the connection is closed.
