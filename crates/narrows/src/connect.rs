@@ -227,6 +227,7 @@ fn build(
         arrived: Condvar::new(),
         keeper_wake: Condvar::new(),
         began_ns: engine.clock.now_ns(),
+        depth: settings.depth(engine.workers()) as u64,
         tallies: Tallies::default(),
         backlog_max: u64::MAX.into(),
         engine: engine.clone(),

@@ -63,6 +63,8 @@ pub(crate) struct Inner {
     /// The keeper should look now.
     pub(crate) keeper_wake: Condvar,
     pub(crate) began_ns: u64,
+    /// Chunks of a channel under way at once.
+    pub(crate) depth: u64,
     pub(crate) tallies: Tallies,
     /// Packed bytes that may wait for the links before a channel that has some waiting may add to them.
     pub(crate) backlog_max: AtomicU64,
@@ -82,9 +84,9 @@ impl Outlet for WeakOutlet {
         self.0.upgrade().ok_or(Stopped)?.admit(channel, most)
     }
 
-    fn submit(&self, frame: Frame<Bytes>) {
+    fn packed(&self, channel: ChannelId, frames: &mut dyn Iterator<Item = Frame<Bytes>>) {
         if let Some(inner) = self.0.upgrade() {
-            inner.submit(frame);
+            inner.packed(channel, frames);
         }
     }
 
@@ -106,7 +108,8 @@ impl Inner {
 
     pub(crate) fn add_channel(&self, state: &mut State, channel: ChannelId) -> Unpacker {
         let unpacker = Unpacker::new(self.unpacking.clone(), channel);
-        let held = ChannelState { unpacker: unpacker.clone(), admitted: 0, left: 0, held: Vec::new(), ended: None };
+        let held =
+            ChannelState { unpacker: unpacker.clone(), admitted: 0, packed: 0, left: 0, held: Vec::new(), ended: None };
         state.channels.insert(channel, held);
         unpacker
     }
@@ -123,7 +126,7 @@ impl Inner {
             }
             let held = state.channels.get(&channel).filter(|held| held.ended.is_none()).ok_or(Stopped)?;
             // A naive channel holds its whole message, as the scheme it reproduces does.
-            let few = held.admitted - held.left < self.settings.depth as u64;
+            let few = held.admitted - held.left < self.depth;
             // A decision is as good as what was known when it was made, so chunks are decided on when a worker is
             // about to be free, not a queue's length before.
             let soon = state.in_hand(channel) <= self.engine.workers() as u64;
@@ -139,15 +142,20 @@ impl Inner {
         }
     }
 
-    fn submit(&self, frame: Frame<Bytes>) {
-        self.tallies.sent_raw.fetch_add(frame.header.raw_len.into(), Relaxed);
+    fn packed(&self, channel: ChannelId, frames: &mut dyn Iterator<Item = Frame<Bytes>>) {
         let mut state = self.state.lock();
-        if self.settings.is_naive() {
-            if let Some(held) = state.channels.get_mut(&frame.header.channel) {
-                held.held.push(frame);
+        if let Some(held) = state.channels.get_mut(&channel) {
+            held.packed += 1;
+        }
+        for frame in frames {
+            self.tallies.sent_raw.fetch_add(frame.header.raw_len.into(), Relaxed);
+            if self.settings.is_naive() {
+                if let Some(held) = state.channels.get_mut(&channel) {
+                    held.held.push(frame);
+                }
+            } else {
+                state.machine.submit(frame);
             }
-        } else {
-            state.machine.submit(frame);
         }
         self.changed.notify_all();
     }

@@ -27,8 +27,8 @@ pub struct Settings {
     pub plan: Plan,
     /// Length of chunks in bytes; `None` lets the policy choose.
     pub chunk_len: Option<usize>,
-    /// Chunks under way at once, per channel.
-    pub depth: usize,
+    /// Chunks under way at once, per channel; [`Settings::depth`] where nobody says.
+    pub depth: Option<usize>,
     /// Send raw what packing does not shrink: the paper's V2. Without it, what the codec made is sent.
     pub keep_if_smaller: bool,
     /// What a second of processor time is worth at least to the adaptive plan, in seconds of the link's; 0 spends
@@ -60,7 +60,7 @@ impl Default for Settings {
         Self {
             plan: Plan::Adaptive,
             chunk_len: None,
-            depth: 16,
+            depth: None,
             keep_if_smaller: true,
             cpu_price: 0.0,
             level_max: None,
@@ -145,6 +145,13 @@ pub fn candidate(registry: &Registry, text: &str, history_len: usize) -> Result<
 impl Settings {
     /// Chunk length of the plans that do not choose one.
     pub const CHUNK_LEN: usize = 256 << 10;
+
+    /// Chunks under way at once, per channel, with so many threads. Each may be packing one, and as many more are packed
+    /// and wait for one before them or for the link.
+    #[must_use]
+    pub fn depth(&self, workers: usize) -> usize {
+        self.depth.unwrap_or((3 * workers).max(16))
+    }
 
     /// The codec of this name, where the adaptive plan may choose it for a receiver with `codecs`.
     fn offered(&self, registry: &Registry, codecs: &[CodecId], name: &str) -> Option<CodecId> {

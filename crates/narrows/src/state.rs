@@ -24,7 +24,9 @@ pub(crate) struct State {
 
 pub(crate) struct ChannelState {
     pub(crate) unpacker: Unpacker,
+    /// Chunks that the packer was given, those that are packed, and those whose frames went out.
     pub(crate) admitted: u64,
+    pub(crate) packed: u64,
     pub(crate) left: u64,
     /// Frames of a naive channel, until its end.
     pub(crate) held: Vec<Frame<Bytes>>,
@@ -49,10 +51,10 @@ impl State {
         of_channel.or_else(|| self.ended.clone())
     }
 
-    /// Chunks of a channel that are being packed.
+    /// Chunks of a channel that are being packed or wait for it, and not those that wait for one before them: with many
+    /// workers, some would then have nothing to do until the slowest is done.
     pub(crate) fn in_hand(&self, channel: ChannelId) -> u64 {
-        let Some(held) = self.channels.get(&channel) else { return 0 };
-        held.admitted.saturating_sub(self.machine.submitted(channel) + held.held.len() as u64)
+        self.channels.get(&channel).map_or(0, |held| held.admitted - held.packed)
     }
 
     /// A chunk's frame went out for the first time.

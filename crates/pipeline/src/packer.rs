@@ -34,8 +34,9 @@ pub trait Outlet: Send + Sync {
     /// [`Stopped`] when it never will.
     fn admit(&self, channel: ChannelId, most: Ahead) -> Result<(), Stopped>;
 
-    /// Takes a frame, in order of sequence. Does not wait.
-    fn submit(&self, frame: Frame<Bytes>);
+    /// One more chunk of the channel is packed, and these frames may leave, in order of sequence: none where one before it
+    /// is not packed yet. Does not wait.
+    fn packed(&self, channel: ChannelId, frames: &mut dyn Iterator<Item = Frame<Bytes>>);
 
     /// Lets frames that were submitted leave; `here`, the calling thread may write to the link itself.
     fn flush(&self, here: bool);
@@ -199,9 +200,7 @@ impl Job {
             // Frames leave while the order is held, else two workers could overtake each other on the way out.
             let mut order = self.order.lock();
             order.insert(self.seq.0, Frame { header, payload });
-            while let Some(frame) = order.pop() {
-                self.shared.outlet.submit(frame);
-            }
+            self.shared.outlet.packed(self.channel, &mut std::iter::from_fn(|| order.pop()));
         }
         self.shared.policy.lock().learn(&outcome);
         *ws.get::<Scratch>() = scratch;
@@ -286,5 +285,151 @@ impl Job {
         outcome.audition = true;
         self.shared.policy.lock().learn(&outcome);
         *ws.get::<Scratch>() = scratch;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, time::Duration};
+
+    use narrows_core::{Backend, Codec, DecodeError, Feedback, Level, codec::Info, policy::Estimate};
+
+    use super::*;
+
+    static INFO: Info = Info {
+        id: CodecId(200),
+        name: "gate",
+        levels: 0..=0,
+        level_default: 0,
+        history: false,
+        format: "one byte for as many of it; a zero waits at the gate",
+    };
+
+    #[derive(Debug)]
+    struct Gate(Mutex<mpsc::Receiver<()>>);
+
+    impl Codec for Gate {
+        fn info(&self) -> &'static Info {
+            &INFO
+        }
+
+        fn pack(&self, raw: &[u8], _: Level, _: &[u8], out: &mut [u8], _: &mut Workspace) -> Option<usize> {
+            if raw[0] == 0 {
+                self.0.lock().recv().ok()?;
+            }
+            out[0] = raw[0];
+            Some(1)
+        }
+
+        fn unpack(&self, _: &[u8], _: &[u8], _: &mut [u8], _: &mut Workspace) -> Result<(), DecodeError> {
+            unreachable!("nothing is received here")
+        }
+    }
+
+    #[derive(Debug)]
+    struct Gates(Arc<Gate>);
+
+    impl Backend for Gates {
+        fn name(&self) -> &'static str {
+            "gates"
+        }
+
+        fn priority(&self) -> i32 {
+            0
+        }
+
+        fn probe(&self) -> Result<Vec<Arc<dyn Codec>>, narrows_core::Unavailable> {
+            Ok(vec![self.0.clone()])
+        }
+    }
+
+    #[derive(Debug)]
+    struct Always;
+
+    impl Policy for Always {
+        fn name(&self) -> &'static str {
+            "always"
+        }
+
+        fn chunk_len(&mut self, _: &Gauges) -> usize {
+            CHUNK_LEN
+        }
+
+        fn decide(&mut self, _: &[u8], _: &Gauges) -> Decision {
+            let candidate = Candidate { codec: INFO.id, level: Level(0), history_len: 0 };
+            Decision { candidate, ticket: 0, estimate: Estimate::default(), audition: None, why: "always" }
+        }
+
+        fn learn(&mut self, _: &Outcome) {}
+
+        fn feedback(&mut self, _: &Feedback) {}
+    }
+
+    #[derive(Debug)]
+    struct NoTime;
+
+    impl Clock for NoTime {
+        fn now_ns(&self) -> u64 {
+            0
+        }
+
+        fn thread_cpu_ns(&self) -> u64 {
+            0
+        }
+    }
+
+    /// Tells of each packed chunk which frames it let go.
+    struct Told(mpsc::Sender<Vec<u64>>);
+
+    impl Outlet for Told {
+        fn admit(&self, _: ChannelId, _: Ahead) -> Result<(), Stopped> {
+            Ok(())
+        }
+
+        fn packed(&self, _: ChannelId, frames: &mut dyn Iterator<Item = Frame<Bytes>>) {
+            self.0.send(frames.map(|frame| frame.header.seq.0).collect()).unwrap();
+        }
+
+        fn flush(&self, _: bool) {}
+
+        fn gauges(&self) -> Gauges {
+            Gauges::default()
+        }
+    }
+
+    const CHUNK_LEN: usize = 2 * INLINE_LEN;
+
+    // Goal: the outlet hears of every packed chunk at once, though frames wait for the one before them: who admits
+    // chunks by how many are being packed then keeps all workers busy.
+    #[test]
+    fn a_slow_chunk_holds_up_frames_but_not_workers() {
+        let (open, gate) = mpsc::channel();
+        let (tell, told) = mpsc::channel();
+        let mut registry = Registry::default();
+        registry.add(&Gates(Arc::new(Gate(Mutex::new(gate))))).unwrap();
+        let shared = Packing {
+            registry: Arc::new(registry),
+            pool: WorkerPool::new(2),
+            buffers: BufferPool::new(0),
+            clock: Arc::new(NoTime),
+            policy: Arc::new(Mutex::new(Box::new(Always))),
+            outlet: Arc::new(Told(tell)),
+            keep_if_smaller: true,
+            chunk_len_max: CHUNK_LEN,
+            history_len_max: 0,
+            explain: None,
+        };
+        let mut packer = Packer::new(shared.clone(), ChannelId(2));
+        for seq in 0..4_u8 {
+            let mut chunk = shared.buffers.take(CHUNK_LEN);
+            chunk.fill(seq);
+            packer.push(Bytes::new(chunk)).unwrap();
+        }
+        let next = || told.recv_timeout(Duration::from_secs(10)).unwrap();
+        for _ in 1..4 {
+            assert!(next().is_empty(), "the first chunk is at the gate");
+        }
+        open.send(()).unwrap();
+        assert_eq!(next(), [0, 1, 2, 3]);
     }
 }

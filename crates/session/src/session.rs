@@ -547,12 +547,6 @@ impl<B> Session<B> {
         self.links.values().any(Link::has_messages)
     }
 
-    /// Frames submitted on a channel so far.
-    #[must_use]
-    pub fn submitted(&self, channel: ChannelId) -> u64 {
-        self.channels.get(&channel).map_or(0, |state| state.tx.next_submit())
-    }
-
     /// What happened, oldest first.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()

@@ -47,7 +47,7 @@ pub fn settings(engine: &Engine, packing: &Packing, session: &Session) -> anyhow
     settings.resume_within = session.resume_within;
     settings.limits.window_len = session.window.0 as usize;
     settings.limits.chunk_len_max = settings.limits.chunk_len_max.max(settings.chunk_len.unwrap_or(0));
-    settings.limits.depth = packing.depth.into();
+    settings.limits.depth = settings.depth(engine.workers());
     if let Plan::Naive(_) = settings.plan {
         settings.limits.chunk_len_max = limits::CHUNK_LEN_MAX;
     }
@@ -58,7 +58,7 @@ pub fn settings(engine: &Engine, packing: &Packing, session: &Session) -> anyhow
 pub fn packing_settings(engine: &Engine, packing: &Packing) -> anyhow::Result<Settings> {
     let mut settings = Settings {
         chunk_len: packing.chunk.map(|size| chunk_len(size.0)).transpose()?,
-        depth: packing.depth.into(),
+        depth: packing.depth.map(usize::from),
         keep_if_smaller: !packing.keep_larger,
         cpu_price: packing.cpu_price.unwrap_or(0.0),
         level_max: packing.level_max.map(Level),

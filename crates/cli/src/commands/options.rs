@@ -20,9 +20,9 @@ pub struct Packing {
     /// Length of chunks, 512 to 16M; the policy's choice if not given
     #[arg(long, value_name = "SIZE")]
     pub chunk: Option<Size>,
-    /// Chunks under way at once
-    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub depth: u16,
+    /// Chunks under way at once. [default: 16, or three for each thread if that is more]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub depth: Option<u16>,
     /// Send what the codec made even where it is no smaller (the published pipeline's plain variant)
     #[arg(long)]
     pub keep_larger: bool,
