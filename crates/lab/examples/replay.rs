@@ -5,7 +5,8 @@
 //! Then `… replay run [--mbit 10,100,1000,2500] FILE…` takes the recordings, and prints for each link the time of the
 //! adaptive policy, from six beginnings, as a share of that of the best fixed candidate from the same: both start cold,
 //! on two processors that both ends share. With `TRACE` set it prints every decision, with `REGRET` whose choices cost
-//! how much; with `SHARED` the policy is told that both ends share the processors, as two processes of one machine tell.
+//! how much; with `SHARED` the policy is told that both ends share the processors, as two processes of one machine tell;
+//! `WORKERS` of them where not two.
 
 use std::{
     collections::BTreeMap,
@@ -33,7 +34,7 @@ use narrows_policy::{
 };
 
 /// Raw bytes of one run, by link, as `bench/wire/run.py` has them.
-const BYTES: [(f64, f64); 4] = [(10.0, 8e6), (100.0, 24e6), (1000.0, 160e6), (2500.0, 240e6)];
+const BYTES: [(f64, f64); 5] = [(10.0, 8e6), (100.0, 24e6), (1000.0, 160e6), (2500.0, 240e6), (10000.0, 2e9)];
 
 /// Beginnings of which a figure is the mean.
 const STARTS: usize = 6;
@@ -100,11 +101,14 @@ fn beside(path: &Path, what: &str) -> PathBuf {
     name.into()
 }
 
+fn set(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default)
+}
+
 /// Stretches spread over the file.
 fn sample(file: &Path) -> io::Result<Vec<u8>> {
     let mut file = fs::File::open(file)?;
     let len = file.metadata()?.len();
-    let set = |name: &str, default: u64| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default);
     let stretch_len = set("STRETCH_MIB", 4) << 20;
     // Where they overlapped, history would hold what comes.
     let stretches = set("STRETCHES", 6).min(len / stretch_len.max(1)).max(1);
@@ -250,7 +254,7 @@ fn run(links: &[f64], files: &[String]) -> io::Result<()> {
     for file in files {
         let recording = Arc::new(load(Path::new(file))?);
         for &mbit in links {
-            let mut scene = Scene::new(Vec::new(), mbit, 2);
+            let mut scene = Scene::new(Vec::new(), mbit, set("WORKERS", 2) as u32);
             (scene.shared, scene.recording) = (true, Some(recording.clone()));
             scene.noise = 0.03;
             let bytes = BYTES.iter().find(|(rate, _)| *rate == mbit).map_or(160e6, |(_, bytes)| *bytes);
