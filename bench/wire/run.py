@@ -42,6 +42,7 @@ LINKS = {
     100: ("64kb", 24),
     1000: ("256kb", 160),
     2500: ("512kb", 240),
+    10000: ("2mb", 1000),
     0: (None, 1500),
 }
 
@@ -61,15 +62,17 @@ KINDS = {
 MIXED = ["text", "random", "logs", "float", "executables", "vm", "double", "weights"]
 MIXED_BLOCK = 4 << 20
 
+# As many as both ends share.
+THREADS = len(os.sched_getaffinity(0))
 PEERS = {
     "tcp": None,
-    "zstd --adapt": ("zstd -q -T2 --adapt -c", "zstd -q -d -c"),
-    "zstd -1": ("zstd -q -1 -T2 -c", "zstd -q -d -c"),
-    "zstd -3": ("zstd -q -3 -T2 -c", "zstd -q -d -c"),
-    "zstd -6": ("zstd -q -6 -T2 -c", "zstd -q -d -c"),
-    "zstd -9": ("zstd -q -9 -T2 -c", "zstd -q -d -c"),
+    "zstd --adapt": (f"zstd -q -T{THREADS} --adapt -c", "zstd -q -d -c"),
+    "zstd -1": (f"zstd -q -1 -T{THREADS} -c", "zstd -q -d -c"),
+    "zstd -3": (f"zstd -q -3 -T{THREADS} -c", "zstd -q -d -c"),
+    "zstd -6": (f"zstd -q -6 -T{THREADS} -c", "zstd -q -d -c"),
+    "zstd -9": (f"zstd -q -9 -T{THREADS} -c", "zstd -q -d -c"),
     "lz4 -1": ("lz4 -q -1 -c", "lz4 -q -d -c"),
-    "pigz -1": ("pigz -1 -p2 -c", "pigz -d -c"),
+    "pigz -1": (f"pigz -1 -p{THREADS} -c", "pigz -d -c"),
 }
 
 FIXED = ["lz4", "snappy", "deflate:1", "zstd:-200", "zstd:-20", "zstd:-5", "zstd:1", "zstd:3", "zstd:6", "zstd:9",
