@@ -134,7 +134,7 @@ pub fn cost(looks: &[Look], setting: &Contestant) -> Cost {
 /// Whether a chunk may refer to the one before, so that the receiver takes them one after the other.
 fn serial_unpack(setting: &Contestant) -> bool {
     let codec = setting.codec.as_deref().unwrap_or_default();
-    narrows::candidate(&narrows::default_registry(), codec, narrows::Settings::CHUNK_LEN)
+    narrows::fixed(&narrows::default_registry(), codec, narrows::Settings::CHUNK_LEN)
         .is_ok_and(|candidate| candidate.history_len > 0)
 }
 
