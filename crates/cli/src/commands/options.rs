@@ -34,7 +34,7 @@ pub struct Packing {
     #[arg(long, value_name = "LEVEL", conflicts_with = "codec")]
     pub level_max: Option<i16>,
     /// Pack every chunk on its own, without reference to those before it, as `lz4` and `zstd` below level 2 do anyway
-    /// when named by --codec, unless chunks are shorter than 64K
+    /// when named by --codec, unless in a tunnel or with chunks shorter than 64K
     #[arg(long)]
     pub no_history: bool,
     /// Write each decision, its estimate and its outcome to this file as JSON Lines
