@@ -319,7 +319,8 @@ impl Policy for Adaptive {
         let in_hand = u64::from(gauges.packing) * self.chunk_len_last as u64
             + (gauges.queued_bytes as f32 / self.size.max(0.1)) as u64
             + IN_KERNEL;
-        if self.guard.way(gauges.now_ns, raw.len(), self.rate.bytes_per_ns(), in_hand) == Way::Raw {
+        let link = self.rate.surely(gauges.sent_bytes);
+        if self.guard.way(gauges.now_ns, raw.len(), link, in_hand) == Way::Raw {
             return self.raw(gauges.now_ns, raw.len(), "floor");
         }
         let message = raw.len() <= MESSAGE_LEN && gauges.queued_bytes == 0 && gauges.packing <= 1;
