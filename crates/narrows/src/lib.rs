@@ -31,7 +31,7 @@ pub use connect::{Acceptor, Dial};
 pub use endpoint::{Endpoint, Incoming, Stats};
 pub use engine::{Engine, default_registry};
 pub use inner::End;
-pub use settings::{Plan, Settings, UnknownCodec, candidate, fixed, packer};
+pub use settings::{Plan, Settings, UnknownCodec, candidate, history_below, packer};
 
 pub use narrows_core as core;
 pub use narrows_io as io;

@@ -142,24 +142,19 @@ pub fn candidate(registry: &Registry, text: &str, history_len: usize) -> Result<
     Ok(Candidate { codec: info.id, level, history_len: if info.history { history_len as u32 } else { 0 } })
 }
 
-/// What `text` asks for (see [`packer`]) of a plan that packs all chunks so, with the history that pays before chunks of
-/// `chunk_len` bytes: as much again, since more costs more to index than it saves. Fast codecs gain a hundredth by it
-/// where chunks are long, and one thread would have to unpack them all, since each waits for the one before it.
-///
-/// # Errors
-/// [`UnknownCodec`].
-pub fn fixed(registry: &Registry, text: &str, chunk_len: usize) -> Result<Candidate, UnknownCodec> {
-    let candidate = candidate(registry, text, chunk_len)?;
-    let info = registry.by_id(candidate.codec).map(|codec| codec.info());
-    let fast = info.is_some_and(|info| info.name == "lz4" || info.name == "zstd" && candidate.level < HISTORY_LEVEL);
-    let pays = !fast || chunk_len < HISTORY_CHUNK_LEN;
-    Ok(Candidate { history_len: if pays { candidate.history_len } else { 0 }, ..candidate })
+/// Chunks from this length on, in bytes, travel without history in a plan that packs all of them as `candidate` says.
+/// Fast codecs gain a hundredth by it where chunks are long, and one thread would have to unpack them all, since each
+/// waits for the one before it.
+#[must_use]
+pub fn history_below(registry: &Registry, candidate: Candidate) -> usize {
+    let fast = registry.by_id(candidate.codec).is_some_and(|codec| match codec.info().name {
+        "lz4" => true,
+        // History makes long chunks 2 to 13 % smaller from level 2 on; before that, 3 % larger to 8 % smaller.
+        "zstd" => candidate.level < Level(2),
+        _ => false,
+    });
+    if fast { 64 << 10 } else { usize::MAX }
 }
-
-/// From this level of zstd on history makes long chunks 2 to 13 % smaller; below it, 3 % larger to 8 % smaller.
-const HISTORY_LEVEL: Level = Level(2);
-/// Shorter chunks need what was before them at any level.
-const HISTORY_CHUNK_LEN: usize = 64 << 10;
 
 impl Settings {
     /// Chunk length of the plans that do not choose one.
@@ -211,7 +206,8 @@ impl Settings {
         };
         let fixed = |candidate: Candidate, chunk_len| -> (Box<dyn Policy>, usize) {
             let candidate = allowed(candidate);
-            (Box::new(Fixed { candidate, chunk_len }), candidate.history_len as usize)
+            let history_below = history_below(registry, candidate);
+            (Box::new(Fixed { candidate, chunk_len, history_below }), candidate.history_len as usize)
         };
         match self.plan {
             Plan::None => {
@@ -254,17 +250,25 @@ const LOOPBACK_GUESS: f64 = 1e9;
 
 #[cfg(test)]
 mod tests {
+    use narrows_core::Gauges;
+
     use super::*;
 
     #[test]
-    fn history_is_asked_for_where_it_pays() {
+    fn long_chunks_refer_back_where_it_pays() {
         let mut registry = Registry::default();
         registry.add(&narrows_codecs::Cpu).unwrap();
-        let history = |text, chunk_len| fixed(&registry, text, chunk_len).unwrap().history_len;
+        let registry = Arc::new(registry);
+        let ids: Vec<_> = registry.ids().collect();
+        let near = Near { host: false, loopback: false };
         for (text, long, short) in
-            [("zstd:3", 262_144, 4096), ("zstd:1", 0, 4096), ("zstd:-5", 0, 4096), ("lz4", 0, 4096), ("snappy", 0, 0)]
+            [("zstd:3", 8192, 8192), ("zstd:1", 0, 8192), ("zstd:-5", 0, 8192), ("lz4", 0, 8192), ("snappy", 0, 0)]
         {
-            assert_eq!([history(text, 256 << 10), history(text, 4 << 10)], [long, short], "{text}");
+            let plan = Plan::Fixed(candidate(&registry, text, 8192).unwrap());
+            let settings = Settings { plan, ..Settings::default() };
+            let mut policy = settings.policy(&registry, &Limits::default(), &ids, near).0;
+            let mut history = |len| policy.decide(&vec![0; len], &Gauges::default()).candidate.history_len;
+            assert_eq!([history(256 << 10), history(4 << 10)], [long, short], "{text}");
         }
     }
 

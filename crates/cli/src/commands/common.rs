@@ -14,9 +14,8 @@ use std::{
 
 use anyhow::Context;
 use narrows::{
-    Code, Dial, End, Endpoint, Engine, Plan, Settings, Stats,
+    Code, Dial, End, Endpoint, Engine, Plan, Settings, Stats, candidate,
     core::{Decision, Level, Outcome, limits},
-    fixed,
     io::{
         Address, Transport, Tuning,
         secure::{self, Auth, Psk},
@@ -66,8 +65,9 @@ pub fn packing_settings(engine: &Engine, packing: &Packing) -> anyhow::Result<Se
         history: !packing.no_history,
         ..Settings::default()
     };
-    let chunk_len = if settings.history { settings.chunk_len.unwrap_or(Settings::CHUNK_LEN) } else { 0 };
-    let codec = packing.codec.as_deref().map(|name| fixed(&engine.registry, name, chunk_len)).transpose();
+    // More than a chunk's own length costs more to index than it saves.
+    let history_len = if settings.history { settings.chunk_len.unwrap_or(Settings::CHUNK_LEN) } else { 0 };
+    let codec = packing.codec.as_deref().map(|name| candidate(&engine.registry, name, history_len)).transpose();
     let codec = codec.map_err(|fault| Usage(fault.to_string()))?;
     let preset = ["NARROWS_POLICY", "NARROWS_CODEC"].iter().any(|name| std::env::var_os(name).is_some());
     settings.plan = match (packing.policy, codec) {

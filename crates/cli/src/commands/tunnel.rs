@@ -3,7 +3,7 @@
 use std::{sync::Arc, thread, time::Duration};
 
 use narrows::{
-    Acceptor, Endpoint, Plan, Settings, candidate,
+    Acceptor, Endpoint, Settings,
     io::{
         Listener, Tuning,
         secure::{self, Auth},
@@ -53,10 +53,6 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     settings.limits.window_len = settings.limits.window_len.min(WINDOW_LEN);
     settings.limits.history_len_max = HISTORY_LEN;
     settings.limits.chunk_len_max = CHUNK_LEN;
-    // Messages are short, and need what was before them at any level.
-    if let (Plan::Fixed(plan), Some(codec), true) = (&mut settings.plan, &args.packing.codec, settings.history) {
-        *plan = candidate(&engine.registry, codec, HISTORY_LEN)?;
-    }
     common::on_signal()?;
     match (&args.peer, &args.to) {
         (Some(peer), _) => near(&args, peer, engine, &settings),

@@ -134,8 +134,9 @@ pub fn cost(looks: &[Look], setting: &Contestant) -> Cost {
 /// Whether a chunk may refer to the one before, so that the receiver takes them one after the other.
 fn serial_unpack(setting: &Contestant) -> bool {
     let codec = setting.codec.as_deref().unwrap_or_default();
-    narrows::fixed(&narrows::default_registry(), codec, narrows::Settings::CHUNK_LEN)
-        .is_ok_and(|candidate| candidate.history_len > 0)
+    let (registry, chunk_len) = (narrows::default_registry(), narrows::Settings::CHUNK_LEN);
+    narrows::candidate(&registry, codec, chunk_len)
+        .is_ok_and(|candidate| candidate.history_len > 0 && chunk_len < narrows::history_below(&registry, candidate))
 }
 
 /// Seconds that a link's delay adds to a transfer: greetings, and the way there and back.

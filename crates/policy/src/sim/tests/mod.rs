@@ -20,7 +20,7 @@ mod steps;
 /// Raw bytes per nanosecond that `index` reaches as a fixed choice in this pipeline.
 fn simulated(scene: &Scene, offers: &[Offer], index: usize, len: usize, start: f64, end: f64) -> f64 {
     let mut run = Run::new(scene, offers);
-    run.until(end, &mut Fixed { candidate: offers[index].candidate, chunk_len: len });
+    run.until(end, &mut Fixed { chunk_len: len, ..Fixed::new(offers[index].candidate) });
     run.throughput(start, end)
 }
 
