@@ -120,6 +120,9 @@ fn sample(file: &Path) -> io::Result<Vec<u8>> {
         (&mut file).take(stretch_len).read_to_end(&mut bytes)?;
     }
     bytes.truncate(bytes.len() / BLOCK_LEN * BLOCK_LEN);
+    if bytes.is_empty() {
+        return Err(io::Error::other(format!("it takes {BLOCK_LEN} bytes at least")));
+    }
     Ok(bytes)
 }
 
