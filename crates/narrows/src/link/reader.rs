@@ -10,7 +10,7 @@ use std::{
 
 use narrows_core::{ChannelId, CodecId, DecodeError, Workspace};
 use narrows_format::{Frame, HEADER_LEN_MAX, Header, chunk_check};
-use narrows_pipeline::{Accepted, Bytes, Unpacker};
+use narrows_pipeline::{Accepted, Bytes, INLINE_LEN, Unpacker};
 use narrows_session::Accept;
 
 use super::{Link, LinkFault, ReadAhead};
@@ -95,6 +95,7 @@ impl<'a> Reader<'a> {
                 }
                 continue;
             }
+            self.ahead.may_watch = header.codec == CodecId::RAW || header.raw_len as usize <= INLINE_LEN;
             inner.tallies.chunk_ns.store(now_ns, Relaxed);
             inner.state.lock().machine.check_frame(&header)?;
             let payload = self.read_payload(&header)?;
