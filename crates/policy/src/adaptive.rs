@@ -30,7 +30,7 @@ use crate::{
     rate::Rate,
     rows::{Found, Row, Rows},
     solve::{NEVER, Times, Weights, solve, weighted},
-    table::{Basis, Expected, Table},
+    table::{Basis, Expected, NOTHING, Table},
 };
 
 /// See the module.
@@ -267,7 +267,8 @@ impl Adaptive {
             self.pending.auditioned(pending.ticket, [size, pack]);
         } else if let Some([slice_size, slice_pack]) = pending.slice {
             // A slice unlike its chunk says nothing of how another candidate would have done.
-            let like = pending.chosen == 0 || LIKE.contains(&(pending.size * pending.without_history / slice_size));
+            let like = slice_size > NOTHING
+                && (pending.chosen == 0 || LIKE.contains(&(pending.size * pending.without_history / slice_size)));
             if like {
                 let (size, pack) = (size / slice_size, pack / slice_pack);
                 self.table.learn_audition(pending.class, index, pending.reference, size, pack);

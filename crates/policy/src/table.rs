@@ -131,22 +131,27 @@ impl Table {
         known.stale = true;
         let cell = &mut known.cells[index];
         let level = self.levels.entry(class).or_insert(Level::UNKNOWN);
-        let tried = cell.count > 0;
-        *if basis == Basis::Chunks { &mut cell.count } else { &mut cell.auditions } += 1;
         if index == 0 {
+            cell.count += 1;
             // Raw says nothing of how the data would pack: what was thought of them comes back by and by.
             level.fade();
             cell.pack.follow(pack);
             return;
         }
         let run = level.run_of(index);
+        let tried = cell.count > 0;
         let found = [size / cell.size.value(), pack / cell.pack.value()];
         let unsure = [cell.size.variance(), cell.pack.variance()];
         let [size_noise, pack_noise] = level.learn(index, found, unsure, tried);
-        let (relative, pack_noise) = (pack / level.pack(), pack_noise.min(Spread::PACK.slice));
+        if size < NOTHING {
+            return;
+        }
+        *if basis == Basis::Chunks { &mut cell.count } else { &mut cell.auditions } += 1;
+        let relative = (pack / level.pack()).min(PACK_STEP_MAX * cell.pack.value());
         let share = 1.0 / (1.0 + run as f32);
         cell.size.learn(size / level.size(), size_noise, share);
-        if run == 0 {
+        // One that is slower than thought must show at once; one chunk that is faster may just be an easy one.
+        if run == 0 && relative > cell.pack.value() {
             cell.pack.learn_sure(relative, pack_noise);
         } else {
             cell.pack.learn(relative, pack_noise, share);
@@ -169,7 +174,9 @@ impl Table {
         let size = beside.size * size;
         cell.unlike += ((size / cell.size.value()).ln().powi(2) - cell.unlike) / AUDITION_MEMORY;
         cell.size.learn_sure(size, cell.unlike.sqrt().clamp(spread.slice.min(SLICE_NOISE_MIN), spread.slice));
-        cell.pack.learn_sure(beside.pack * pack, Spread::PACK.slice);
+        let believed = cell.pack.value();
+        let pack = (beside.pack * pack).clamp(believed / PACK_STEP_MAX, believed * PACK_STEP_MAX);
+        cell.pack.learn_sure(pack, Spread::PACK.slice);
         let ratio = cell.pack.value() / known.priors[index].pack;
         self.learn_speed(index, ratio);
     }
@@ -335,6 +342,13 @@ const DOUBT_MIN: f32 = 1.4;
 const DOUBT: f32 = 0.7;
 /// How unpacking time follows packed size, in powers: zstd's on logs and on mostly zeros, of the priors.
 const UNPACK_BY_SIZE: f32 = 0.8;
+/// Data that pack to less are next to nothing, such as zeros: they take one codec a hundredth and the other a
+/// thousandth, in no time, and say nothing of how these compare.
+pub(crate) const NOTHING: f32 = 0.02;
+/// How many times longer than believed to pack one outcome may show. The time that the kernel takes from a thread for
+/// packets that just came counts as the thread's, so a slice can seem to take thirty times as long as it does; and
+/// whoever is thought to be so slow is never tried again.
+const PACK_STEP_MAX: f32 = 2.5;
 /// Auditions after which how unlike they were has faded to a third.
 const AUDITION_MEMORY: f32 = 8.0;
 /// What a slice is off by at least where priors say more: a short one favours some codecs, however alike slices are.
@@ -394,6 +408,38 @@ mod tests {
         let [one, three] = [one, three].map(|index| row[index].cost);
         assert!((1.6..2.5).contains(&(three.pack / one.pack)), "{one:?} {three:?}");
         assert!((0.8..1.0).contains(&(three.size / one.size)), "{one:?} {three:?}");
+    }
+
+    // Goal: the same of two that take turns, where one chunk in four is zeros.
+    #[test]
+    fn zeros_do_not_move_how_candidates_compare() {
+        let (mut table, class) = table();
+        let [lz4, one, three] = [("lz4", 0), ("zstd", 1), ("zstd", 3)].map(|(name, level)| find(&table, name, level));
+        for at in 0..600_usize {
+            let easy = if at * 7 % 12 < 3 { 0.03 } else { 1.0 };
+            let of = [(lz4, 0.5, 1.5), (one, 0.4, 3.0), (three, 0.36, 6.0)];
+            let (index, size, pack) = of[if at < 12 { 0 } else { 1 + at * 5 % 11 % 2 }];
+            table.learn(class, index, 1, size * easy, pack * easy, Basis::Chunks);
+        }
+        let mut row = Vec::new();
+        table.estimate(class, 1, &mut row);
+        let beside = row[lz4].cost.pack / row[one].cost.pack;
+        assert!((0.3..0.9).contains(&beside), "{beside}");
+    }
+
+    #[test]
+    fn one_slow_slice_does_not_rule_a_candidate_out() {
+        let (mut table, class) = table();
+        let (one, lz4) = (find(&table, "zstd", 1), find(&table, "lz4", 0));
+        table.learn(class, one, 1, 0.4, 3.0, Basis::Chunks);
+        let beside = |table: &mut Table| {
+            let mut row = Vec::new();
+            table.estimate(class, 1, &mut row);
+            row[lz4].cost.pack / row[one].cost.pack
+        };
+        let before = beside(&mut table);
+        table.learn_audition(class, lz4, one, 1.2, 30.0);
+        assert!(beside(&mut table) < 2.0 * before);
     }
 
     #[test]
