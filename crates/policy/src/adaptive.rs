@@ -313,7 +313,7 @@ impl Policy for Adaptive {
         if let Some(verdict) = self.rate.update(gauges, self.peer.is_behind())
             && self.rate.is_measured()
         {
-            self.effort.judge(verdict, gauges);
+            self.effort.judge(verdict, gauges, self.frame_len);
         }
         self.answers.note(gauges.heard_ns);
         self.starved[1] = (gauges.now_ns, gauges.starved_ns);

@@ -195,13 +195,13 @@ fn fixed_policies_reach_what_the_bound_says_of_them() {
 fn the_promise_holds_on_random_scenes() {
     let scores = scores(false);
     at_least(&scores, |s| s.raw, 0.97, 0.0);
-    at_least(&scores, |s| s.fixed, 0.97, 0.05);
+    at_least(&scores, |s| s.fixed, 0.97, 0.03);
     // Known misses, a few in a thousand, not yet explained to the end: above 4 Gbit/s with one thread a side, sparse
     // data or runs of 4 MiB of each sort. See them with NARROWS_SIM_CASES=3000.
     at_least(&scores, |s| s.fixed, 0.90, 0.005);
-    // The bound knows every cost from the start. Of 1500 scenes 7 % stay below 0.95 of it, most of them where several
+    // The bound knows every cost from the start. Of 3000 scenes 3.5 % stay below 0.95 of it, most of them where several
     // sorts share a link above 2 Gbit/s, and are above the best fixed choice even so.
-    at_least(&scores, |s| s.bound, 0.95, 0.08);
+    at_least(&scores, |s| s.bound, 0.95, 0.04);
 }
 
 // Goal: what the priors get wrong costs little, and never against raw.
