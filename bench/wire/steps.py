@@ -17,9 +17,9 @@ fills the sender's standard input, and the receiver's output is spliced away.
 Settled is the first moment from which the moving average of the last 250 ms stays within 10 % of the steady state for
 the rest of the phase; one sample off does not count (five averages hold it). The steady state is the mean of the averages
 of the phase's second half without their highest and lowest tenth; a median would jump by whole chunks on a slow link.
-A large step can thus not settle sooner than 0.25 s. Bytes arrive by whole chunks: where one chunk is more than 10 % of
-what arrives in 250 ms, the average cannot stay within 10 % however steady the stream is. So a second time is given for
-the wider band of 10 % and one chunk.
+A large step can thus not settle sooner than 0.25 s. Bytes arrive by whole chunks, and where one chunk is more than 10 %
+of what arrives in 250 ms, a count of whole chunks could not stay within 10 % however steady the stream is: what arrives
+is spread over the time since the arrival before it. A second time is given for the wider band of 10 % and one chunk.
 
 Adaptive runs twice (--rounds); the run with less foreign load counts, the others give the spread. Then every fixed
 setting runs once in the same way. All of it runs with priority (--nice), because a builder on the same processors would
@@ -58,6 +58,8 @@ TICK = 0.05
 AVERAGE = 5
 WITHIN = 0.10
 BLOCK = 128 << 10
+# Arrivals closer than this count as one.
+TOGETHER = 0.003
 # In turn by pieces, so that all of the text packs alike: one file after the other, a slow link's steady state would
 # change with the file.
 PIECE = 64 << 10
@@ -207,8 +209,8 @@ def explain_reader(path, began, lines):
             lines.extend((at, line) for line in whole)
 
 
-def count_out(fd, began, bins, marks, total):
-    """Splices the receiver's output away; `bins` get bytes by tick, `marks` the moments a phase's first byte came."""
+def count_out(fd, began, arrivals, marks, total):
+    """Splices the receiver's output away; `arrivals` get (moment, bytes so far), `marks` when a phase's first byte came."""
     null = os.open("/dev/null", os.O_WRONLY)
     while True:
         some = os.splice(fd, null, 1 << 20)
@@ -216,10 +218,25 @@ def count_out(fd, began, bins, marks, total):
             return
         at = now() - began
         total[0] += some
-        bins[int(at / TICK)] += some
+        # A chunk is written at once and read in pieces.
+        if at - arrivals[-1][0] < TOGETHER:
+            arrivals[-1][1] = total[0]
+        else:
+            arrivals.append([at, total[0]])
         while marks["pending"] and total[0] > marks["pending"][0]:
             marks["pending"].pop(0)
             marks["at"].append(at)
+
+
+def rates(arrivals, ticks):
+    """MB/s by tick. What arrives is spread over the time since the arrival before it."""
+    so_far, upto = [], iter(zip(arrivals, arrivals[1:]))
+    (since, before), (until, after) = next(upto)
+    for tick in range(ticks + 1):
+        while until < tick * TICK and (part := next(upto, None)):
+            (since, before), (until, after) = part
+        so_far.append(before + (after - before) * min(1.0, (tick * TICK - since) / (until - since)))
+    return [round((b - a) / TICK / 1e6, 2) for a, b in zip(so_far, so_far[1:])]
 
 
 def measure(name, setting, phases, sources, quota, congestion):
@@ -251,7 +268,7 @@ def measure(name, setting, phases, sources, quota, congestion):
         produce(feed_in, log, [(began + until, kind) for until, kind in zip(bounds[1:], cell["data"])], sources)
     os.close(feed_in)
     os.close(log)
-    lines, bins, total = [], collections.Counter(), [0]
+    lines, arrivals, total = [], [[0.0, 0]], [0]
     marks = {"pending": [], "at": []}
     sampling = subprocess.Popen(
         net.command(0, [sys.executable, __file__, "--sampler", repr(began), bounds[-1]]),
@@ -261,7 +278,7 @@ def measure(name, setting, phases, sources, quota, congestion):
         stdin=feed, stderr=subprocess.PIPE)
     os.close(feed)
     threads = [threading.Thread(target=explain_reader, args=(fifo, began, lines)),
-               threading.Thread(target=count_out, args=(receiver.stdout.fileno(), began, bins, marks, total))]
+               threading.Thread(target=count_out, args=(receiver.stdout.fileno(), began, arrivals, marks, total))]
     produced = []
 
     def follow():
@@ -312,7 +329,7 @@ def measure(name, setting, phases, sources, quota, congestion):
         "arrived_s": marks["at"] if starts else None, "tick_s": TICK,
         "receiver_cpus": used, "receiver_quota_cpus": quota if cell["slow"] else None,
         "share": share.way if cell["slow"] else None, "load": load, "foreign_cpus": foreign, "drained_s": drained,
-        "mb_s": [round(bins[i] / TICK / 1e6, 2) for i in range(ticks)],
+        "mb_s": rates(arrivals, ticks),
         "wire": [[round(at, 3), int(sent), int(queued)] for at, sent, queued in samples],
         "chunks": shrink(lines),
     }

@@ -456,7 +456,7 @@ const CAUTION: f32 = 2.0;
 /// What a forecast must beat raw by.
 const RAW_MARGIN: f32 = 0.01;
 /// Share of the time the queue needs to drain that one chunk may take to pack.
-const DRAIN_SHARE: f32 = 0.5;
+const DRAIN_SHARE: f32 = 0.65;
 /// A chunk packed in less holds nobody up, in nanoseconds, nor does one in this share of the time that the link takes
 /// for it raw.
 const HOLD_UP_NS: f32 = 1e6;
@@ -487,4 +487,4 @@ const SIZE_MEMORY: f32 = (2 << 20) as f32;
 /// Share of the time without credit from which the receiver is behind.
 const STARVED: f32 = 0.2;
 /// Time between two solutions, in nanoseconds.
-const SOLVE_NS: u64 = 2_000_000;
+const SOLVE_NS: u64 = 4_000_000;
