@@ -456,7 +456,7 @@ const CAUTION: f32 = 2.0;
 /// What a forecast must beat raw by.
 const RAW_MARGIN: f32 = 0.01;
 /// Share of the time the queue needs to drain that one chunk may take to pack.
-const DRAIN_SHARE: f32 = 0.65;
+const DRAIN_SHARE: f32 = 0.67;
 /// A chunk packed in less holds nobody up, in nanoseconds, nor does one in this share of the time that the link takes
 /// for it raw.
 const HOLD_UP_NS: f32 = 1e6;
