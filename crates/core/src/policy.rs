@@ -77,6 +77,9 @@ pub struct Gauges {
     pub link_bytes: u64,
     /// Time in which it carried them; where the transport does not tell, the same as `sending_ns`.
     pub link_ns: u64,
+    /// Time in which the link had something to carry all the same: more waited for it, or a queue stood on the way, so
+    /// that it did not run dry. No less than `link_ns`.
+    pub full_ns: u64,
     /// Time the sender spent writing to the transport so far; while it writes it is held up by the link alone.
     pub sending_ns: u64,
     /// Time the sender had something to send but no credit: the receiver, not the link, held it up.

@@ -92,12 +92,13 @@ impl Link {
         }
     }
 
-    /// Bytes carried since the last question, and bytes waiting in the kernel now; `None` where the transport does not
-    /// tell.
-    pub(crate) fn carried(&self) -> Option<(u64, u32)> {
+    /// Bytes carried since the last question, whether more wait in the kernel now, and whether a queue stands on the
+    /// way; `None` where the transport does not tell.
+    pub(crate) fn carried(&self) -> Option<(u64, bool, bool)> {
         let before = self.acked.as_ref()?;
-        let Some(info) = self.probe.tcp_info() else { return Some((0, 0)) };
-        Some((info.acked.saturating_sub(before.swap(info.acked, Relaxed)), info.unsent))
+        let Some(info) = self.probe.tcp_info() else { return Some((0, false, false)) };
+        let carried = info.acked.saturating_sub(before.swap(info.acked, Relaxed));
+        Some((carried, info.unsent > 0, info.rtt_ns > 2 * info.rtt_min_ns + STANDING_NS))
     }
 
     /// Bytes that came and wait in the kernel; 0 where the transport does not tell.
@@ -201,3 +202,6 @@ impl From<DecodeError> for LinkFault {
         Self::Session(fault.into())
     }
 }
+
+/// A round trip longer than twice the shortest by this many nanoseconds shows a queue on the way.
+const STANDING_NS: u64 = 2_000_000;

@@ -34,6 +34,9 @@ struct Carried {
     asked_ns: u64,
     bytes: u64,
     busy_ns: u64,
+    /// Time in which something waited or a queue stood on the way.
+    full_ns: u64,
+    full: bool,
     /// Something waited when last asked.
     waiting: bool,
     /// A link tells nothing.
@@ -42,13 +45,14 @@ struct Carried {
 
 impl Carried {
     fn ask<'a>(&mut self, links: impl Iterator<Item = &'a Arc<Link>>, now_ns: u64) {
-        let (mut bytes, mut waiting) = (0, false);
+        let (mut bytes, mut waiting, mut full) = (0, false, false);
         self.silent = false;
         for link in links {
             match link.carried() {
-                Some((carried, unsent)) => {
+                Some((carried, waits, stands)) => {
                     bytes += carried;
-                    waiting |= unsent > 0;
+                    waiting |= waits;
+                    full |= waits || stands;
                 }
                 None => self.silent = true,
             }
@@ -57,7 +61,10 @@ impl Carried {
             self.bytes += bytes;
             self.busy_ns += now_ns - self.asked_ns;
         }
-        (self.asked_ns, self.waiting) = (now_ns, waiting);
+        if self.full && full {
+            self.full_ns += now_ns - self.asked_ns;
+        }
+        (self.asked_ns, self.waiting, self.full) = (now_ns, waiting, full);
     }
 }
 
@@ -75,8 +82,11 @@ impl Inner {
             (packing, state.machine.queued_bytes())
         };
         let (sent_bytes, sending_ns) = (self.tallies.sent_wire.load(Relaxed), self.tallies.sending_ns.load(Relaxed));
-        let (link_bytes, link_ns) =
-            if carried.silent { (sent_bytes, sending_ns) } else { (carried.bytes, carried.busy_ns) };
+        let (link_bytes, link_ns, full_ns) = if carried.silent {
+            (sent_bytes, sending_ns, sending_ns)
+        } else {
+            (carried.bytes, carried.busy_ns, carried.full_ns)
+        };
         Gauges {
             now_ns: now_ns - self.began_ns,
             workers: self.engine.workers_at_once(),
@@ -85,6 +95,7 @@ impl Inner {
             sent_bytes,
             link_bytes,
             link_ns,
+            full_ns,
             sending_ns,
             starved_ns: self.tallies.starved_ns.load(Relaxed),
             heard_ns: self.tallies.chunk_ns.load(Relaxed).saturating_sub(self.began_ns),

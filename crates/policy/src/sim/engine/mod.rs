@@ -165,6 +165,7 @@ impl<'a> Run<'a> {
             sent_bytes: self.written as u64,
             link_bytes: self.link_bytes as u64,
             link_ns: self.link_ns as u64,
+            full_ns: self.link_ns as u64,
             sending_ns: self.sending_ns as u64,
             starved_ns: self.starved_ns as u64,
             heard_ns: 0,
