@@ -5,10 +5,12 @@
 //! prior times what the *nearest tried candidate of the same family* showed against its own prior, so that one
 //! audition of zstd 1 also tells about zstd 3, and the speed of this machine is learned by whatever runs.
 //!
-//! Why two layers: how candidates compare depends on the kind of data and the width of its numbers; how well all of
+//! Why three layers: how candidates compare depends on the kind of data and the width of its numbers; how well all of
 //! them do together, on the class. So a candidate's guess is kept per kind, relative to a level that each class has of
 //! its own and that any outcome moves: data that pack worse than thought for one codec do so for all. Without it the
-//! policy would, chunk after chunk, run after whichever candidate it had not been disappointed by yet.
+//! policy would, chunk after chunk, run after whichever candidate it had not been disappointed by yet. And classes of a
+//! kind may differ in which candidate packs better (zstd 1 packs records a sixth smaller than -5, tables of digits a
+//! fifth larger), so each has a factor of its own for every candidate's size, which starts at 1 and is a little unsure.
 //!
 //! How far an outcome moves either is [`guess`](crate::guess)'s business. Auditions are compared with the reference's
 //! on the same slice, which leaves the chunk out of it.
@@ -35,7 +37,7 @@ pub struct Table {
     references: Vec<usize>,
     spreads: Vec<Spread>,
     kinds: BTreeMap<Class, Known>,
-    levels: BTreeMap<Class, Level>,
+    classes: BTreeMap<Class, Own>,
     /// Measured over prior packing time, per candidate, over all classes.
     speed: Vec<f32>,
     /// The same for unpacking, as the receiver tells: each candidate's own factor, and the one common to all.
@@ -53,9 +55,24 @@ struct Known {
     stale: bool,
 }
 
-/// What one candidate is taken to cost where the class's level is 1, how that came about, and the doubt about its
-/// packing time.
-type Relative = (Cost, Basis, f32);
+/// What one class has of its own, beside what is known of its kind.
+#[derive(Debug)]
+struct Own {
+    level: Level,
+    /// How much larger each candidate's packed sizes are than its kind's and the level have it, as factors.
+    sizes: Vec<Guess>,
+}
+
+/// What one candidate is taken to cost where the class has nothing of its own.
+#[derive(Debug, Clone, Copy)]
+struct Relative {
+    cost: Cost,
+    basis: Basis,
+    /// The doubt about its packing time.
+    doubt: f32,
+    /// Whose factor of the class's own applies: its own, or that of the one in its family that it was corrected by.
+    like: usize,
+}
 
 /// What one candidate is taken to cost on one kind, to be multiplied by the class's level.
 #[derive(Debug, Clone, Copy)]
@@ -114,7 +131,7 @@ impl Table {
             spreads: offers.iter().map(Spread::of).collect(),
             families,
             kinds: BTreeMap::new(),
-            levels: BTreeMap::new(),
+            classes: BTreeMap::new(),
             unpack_speed: vec![1.0; offers.len()],
             unpack_speed_all: 1.0,
             offers,
@@ -130,7 +147,7 @@ impl Table {
         let known = Known::of(&mut self.kinds, &self.offers, class);
         known.stale = true;
         let cell = &mut known.cells[index];
-        let level = self.levels.entry(class).or_insert(Level::UNKNOWN);
+        let Own { level, sizes } = Own::of(&mut self.classes, &self.spreads, class);
         if index == 0 {
             cell.count += 1;
             // Raw says nothing of how the data would pack: what was thought of them comes back by and by.
@@ -140,8 +157,9 @@ impl Table {
         }
         let run = level.run_of(index);
         let tried = cell.count > 0;
-        let found = [size / cell.size.value(), pack / cell.pack.value()];
-        let unsure = [cell.size.variance(), cell.pack.variance()];
+        let own = &mut sizes[index];
+        let found = [size / (cell.size.value() * own.value()), pack / cell.pack.value()];
+        let unsure = [cell.size.variance() + own.variance(), cell.pack.variance()];
         let [size_noise, pack_noise] = level.learn(index, found, unsure, tried);
         if size < NOTHING {
             return;
@@ -149,7 +167,7 @@ impl Table {
         *if basis == Basis::Chunks { &mut cell.count } else { &mut cell.auditions } += 1;
         let relative = (pack / level.pack()).min(PACK_STEP_MAX * cell.pack.value());
         let share = 1.0 / (1.0 + run as f32);
-        cell.size.learn(size / level.size(), size_noise, share);
+        Guess::learn_product([&mut cell.size, own], size / level.size(), size_noise, share);
         // One that is slower than thought must show at once; one chunk that is faster may just be an easy one.
         if run == 0 && relative > cell.pack.value() {
             cell.pack.learn_sure(relative, pack_noise);
@@ -163,17 +181,21 @@ impl Table {
     /// One audition: `size` and `pack` are those of candidate `index` over those of `reference` on the same slice.
     pub fn learn_audition(&mut self, class: Class, index: usize, reference: usize, size: f32, pack: f32) {
         Known::of(&mut self.kinds, &self.offers, class);
-        let (beside, ..) = self.relative(&self.kinds[&class.kind_class()], reference);
+        let Relative { cost: beside, like, .. } = self.relative(&self.kinds[&class.kind_class()], reference);
         let known = self.kinds.get_mut(&class.kind_class()).expect("just made");
         known.stale = true;
         let same_family = self.families[index] == self.families[reference];
         let spread = self.spreads[index].against(self.spreads[reference], same_family);
         let cell = &mut known.cells[index];
         cell.auditions += 1;
+        let sizes = &mut Own::of(&mut self.classes, &self.spreads, class).sizes;
         // Where slice after slice says the same, each is believed more than slices of any data can be.
-        let size = beside.size * size;
-        cell.unlike += ((size / cell.size.value()).ln().powi(2) - cell.unlike) / AUDITION_MEMORY;
-        cell.size.learn_sure(size, cell.unlike.sqrt().clamp(spread.slice.min(SLICE_NOISE_MIN), spread.slice));
+        let size = beside.size * sizes[like].value() * size;
+        let own = &mut sizes[index];
+        let off = (size / (cell.size.value() * own.value())).ln();
+        cell.unlike += (off.powi(2) - cell.unlike) / AUDITION_MEMORY;
+        let noise = cell.unlike.sqrt().clamp(spread.slice.min(SLICE_NOISE_MIN), spread.slice);
+        Guess::learn_product_sure([&mut cell.size, own], size, noise);
         let believed = cell.pack.value();
         let pack = (beside.pack * pack).clamp(believed / PACK_STEP_MAX, believed * PACK_STEP_MAX);
         cell.pack.learn_sure(pack, Spread::PACK.slice);
@@ -207,11 +229,12 @@ impl Table {
         out.clear();
         self.refresh(class);
         let known = &self.kinds[&class.kind_class()];
-        let level = self.levels.get(&class).copied().unwrap_or(Level::UNKNOWN);
+        let Own { level, sizes } = Own::of(&mut self.classes, &self.spreads, class);
         for index in 0..self.offers.len() {
-            let (mut cost, basis, doubt) = known.relative[index];
+            let Relative { mut cost, basis, doubt, like } = known.relative[index];
             if index > 0 {
-                (cost.size, cost.pack) = (level.size_of(cost.size), level.pack() * cost.pack);
+                let size = cost.size * sizes[like].value();
+                (cost.size, cost.pack) = (level.size_of(size), level.pack() * cost.pack);
             }
             let noise = known.cells[index].pack.variance() + level.pack_noise().powi(2);
             cost.pack += self.offers[index].indexing_beyond(raw_len).max(-0.5 * cost.pack);
@@ -247,25 +270,22 @@ impl Table {
         self.references[index]
     }
 
-    /// What a candidate is taken to cost where the class's level is 1.
     fn relative(&self, known: &Known, index: usize) -> Relative {
         let (mut cost, cell) = (known.priors[index], &known.cells[index]);
         let basis = match () {
             // Raw is what everything else is measured by: nothing to correct but its copying.
             () if index == 0 || cell.count > 0 => Basis::Chunks,
             () if cell.auditions > 0 => Basis::Slices,
-            () => {
-                let doubt = self.correct(known, index, &mut cost);
-                return (cost, Basis::Prior, doubt);
-            }
+            () => return self.corrected(known, index),
         };
         (cost.size, cost.pack) = (cell.size.value(), cell.pack.value());
-        (cost, basis, 1.0)
+        Relative { cost, basis, doubt: 1.0, like: index }
     }
 
-    /// Corrects a prior by the nearest candidate of the family that was tried, or by the machine's speed. Returns how
-    /// many times longer it may take: the more, the further that one is from it.
-    fn correct(&self, known: &Known, index: usize, cost: &mut Cost) -> f32 {
+    /// The prior, corrected by the nearest candidate of the family that was tried, or by the machine's speed. The further
+    /// that one is from it, the more it is doubted.
+    fn corrected(&self, known: &Known, index: usize) -> Relative {
+        let mut cost = known.priors[index];
         let cells = &known.cells;
         let near = |same_family: bool| {
             (0..cells.len())
@@ -281,11 +301,12 @@ impl Table {
                 let further = if beside.is_none() { cost.pack / prior.pack } else { 1.0 };
                 cost.size = (cost.size * (cell.size.value() / prior.size).powf(trust)).clamp(0.001, 1.0);
                 cost.pack *= (cell.pack.value() / prior.pack).powf(trust) * beside.unwrap_or(1.0);
-                further.powf(DOUBT).max(DOUBT_MIN)
+                let (doubt, like) = (further.powf(DOUBT).max(DOUBT_MIN), if trust == 1.0 { other } else { index });
+                Relative { cost, basis: Basis::Prior, doubt, like }
             }
             None => {
                 cost.pack *= self.speed_near(index);
-                DOUBT_MIN
+                Relative { cost, basis: Basis::Prior, doubt: DOUBT_MIN, like: index }
             }
         }
     }
@@ -324,6 +345,15 @@ impl Known {
                 unlike: Spread::of(offer).slice.powi(2),
             });
             Self { cells: cells.collect(), priors, relative: Vec::new(), stale: true }
+        })
+    }
+}
+
+impl Own {
+    fn of<'a>(classes: &'a mut BTreeMap<Class, Self>, spreads: &[Spread], class: Class) -> &'a mut Self {
+        classes.entry(class).or_insert_with(|| {
+            let sizes = spreads.iter().map(|spread| Guess::new(1.0, spread.class));
+            Self { level: Level::UNKNOWN, sizes: sizes.collect() }
         })
     }
 }
@@ -493,6 +523,28 @@ mod tests {
         assert_eq!(unpack(2.0 * prior.size), 1.0);
         assert!((0.1..0.3).contains(&unpack(0.1 * prior.size)));
         assert!(unpack(0.002) * prior.unpack >= Cost::RAW.unpack);
+    }
+
+    // Goal: of two classes of one kind each is known to prefer another candidate. Method: they take turns, as do the
+    // candidates, of which one is a fifth better here and a fifth worse there.
+    #[test]
+    fn classes_of_one_kind_may_differ() {
+        let (mut table, class) = table();
+        let other = Class(class.0 + 1);
+        assert_eq!(class.kind_class(), other.kind_class());
+        let [low, one] = [-5, 1].map(|level| find(&table, "zstd", level));
+        for at in 0..200 {
+            for (class, beside) in [(class, 1.2), (other, 0.8)] {
+                let (index, size) = [(one, 0.3), (low, 0.3 * beside)][at % 2];
+                table.learn(class, index, 1, size, 3.0, Basis::Chunks);
+            }
+        }
+        let mut beside = |class: Class| {
+            let mut row = Vec::new();
+            table.estimate(class, 1, &mut row);
+            row[low].cost.size / row[one].cost.size
+        };
+        assert!(beside(class) > 1.1 && beside(other) < 0.9, "{} {}", beside(class), beside(other));
     }
 
     #[test]
