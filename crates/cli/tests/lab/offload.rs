@@ -30,8 +30,10 @@ fn a_table_has_each_part_of_the_turn_around() {
         .unwrap();
     let said = BufReader::new(server.0.stderr.take().unwrap()).lines().map_while(Result::ok);
     let address = said.into_iter().find_map(|line| Some(line.strip_prefix("listening on ")?.to_owned())).unwrap();
+    // Beside all other tests a server may well take a quarter of a second for a block.
+    let patient = ["--spill-after", "60"];
     let args = ["offload", "table", "--to", &address, "--repeat", "1", "--codec", "deflate:1,lz4:0", "--json"];
-    let output = Command::new(NARROWS).args(args).output().unwrap();
+    let output = Command::new(NARROWS).args(args).args(patient).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();
     schema::check(&text);
