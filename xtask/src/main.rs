@@ -10,11 +10,21 @@ const FLOORS: &[&[&str]] = &[
     &["narrows-codecs", "narrows-backends"],
     &["narrows-chains"],
     &["narrows-format"],
-    &["narrows-pipeline", "narrows-policy", "narrows-session", "narrows-io"],
+    &[
+        "narrows-pipeline",
+        "narrows-policy",
+        "narrows-session",
+        "narrows-io",
+    ],
     // A room of the engine's floor a step up: its socket loop goes through io.
     &["narrows-nbd"],
     &["narrows"],
-    &["narrows-wire", "narrows-memory", "narrows-migrate", "narrows-offload"],
+    &[
+        "narrows-wire",
+        "narrows-memory",
+        "narrows-migrate",
+        "narrows-offload",
+    ],
     &["narrows-lab"],
     &["narrows-cli"],
 ];
@@ -35,11 +45,17 @@ fn layers() -> Result<()> {
         .output()
         .context("running cargo metadata")?;
     if !output.status.success() {
-        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
+        bail!(
+            "cargo metadata failed: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    let floor_of: BTreeMap<&str, usize> =
-        FLOORS.iter().enumerate().flat_map(|(floor, names)| names.iter().map(move |name| (*name, floor))).collect();
+    let floor_of: BTreeMap<&str, usize> = FLOORS
+        .iter()
+        .enumerate()
+        .flat_map(|(floor, names)| names.iter().map(move |name| (*name, floor)))
+        .collect();
     let mut faults = Vec::new();
     let mut edges = 0;
     for package in metadata["packages"].as_array().context("packages")? {
@@ -48,7 +64,9 @@ fn layers() -> Result<()> {
             continue;
         }
         let Some(&floor) = floor_of.get(name) else {
-            faults.push(format!("{name} stands on no floor; give it one in xtask/src/main.rs"));
+            faults.push(format!(
+                "{name} stands on no floor; give it one in xtask/src/main.rs"
+            ));
             continue;
         };
         for dependency in package["dependencies"].as_array().context("dependencies")? {

@@ -14,7 +14,13 @@ use crate::{format::Format, isal::IsaL, libdeflate};
 const W4K_WINDOW: usize = 4 << 10;
 
 /// Packs `raw` at about `level`; `None` where it does not fit in `out`.
-pub(crate) fn pack(format: Format, raw: &[u8], level: i16, out: &mut [u8], ws: &mut Workspace) -> Option<usize> {
+pub(crate) fn pack(
+    format: Format,
+    raw: &[u8],
+    level: i16,
+    out: &mut [u8],
+    ws: &mut Workspace,
+) -> Option<usize> {
     if (level <= 1 || format == Format::W4k)
         && let Some(igzip) = igzip(format)
     {
@@ -30,6 +36,13 @@ pub(crate) fn pack(format: Format, raw: &[u8], level: i16, out: &mut [u8], ws: &
 /// ISA-L's codec for the stream inside `format`, where ISA-L is.
 fn igzip(format: Format) -> Option<&'static Arc<dyn Codec>> {
     static CODECS: OnceLock<Vec<Arc<dyn Codec>>> = OnceLock::new();
-    let inside = if format == Format::W4k { "deflate-w4k" } else { "deflate" };
-    CODECS.get_or_init(|| IsaL.probe().unwrap_or_default()).iter().find(|codec| codec.info().name == inside)
+    let inside = if format == Format::W4k {
+        "deflate-w4k"
+    } else {
+        "deflate"
+    };
+    CODECS
+        .get_or_init(|| IsaL.probe().unwrap_or_default())
+        .iter()
+        .find(|codec| codec.info().name == inside)
 }

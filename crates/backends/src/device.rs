@@ -119,7 +119,13 @@ impl<E: Engine> Device<E> {
     pub(crate) fn open(engine: E) -> Result<&'static Self, Unavailable> {
         let reach = engine.reach().clone();
         let (packing, unpacking) = (Lane::default(), Lane::default());
-        let mut device = Self { engine, reach, packing, unpacking, abandoned: AtomicU32::new(0) };
+        let mut device = Self {
+            engine,
+            reach,
+            packing,
+            unpacking,
+            abandoned: AtomicU32::new(0),
+        };
         match device.engine.open() {
             Ok(_) => {}
             Err(Fault::Failed(status)) => return Err(Unavailable(device.engine.absent(status))),
@@ -129,9 +135,15 @@ impl<E: Engine> Device<E> {
         let slot = &mut Slot::<E>::default();
         let packs = device.reach.pack.is_some();
         if packs {
-            device.pack(slot, &raw, 1).map_err(|why| unfit("pack", why, slot))?;
+            device
+                .pack(slot, &raw, 1)
+                .map_err(|why| unfit("pack", why, slot))?;
         }
-        let format = if device.reach.far { Format::Deflate } else { Format::W4k };
+        let format = if device.reach.far {
+            Format::Deflate
+        } else {
+            Format::W4k
+        };
         let mut packed = vec![0; 2 * raw.len()];
         let len = match slot.output() {
             Some(output) if packs => {
@@ -161,14 +173,38 @@ impl<E: Engine> Device<E> {
 
     /// Its codecs of `formats`.
     pub(crate) fn codecs(&'static self, formats: &'static [(Format, Info)]) -> Vec<Arc<dyn Codec>> {
-        formats.iter().map(|&(format, ref info)| Arc::new(Offloaded { device: self, format, info }) as _).collect()
+        formats
+            .iter()
+            .map(|&(format, ref info)| {
+                Arc::new(Offloaded {
+                    device: self,
+                    format,
+                    info,
+                }) as _
+            })
+            .collect()
     }
 
     /// Packs `raw` into the session's output, found right; the length is in `slot`.
     fn pack(&self, slot: &mut Slot<E>, raw: &[u8], level: i16) -> Result<(), Spill> {
-        let fits = self.reach.pack.as_ref().is_some_and(|reach| reach.contains(&raw.len()));
-        let done = self.with_session(slot, &self.packing, fits, |session| session.pack(raw, level))?;
-        let Slot { session: Some((_, session)), inflater, spare, len, .. } = slot else { unreachable!("just used") };
+        let fits = self
+            .reach
+            .pack
+            .as_ref()
+            .is_some_and(|reach| reach.contains(&raw.len()));
+        let done = self.with_session(slot, &self.packing, fits, |session| {
+            session.pack(raw, level)
+        })?;
+        let Slot {
+            session: Some((_, session)),
+            inflater,
+            spare,
+            len,
+            ..
+        } = slot
+        else {
+            unreachable!("just used")
+        };
         let right = session.output().get(..done).is_some_and(|packed| {
             spare.resize(raw.len(), 0);
             libdeflate::unpack(Format::Deflate, packed, spare, inflater).is_ok() && spare == raw
@@ -191,9 +227,15 @@ impl<E: Engine> Device<E> {
         out: &mut [u8],
         fits: impl FnOnce(&[u8]) -> bool,
     ) -> Result<(), Spill> {
-        let within = self.reach.unpack.as_ref().is_some_and(|reach| reach.contains(&out.len()))
+        let within = self
+            .reach
+            .unpack
+            .as_ref()
+            .is_some_and(|reach| reach.contains(&out.len()))
             && self.reach.packed.contains(&packed.len());
-        let done = self.with_session(slot, &self.unpacking, within, |session| session.unpack(packed, out.len()))?;
+        let done = self.with_session(slot, &self.unpacking, within, |session| {
+            session.unpack(packed, out.len())
+        })?;
         let whole = done.written == out.len() && done.read.is_none_or(|read| read == packed.len());
         let output = slot.output().expect("just used").get(..out.len());
         match output.filter(|output| whole && fits(output)) {
@@ -272,7 +314,13 @@ impl<E: Engine> Slot<E> {
 
 impl<E: Engine> Default for Slot<E> {
     fn default() -> Self {
-        Self { session: None, inflater: Inflater::default(), spare: Vec::new(), len: 0, status: None }
+        Self {
+            session: None,
+            inflater: Inflater::default(),
+            spare: Vec::new(),
+            len: 0,
+            status: None,
+        }
     }
 }
 
@@ -288,13 +336,25 @@ impl<E: Engine> Codec for Offloaded<E> {
         self.info
     }
 
-    fn pack(&self, raw: &[u8], level: Level, _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Option<usize> {
-        let level = level.0.clamp(*self.info.levels.start(), *self.info.levels.end());
+    fn pack(
+        &self,
+        raw: &[u8],
+        level: Level,
+        _: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Option<usize> {
+        let level = level
+            .0
+            .clamp(*self.info.levels.start(), *self.info.levels.end());
         let slot = ws.get::<Slot<E>>();
         match self.device.pack(slot, raw, level) {
             Ok(()) => {
                 let packed = &slot.output().expect("just used")[..slot.len];
-                self.format.body_mut(out)?.get_mut(..packed.len())?.copy_from_slice(packed);
+                self.format
+                    .body_mut(out)?
+                    .get_mut(..packed.len())?
+                    .copy_from_slice(packed);
                 Some(self.format.seal(raw, out, packed.len()))
             }
             Err(why) => {
@@ -307,11 +367,19 @@ impl<E: Engine> Codec for Offloaded<E> {
         }
     }
 
-    fn unpack(&self, packed: &[u8], _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Result<(), DecodeError> {
+    fn unpack(
+        &self,
+        packed: &[u8],
+        _: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Result<(), DecodeError> {
         let slot = ws.get::<Slot<E>>();
         let readable = self.device.reach.far || self.format == Format::W4k;
         let offloaded = match self.format.open(packed).filter(|_| readable) {
-            Some((body, trailer)) => self.device.unpack(slot, body, out, |raw| self.format.fits(trailer, raw)),
+            Some((body, trailer)) => self
+                .device
+                .unpack(slot, body, out, |raw| self.format.fits(trailer, raw)),
             None => Err(Spill::Declined),
         };
         let Err(why) = offloaded else { return Ok(()) };
@@ -327,7 +395,10 @@ impl<E: Engine> Codec for Offloaded<E> {
 impl<E: Engine> Debug for Offloaded<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { device, format, .. } = self;
-        f.debug_struct("Offloaded").field("format", format).field("usage", &device.usage()).finish_non_exhaustive()
+        f.debug_struct("Offloaded")
+            .field("format", format)
+            .field("usage", &device.usage())
+            .finish_non_exhaustive()
     }
 }
 
@@ -343,12 +414,18 @@ fn trial() -> Vec<u8> {
 
 fn unfit<E: Engine>(what: &str, why: Spill, slot: &Slot<E>) -> Unavailable {
     match (why, slot.status) {
-        (Spill::Wrong, _) => Unavailable(format!("the device answers, but did not {what} a trial chunk rightly")),
-        (_, Some(Fault::Failed(status))) => {
-            Unavailable(format!("the device answers, but did not {what} a trial chunk (status {status})"))
+        (Spill::Wrong, _) => Unavailable(format!(
+            "the device answers, but did not {what} a trial chunk rightly"
+        )),
+        (_, Some(Fault::Failed(status))) => Unavailable(format!(
+            "the device answers, but did not {what} a trial chunk (status {status})"
+        )),
+        (_, Some(Fault::Hung)) => {
+            Unavailable(format!("the device did not {what} a trial chunk in time"))
         }
-        (_, Some(Fault::Hung)) => Unavailable(format!("the device did not {what} a trial chunk in time")),
-        _ => Unavailable(format!("the device answers, but is too busy to {what} a trial chunk")),
+        _ => Unavailable(format!(
+            "the device answers, but is too busy to {what} a trial chunk"
+        )),
     }
 }
 

@@ -78,7 +78,9 @@ impl BlueField {
             let max = usize::try_from(max?).unwrap_or(usize::MAX).min(CHUNK_MAX);
             Some(CHUNK_MIN..=max)
         };
-        let packed_max = opened.unpack_max.map_or(0, |max| usize::try_from(max).unwrap_or(usize::MAX).min(CHUNK_MAX));
+        let packed_max = opened.unpack_max.map_or(0, |max| {
+            usize::try_from(max).unwrap_or(usize::MAX).min(CHUNK_MAX)
+        });
         let reach = Reach {
             pack: reach(opened.pack_max),
             unpack: reach(opened.unpack_max),

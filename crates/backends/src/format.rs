@@ -39,7 +39,14 @@ impl Format {
             Self::Gzip => (8, "gzip", "RFC 1952"),
             Self::W4k => (11, "deflate-w4k", "RFC 1951, distances up to 4096"),
         };
-        Info { id: CodecId(id), name, levels: low..=high, level_default: low, history: false, format }
+        Info {
+            id: CodecId(id),
+            name,
+            levels: low..=high,
+            level_default: low,
+            history: false,
+            format,
+        }
     }
 
     /// Bytes before the stream.
@@ -81,8 +88,13 @@ impl Format {
         let plain = match self {
             Self::Deflate | Self::W4k => true,
             Self::Zlib => {
-                let &[cmf, flags, ..] = packed else { return None };
-                cmf & 0x0f == 8 && cmf >> 4 <= 7 && flags & 0x20 == 0 && u16::from_be_bytes([cmf, flags]) % 31 == 0
+                let &[cmf, flags, ..] = packed else {
+                    return None;
+                };
+                cmf & 0x0f == 8
+                    && cmf >> 4 <= 7
+                    && flags & 0x20 == 0
+                    && u16::from_be_bytes([cmf, flags]) % 31 == 0
             }
             // Method 8 and no flag; time, effort and system are free.
             Self::Gzip => packed.starts_with(&GZIP_HEADER[..4]),
@@ -132,7 +144,10 @@ mod tests {
             let (opened, trailer) = format.open(&out[..len]).unwrap();
             assert_eq!(opened, body);
             assert!(format.fits(trailer, raw));
-            assert_eq!(format.fits(trailer, b"sixteen byte stR"), format.trailer_len() == 0);
+            assert_eq!(
+                format.fits(trailer, b"sixteen byte stR"),
+                format.trailer_len() == 0
+            );
             for cut in 0..len - body.len() {
                 assert_eq!(format.open(&out[..cut]), None, "{format:?} cut at {cut}");
             }
@@ -142,13 +157,27 @@ mod tests {
     // RFC 1950 §2.2, RFC 1952 §2.3: what a device is not asked to understand.
     #[test]
     fn headers_with_more_in_them_are_the_cpus() {
-        assert!(Format::Zlib.open(&[0x78, 0x9c, 0, 0, 0, 0, 0]).is_some(), "another effort");
-        assert_eq!(Format::Zlib.open(&[0x78, 0xbb, 0, 0, 0, 0, 0]), None, "a dictionary");
-        assert_eq!(Format::Zlib.open(&[0x78, 0x02, 0, 0, 0, 0, 0]), None, "a wrong check");
+        assert!(
+            Format::Zlib.open(&[0x78, 0x9c, 0, 0, 0, 0, 0]).is_some(),
+            "another effort"
+        );
+        assert_eq!(
+            Format::Zlib.open(&[0x78, 0xbb, 0, 0, 0, 0, 0]),
+            None,
+            "a dictionary"
+        );
+        assert_eq!(
+            Format::Zlib.open(&[0x78, 0x02, 0, 0, 0, 0, 0]),
+            None,
+            "a wrong check"
+        );
         let mut gzip = [0; 20];
         gzip[..10].copy_from_slice(&GZIP_HEADER);
         gzip[4..10].fill(7);
-        assert!(Format::Gzip.open(&gzip).is_some(), "another time, effort and system");
+        assert!(
+            Format::Gzip.open(&gzip).is_some(),
+            "another time, effort and system"
+        );
         gzip[3] = 8;
         assert_eq!(Format::Gzip.open(&gzip), None, "a name");
     }

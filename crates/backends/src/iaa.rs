@@ -36,7 +36,10 @@ impl Iaa {
     /// Takes QPL's software path. Slower than the CPU backend: of use to test the binding alone.
     #[must_use]
     pub fn with_software(self) -> Self {
-        Self(Place { software: true, ..self.0 })
+        Self(Place {
+            software: true,
+            ..self.0
+        })
     }
 
     /// What became of packed and of unpacked chunks since the process began; `None` where the device is not in use.
@@ -68,8 +71,12 @@ static CODECS: [(Format, Info); 3] = Format::common(1, 1);
 static NEAR: [(Format, Info); 1] = [(Format::W4k, Format::W4k.info(1, 1))];
 
 /// See the module's head.
-static REACH: Reach =
-    Reach { pack: Some(4 << 10..=CHUNK_MAX), unpack: Some(4 << 10..=CHUNK_MAX), packed: 64..=CHUNK_MAX, far: false };
+static REACH: Reach = Reach {
+    pack: Some(4 << 10..=CHUNK_MAX),
+    unpack: Some(4 << 10..=CHUNK_MAX),
+    packed: 64..=CHUNK_MAX,
+    far: false,
+};
 
 const CHUNK_MAX: usize = 1 << 20;
 
@@ -81,7 +88,10 @@ struct Qpl {
 impl Qpl {
     fn at(place: &Place) -> Result<Self, Unavailable> {
         let library = Library::open(place.path.as_deref())?;
-        Ok(Self { library, software: place.software })
+        Ok(Self {
+            library,
+            software: place.software,
+        })
     }
 }
 

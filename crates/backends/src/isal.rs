@@ -34,8 +34,16 @@ impl Backend for IsaL {
     fn probe(&self) -> Result<Vec<Arc<dyn Codec>>, Unavailable> {
         let library = library()?;
         Ok(vec![
-            Arc::new(Igzip { info: &DEFLATE, window_bits: 15, library }),
-            Arc::new(Igzip { info: &W4K, window_bits: 12, library }),
+            Arc::new(Igzip {
+                info: &DEFLATE,
+                window_bits: 15,
+                library,
+            }),
+            Arc::new(Igzip {
+                info: &W4K,
+                window_bits: 12,
+                library,
+            }),
         ])
     }
 }
@@ -46,8 +54,14 @@ fn library() -> Result<&'static Library, Unavailable> {
     LIBRARY.get_or_init(Library::open).clone()
 }
 
-static DEFLATE: Info =
-    Info { id: CodecId(6), name: "deflate", levels: 0..=1, level_default: 1, history: false, format: "RFC 1951" };
+static DEFLATE: Info = Info {
+    id: CodecId(6),
+    name: "deflate",
+    levels: 0..=1,
+    level_default: 1,
+    history: false,
+    format: "RFC 1951",
+};
 
 static W4K: Info = Info {
     id: CodecId(11),
@@ -67,7 +81,9 @@ struct Igzip {
 
 impl fmt::Debug for Igzip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Igzip").field("codec", &self.info.name).finish_non_exhaustive()
+        f.debug_struct("Igzip")
+            .field("codec", &self.info.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -76,12 +92,26 @@ impl Codec for Igzip {
         self.info
     }
 
-    fn pack(&self, raw: &[u8], level: Level, _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        level: Level,
+        _: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Option<usize> {
         let level = u32::from(level.0.clamp(0, 1).unsigned_abs());
-        ws.get::<Stream>().deflate(self.library, raw, level, self.window_bits, out)
+        ws.get::<Stream>()
+            .deflate(self.library, raw, level, self.window_bits, out)
     }
 
-    fn unpack(&self, packed: &[u8], _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Result<(), DecodeError> {
+    fn unpack(
+        &self,
+        packed: &[u8],
+        _: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Result<(), DecodeError> {
         libdeflate::unpack(Format::Deflate, packed, out, ws.get::<Inflater>())
     }
 }

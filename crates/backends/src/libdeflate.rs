@@ -11,7 +11,13 @@ use narrows_core::{DecodeError, Workspace};
 use crate::format::Format;
 
 /// Packs `raw` at about `level`; `None` where it does not fit in `out`.
-pub(crate) fn pack(format: Format, raw: &[u8], level: i16, out: &mut [u8], ws: &mut Workspace) -> Option<usize> {
+pub(crate) fn pack(
+    format: Format,
+    raw: &[u8],
+    level: i16,
+    out: &mut [u8],
+    ws: &mut Workspace,
+) -> Option<usize> {
     let compressor = ws.get::<Compressors>().at(level);
     let compress = match format {
         Format::Deflate | Format::W4k => sys::libdeflate_deflate_compress,
@@ -19,7 +25,15 @@ pub(crate) fn pack(format: Format, raw: &[u8], level: i16, out: &mut [u8], ws: &
         Format::Gzip => sys::libdeflate_gzip_compress,
     };
     // SAFETY: the compressor is live and ours alone; the pointers hold the lengths given with them.
-    let written = unsafe { compress(compressor, raw.as_ptr().cast(), raw.len(), out.as_mut_ptr().cast(), out.len()) };
+    let written = unsafe {
+        compress(
+            compressor,
+            raw.as_ptr().cast(),
+            raw.len(),
+            out.as_mut_ptr().cast(),
+            out.len(),
+        )
+    };
     (written > 0).then_some(written)
 }
 
@@ -53,7 +67,10 @@ pub(crate) fn unpack(
         return Err(DecodeError::corrupt(0, "not a DEFLATE stream"));
     }
     if (read, written) != (packed.len(), out.len()) {
-        return Err(DecodeError::corrupt(read, "DEFLATE stream of another length"));
+        return Err(DecodeError::corrupt(
+            read,
+            "DEFLATE stream of another length",
+        ));
     }
     Ok(())
 }

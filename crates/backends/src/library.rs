@@ -19,7 +19,9 @@ impl Source {
     ///
     /// A path is absolute: a relative one would mean whatever directory the program happens to stand in.
     pub(crate) fn open(&self, path: Option<&Path>) -> Result<libloading::Library, Unavailable> {
-        let named = path.map(Path::to_path_buf).or_else(|| env::var_os(self.variable).map(Into::into));
+        let named = path
+            .map(Path::to_path_buf)
+            .or_else(|| env::var_os(self.variable).map(Into::into));
         if let Some(path) = named {
             if !path.is_absolute() {
                 return Err(Unavailable(format!(
@@ -29,7 +31,8 @@ impl Source {
                 )));
             }
             // SAFETY: the user names this file as the library; its initialisers are as trusted as the program.
-            return unsafe { libloading::Library::new(&path) }.map_err(|error| self.missing(&error));
+            return unsafe { libloading::Library::new(&path) }
+                .map_err(|error| self.missing(&error));
         }
         let mut error = None;
         for soname in self.sonames {

@@ -36,7 +36,10 @@ impl Qat {
     /// Lets QATzip do without a device, with zlib. Slower than the CPU backend: of use to test the binding alone.
     #[must_use]
     pub fn with_software(self) -> Self {
-        Self(Place { software: true, ..self.0 })
+        Self(Place {
+            software: true,
+            ..self.0
+        })
     }
 
     /// What became of packed and of unpacked chunks since the process began; `None` where the device is not in use.
@@ -66,8 +69,12 @@ impl Backend for Qat {
 static CODECS: [(Format, Info); 3] = Format::common(1, 8);
 
 /// See the module's head. The upper bound of packing keeps a session's output to some megabytes.
-const REACH: Reach =
-    Reach { pack: Some(8 << 10..=16 << 20), unpack: Some(8 << 10..=BUFFER), packed: 1024..=usize::MAX, far: true };
+const REACH: Reach = Reach {
+    pack: Some(8 << 10..=16 << 20),
+    unpack: Some(8 << 10..=BUFFER),
+    packed: 1024..=usize::MAX,
+    far: true,
+};
 
 /// The device's buffer: a longer chunk is packed as several blocks, and not unpacked.
 const BUFFER: usize = 128 << 10;
@@ -81,7 +88,11 @@ struct QatZip {
 impl QatZip {
     fn at(place: &Place) -> Result<Self, Unavailable> {
         let library = Library::open(place.path.as_deref())?;
-        Ok(Self { library, software: place.software, reach: REACH })
+        Ok(Self {
+            library,
+            software: place.software,
+            reach: REACH,
+        })
     }
 }
 
@@ -102,8 +113,12 @@ impl Engine for QatZip {
                 "no QuickAssist device answers: is there one, does the `qat` service run, is this user in its group?"
             }
             -102 => "no memory driver for QuickAssist",
-            -103 => "the QuickAssist device has no compression instance: its configuration says which services it runs",
-            -104 => "not enough pinned memory: raise the limit of locked memory or the number of huge pages",
+            -103 => {
+                "the QuickAssist device has no compression instance: its configuration says which services it runs"
+            }
+            -104 => {
+                "not enough pinned memory: raise the limit of locked memory or the number of huge pages"
+            }
             _ => "QATzip does not start",
         };
         format!("{why} (status {status})")

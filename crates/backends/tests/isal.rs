@@ -58,13 +58,18 @@ fn damage_never_panics() {
 #[test]
 fn a_4k_window_is_kept() {
     let mut ws = Workspace::default();
-    for codec in codecs().into_iter().filter(|codec| codec.info().name == "deflate-w4k") {
+    for codec in codecs()
+        .into_iter()
+        .filter(|codec| codec.info().name == "deflate-w4k")
+    {
         for (kind, level) in KINDS.into_iter().flat_map(|kind| [(kind, 0), (kind, 1)]) {
             // A phrase that comes again 5000 bytes later tempts the search beyond the window.
             let mut raw = make(kind, 5000, 1).repeat(12);
             raw.extend(make(kind, 100_000, 2));
             let mut packed = vec![0; 2 * raw.len()];
-            let len = codec.pack(&raw, Level(level), &[], &mut packed, &mut ws).expect("room enough");
+            let len = codec
+                .pack(&raw, Level(level), &[], &mut packed, &mut ws)
+                .expect("room enough");
             match inflate_4k(&packed[..len]) {
                 Some(back) => assert!(back == raw, "{kind:?} at level {level}"),
                 None => return println!("skipped: no python3 with zlib"),
@@ -82,13 +87,20 @@ while not inflate.eof:
     out = inflate.decompress(left, 64)
     if not out and inflate.unconsumed_tail == left: break
     sys.stdout.buffer.write(out); left = inflate.unconsumed_tail";
-    let mut python =
-        Command::new("python3").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+    let mut python = Command::new("python3")
+        .args(["-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .ok()?;
     let mut stdin = python.stdin.take().expect("piped");
     let packed = packed.to_vec();
     let feeder = std::thread::spawn(move || stdin.write_all(&packed));
     let output = python.wait_with_output().ok()?;
     feeder.join().expect("no panic").ok()?;
-    assert!(output.status.success(), "zlib refused a distance beyond 4 KiB");
+    assert!(
+        output.status.success(),
+        "zlib refused a distance beyond 4 KiB"
+    );
     Some(output.stdout)
 }

@@ -5,7 +5,8 @@ mod common;
 use std::{env, fs::File};
 
 use common::{
-    Fault, StandIn, a_thousand_faults, conforms, conforms_at_length, four_threads, reason, survives, there_and_back,
+    Fault, StandIn, a_thousand_faults, conforms, conforms_at_length, four_threads, reason,
+    survives, there_and_back,
 };
 use narrows_backends::{Usage, qat::Qat};
 use narrows_core::{Backend, Level, Registry, Workspace};
@@ -13,20 +14,31 @@ use narrows_testkit::data::{Kind, make};
 
 #[test]
 fn keeps_every_promise() {
-    let Some(standin) = StandIn::build("qatzip", &[]) else { return };
+    let Some(standin) = StandIn::build("qatzip", &[]) else {
+        return;
+    };
     let qat = Qat::at(&standin.path);
     conforms(qat.probe().unwrap());
     let (packed, unpacked) = qat.usage().unwrap();
     assert!(packed.device > 100 && packed.declined > 100, "{packed:?}");
     assert!(unpacked.device > 10, "{unpacked:?}");
-    assert_eq!((packed.failed, packed.wrong, packed.busy), (0, 0, 0), "{packed:?}");
-    conforms_at_length(&qat.probe().unwrap(), &[8 << 10, 64 << 10, 100_000, 128 << 10, 1 << 20]);
+    assert_eq!(
+        (packed.failed, packed.wrong, packed.busy),
+        (0, 0, 0),
+        "{packed:?}"
+    );
+    conforms_at_length(
+        &qat.probe().unwrap(),
+        &[8 << 10, 64 << 10, 100_000, 128 << 10, 1 << 20],
+    );
     assert_eq!((standin.misuses(), standin.live()), (0, 0));
 }
 
 #[test]
 fn every_fault_is_survived_and_counted() {
-    let Some(standin) = StandIn::build("qatzip", &[]) else { return };
+    let Some(standin) = StandIn::build("qatzip", &[]) else {
+        return;
+    };
     let qat = Qat::at(&standin.path);
     let failed: fn(&Usage) -> u64 = |usage| usage.failed;
     let wrong: fn(&Usage) -> u64 = |usage| usage.wrong;
@@ -35,7 +47,9 @@ fn every_fault_is_survived_and_counted() {
         survives(&standin, &*codec, usage, Fault::Status, true, failed);
         survives(&standin, &*codec, usage, Fault::Short, true, wrong);
         survives(&standin, &*codec, usage, Fault::Long, true, wrong);
-        survives(&standin, &*codec, usage, Fault::Busy, true, |usage| usage.busy);
+        survives(&standin, &*codec, usage, Fault::Busy, true, |usage| {
+            usage.busy
+        });
         if codec.info().name != "deflate" {
             // Bare DEFLATE has no checksum: what unpacked to wrong bytes is found by the frame around it.
             survives(&standin, &*codec, usage, Fault::Wrong, true, wrong);
@@ -46,7 +60,9 @@ fn every_fault_is_survived_and_counted() {
 
 #[test]
 fn input_left_over_is_a_fault() {
-    let Some(standin) = StandIn::build("qatzip", &[]) else { return };
+    let Some(standin) = StandIn::build("qatzip", &[]) else {
+        return;
+    };
     let qat = Qat::at(&standin.path);
     let codec = qat.probe().unwrap().remove(0);
     let raw = make(Kind::Text, 50_000, 1);
@@ -60,7 +76,9 @@ fn input_left_over_is_a_fault() {
 
 #[test]
 fn a_thousand_faults_none_silent() {
-    let Some(standin) = StandIn::build("qatzip", &[]) else { return };
+    let Some(standin) = StandIn::build("qatzip", &[]) else {
+        return;
+    };
     let qat = Qat::at(&standin.path);
     // Those with checksums: `deflate` alone cannot tell a wrong byte after unpacking.
     let codecs = qat.probe().unwrap().split_off(1);
@@ -72,7 +90,9 @@ fn a_thousand_faults_none_silent() {
 // only a few are tried.
 #[test]
 fn a_lost_device_is_left_alone_and_found_again() {
-    let Some(standin) = StandIn::build("qatzip", &[]) else { return };
+    let Some(standin) = StandIn::build("qatzip", &[]) else {
+        return;
+    };
     let qat = Qat::at(&standin.path);
     let codec = qat.probe().unwrap().remove(0);
     let raw = make(Kind::Text, 20_000, 1);
@@ -85,7 +105,10 @@ fn a_lost_device_is_left_alone_and_found_again() {
         there_and_back(&*codec, &raw, &mut ws);
     }
     let (packed, _) = qat.usage().unwrap();
-    assert!(packed.device == 10 && packed.failed <= 10 && packed.resting >= 990, "{packed:?}");
+    assert!(
+        packed.device == 10 && packed.failed <= 10 && packed.resting >= 990,
+        "{packed:?}"
+    );
     standin.fault(Fault::None, 0, 0);
     for _ in 0..1100 {
         there_and_back(&*codec, &raw, &mut ws);
@@ -97,27 +120,40 @@ fn a_lost_device_is_left_alone_and_found_again() {
 
 #[test]
 fn threads_have_sessions_of_their_own() {
-    let Some(standin) = StandIn::build("qatzip", &[]) else { return };
+    let Some(standin) = StandIn::build("qatzip", &[]) else {
+        return;
+    };
     four_threads(&Qat::at(&standin.path).probe().unwrap());
     assert_eq!((standin.misuses(), standin.live()), (0, 0));
 }
 
 #[test]
 fn levels_are_the_devices_own() {
-    let Some(standin) = StandIn::build("qatzip", &[]) else { return };
+    let Some(standin) = StandIn::build("qatzip", &[]) else {
+        return;
+    };
     let codec = Qat::at(&standin.path).probe().unwrap().remove(0);
     let (raw, mut ws) = (make(Kind::Text, 100_000, 1), Workspace::default());
-    let mut len = |level| codec.pack(&raw, Level(level), &[], &mut vec![0; 100_000], &mut ws).unwrap();
+    let mut len = |level| {
+        codec
+            .pack(&raw, Level(level), &[], &mut vec![0; 100_000], &mut ws)
+            .unwrap()
+    };
     assert!(len(8) < len(1), "another level, another session");
     assert_eq!((len(0), len(12)), (len(1), len(8)));
 }
 
 #[test]
 fn without_a_device_the_reason_is_said() {
-    let Some(standin) = StandIn::build("qatzip", &[]) else { return };
+    let Some(standin) = StandIn::build("qatzip", &[]) else {
+        return;
+    };
     standin.fault(Fault::Absent, 0, 0);
     let first = reason(&Qat::at(&standin.path));
-    assert!(first.contains("no QuickAssist device") && first.contains("-101"), "{first}");
+    assert!(
+        first.contains("no QuickAssist device") && first.contains("-101"),
+        "{first}"
+    );
     let mut registry = Registry::default();
     registry.add(&Qat::at(&standin.path)).unwrap();
     assert!(registry.probed()[0].1.is_err() && registry.ids().next().is_none());
@@ -127,14 +163,20 @@ fn without_a_device_the_reason_is_said() {
 // A library that another part of the process asked before says "duplicate" and no more, device or not.
 #[test]
 fn a_second_asker_is_not_deceived() {
-    let Some(standin) = StandIn::build("qatzip", &[]) else { return };
+    let Some(standin) = StandIn::build("qatzip", &[]) else {
+        return;
+    };
     standin.fault(Fault::Absent, 0, 0);
     // SAFETY: as `qzInit` is declared; a session of 40 zeroed bytes.
     unsafe {
         let library = libloading::Library::new(&standin.path).unwrap();
-        let quiet = library.get::<unsafe extern "C" fn(i32) -> i32>(b"qzSetLogLevel\0").unwrap();
+        let quiet = library
+            .get::<unsafe extern "C" fn(i32) -> i32>(b"qzSetLogLevel\0")
+            .unwrap();
         quiet(0);
-        let init = library.get::<unsafe extern "C" fn(*mut [u64; 5], u8) -> i32>(b"qzInit\0").unwrap();
+        let init = library
+            .get::<unsafe extern "C" fn(*mut [u64; 5], u8) -> i32>(b"qzInit\0")
+            .unwrap();
         assert_eq!(init(&mut [0; 5], 0), -101);
         assert_eq!(init(&mut [0; 5], 0), 1);
     }
@@ -145,8 +187,13 @@ fn a_second_asker_is_not_deceived() {
 fn other_files_are_refused() {
     assert!(reason(&Qat::at("relative/libqatzip.so.3")).contains("not an absolute path"));
     assert!(reason(&Qat::at("/nonexistent/libqatzip.so.3")).contains("libqatzip.so.3"));
-    let Some(other) = StandIn::build("qpl", &[]) else { return };
-    assert!(reason(&Qat::at(&other.path)).contains("qzInit"), "a library without its functions");
+    let Some(other) = StandIn::build("qpl", &[]) else {
+        return;
+    };
+    assert!(
+        reason(&Qat::at(&other.path)).contains("qzInit"),
+        "a library without its functions"
+    );
     let empty = other.path.with_extension("empty");
     File::create(&empty).unwrap();
     assert!(Qat::at(&empty).probe().is_err());
@@ -174,6 +221,9 @@ fn the_real_librarys_software_conforms() {
     four_threads(&codecs);
     let (packed, unpacked) = qat.with_software().usage().unwrap();
     println!("packing {packed:?}; unpacking {unpacked:?}");
-    assert!(packed.device > 100 && packed.failed + packed.wrong == 0, "{packed:?}");
+    assert!(
+        packed.device > 100 && packed.failed + packed.wrong == 0,
+        "{packed:?}"
+    );
     assert!(unpacked.device > 100, "{unpacked:?}");
 }

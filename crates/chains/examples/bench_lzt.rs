@@ -38,7 +38,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for path in args {
         let bytes = fs::read(&path)?;
         let pages = pages(&bytes, len);
-        print!("{:24}", Path::new(&path).file_name().unwrap_or_default().to_string_lossy());
+        print!(
+            "{:24}",
+            Path::new(&path)
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+        );
         for (ratio, pack, unpack) in race(&mut codecs, &pages, rounds) {
             print!("{:>18}", format!("{ratio:.2} {pack:.0}/{unpack:.0}"));
         }
@@ -48,9 +54,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn pages(bytes: &[u8], len: usize) -> Vec<&[u8]> {
-    let pages: Vec<&[u8]> = bytes.chunks_exact(len).filter(|page| page.iter().any(|&byte| byte != page[0])).collect();
+    let pages: Vec<&[u8]> = bytes
+        .chunks_exact(len)
+        .filter(|page| page.iter().any(|&byte| byte != page[0]))
+        .collect();
     let runs: Vec<&[&[u8]]> = pages.chunks(16).collect();
-    runs.iter().step_by(runs.len().div_ceil(64).max(1)).flat_map(|run| run.iter().copied()).collect()
+    runs.iter()
+        .step_by(runs.len().div_ceil(64).max(1))
+        .flat_map(|run| run.iter().copied())
+        .collect()
 }
 
 /// Ratio, MB/s to pack and to unpack, of each codec.
@@ -64,12 +76,16 @@ fn race(codecs: &mut [Codec], pages: &[&[u8]], rounds: usize) -> Vec<(f64, f64, 
     for _ in 0..rounds {
         for (i, codec) in codecs.iter_mut().enumerate() {
             let start = Instant::now();
-            let lens: Vec<Option<usize>> =
-                pages.iter().map(|page| black_box((codec.pack)(page, &mut out[..page.len()]))).collect();
+            let lens: Vec<Option<usize>> = pages
+                .iter()
+                .map(|page| black_box((codec.pack)(page, &mut out[..page.len()])))
+                .collect();
             times[i].0.push(start.elapsed().as_secs_f64());
             stored[i] = 0;
             for ((page, len), packed) in pages.iter().zip(lens).zip(&mut packed) {
-                stored[i] += len.filter(|&len| page.len() > 4096 || len <= 3264).unwrap_or(page.len());
+                stored[i] += len
+                    .filter(|&len| page.len() > 4096 || len <= 3264)
+                    .unwrap_or(page.len());
                 packed.clear();
                 if len.is_some() {
                     let len = (codec.pack)(page, &mut out[..page.len()]).expect("it did fit");
@@ -85,9 +101,17 @@ fn race(codecs: &mut [Codec], pages: &[&[u8]], rounds: usize) -> Vec<(f64, f64, 
                 }
             }
             times[i].1.push(start.elapsed().as_secs_f64());
-            for (page, packed) in pages.iter().zip(&packed).filter(|(_, packed)| !packed.is_empty()) {
+            for (page, packed) in pages
+                .iter()
+                .zip(&packed)
+                .filter(|(_, packed)| !packed.is_empty())
+            {
                 (codec.unpack)(packed, &mut back[..page.len()]);
-                assert!(back[..page.len()] == **page, "{} does not round trip", codec.name);
+                assert!(
+                    back[..page.len()] == **page,
+                    "{} does not round trip",
+                    codec.name
+                );
             }
         }
     }
@@ -98,7 +122,13 @@ fn race(codecs: &mut [Codec], pages: &[&[u8]], rounds: usize) -> Vec<(f64, f64, 
     times
         .iter_mut()
         .zip(stored)
-        .map(|(times, stored)| (raw_len as f64 / stored as f64, speed(&mut times.0), speed(&mut times.1)))
+        .map(|(times, stored)| {
+            (
+                raw_len as f64 / stored as f64,
+                speed(&mut times.0),
+                speed(&mut times.1),
+            )
+        })
         .collect()
 }
 
@@ -109,10 +139,18 @@ fn codecs() -> Vec<Codec> {
     let mut ws = lzt::Workspace::default();
     let unpack = |packed: &[u8], out: &mut [u8]| lzt::unpack(packed, out).expect("own bytes");
     let pack = Box::new(move |page: &[u8], out: &mut [u8]| lzt::pack(page, out, &mut ws));
-    codecs.push(Codec { name: "lzt".into(), pack, unpack: Box::new(unpack) });
+    codecs.push(Codec {
+        name: "lzt".into(),
+        pack,
+        unpack: Box::new(unpack),
+    });
     let mut ws = lzt::Workspace::default();
     let pack = Box::new(move |page: &[u8], out: &mut [u8]| lzt::pack_strong(page, out, &mut ws));
-    codecs.push(Codec { name: "lzt-strong".into(), pack, unpack: Box::new(unpack) });
+    codecs.push(Codec {
+        name: "lzt-strong".into(),
+        pack,
+        unpack: Box::new(unpack),
+    });
     codecs
 }
 
@@ -140,13 +178,25 @@ fn lz4() -> Codec {
         pack: Box::new(move |page, out| unsafe {
             let (page_len, out_len) = (page.len() as c_int, out.len() as c_int);
             let state = state.as_mut_ptr().cast();
-            let len = LZ4_compress_fast_extState(state, page.as_ptr(), out.as_mut_ptr(), page_len, out_len, 1);
+            let len = LZ4_compress_fast_extState(
+                state,
+                page.as_ptr(),
+                out.as_mut_ptr(),
+                page_len,
+                out_len,
+                1,
+            );
             (len > 0).then_some(len as usize)
         }),
         unpack: Box::new(|packed, out| {
             // SAFETY: slices with their lengths.
             let len = unsafe {
-                LZ4_decompress_safe(packed.as_ptr(), out.as_mut_ptr(), packed.len() as c_int, out.len() as c_int)
+                LZ4_decompress_safe(
+                    packed.as_ptr(),
+                    out.as_mut_ptr(),
+                    packed.len() as c_int,
+                    out.len() as c_int,
+                )
             };
             assert_eq!(len, out.len() as c_int);
         }),
@@ -163,7 +213,9 @@ fn zstd(level: i32) -> Codec {
         Ok(())
     };
     set(&mut pack).expect("known parameters");
-    unpack.set_parameter(zstd_safe::DParameter::Format(FrameFormat::Magicless)).expect("a known parameter");
+    unpack
+        .set_parameter(zstd_safe::DParameter::Format(FrameFormat::Magicless))
+        .expect("a known parameter");
     Codec {
         name: format!("zstd {level}"),
         pack: Box::new(move |page, out| pack.compress2(out, page).ok()),
@@ -175,7 +227,12 @@ fn zstd(level: i32) -> Codec {
 
 fn deflate_6() -> Codec {
     // SAFETY: level 6 is one of its levels; both live as long as the program.
-    let (pack, unpack) = unsafe { (deflate::libdeflate_alloc_compressor(6), deflate::libdeflate_alloc_decompressor()) };
+    let (pack, unpack) = unsafe {
+        (
+            deflate::libdeflate_alloc_compressor(6),
+            deflate::libdeflate_alloc_decompressor(),
+        )
+    };
     Codec {
         name: "deflate 6".into(),
         // SAFETY: slices with their lengths.
@@ -187,8 +244,14 @@ fn deflate_6() -> Codec {
         // SAFETY: slices with their lengths; the page's length is exact, so no length comes back.
         unpack: Box::new(move |packed, out| unsafe {
             let (from, to) = (packed.as_ptr().cast(), out.as_mut_ptr().cast());
-            let result =
-                deflate::libdeflate_deflate_decompress(unpack, from, packed.len(), to, out.len(), std::ptr::null_mut());
+            let result = deflate::libdeflate_deflate_decompress(
+                unpack,
+                from,
+                packed.len(),
+                to,
+                out.len(),
+                std::ptr::null_mut(),
+            );
             assert_eq!(result, deflate::libdeflate_result_LIBDEFLATE_SUCCESS);
         }),
     }

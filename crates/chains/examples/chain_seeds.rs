@@ -6,10 +6,14 @@ use narrows_chains::{Chain, PAGE, chain::Scratch, zbewalgo::Zbewalgo};
 use narrows_testkit::data::{KINDS, make};
 
 fn main() -> io::Result<()> {
-    let dir = env::args().nth(1).ok_or_else(|| io::Error::other("chain_seeds DIR"))?;
+    let dir = env::args()
+        .nth(1)
+        .ok_or_else(|| io::Error::other("chain_seeds DIR"))?;
     fs::create_dir_all(&dir)?;
     // The first byte says what is done with the rest.
-    let put = |name: String, how: u8, bytes: &[u8]| fs::write(Path::new(&dir).join(name), [&[how], bytes].concat());
+    let put = |name: String, how: u8, bytes: &[u8]| {
+        fs::write(Path::new(&dir).join(name), [&[how], bytes].concat())
+    };
     let scratch = &mut Scratch::default();
     for kind in KINDS {
         let page: [u8; PAGE] = make(kind, PAGE, 1).try_into().expect("a page");

@@ -15,7 +15,10 @@ const OWN_BITS: u32 = 128;
 
 fn main() {
     let mut args = env::args().skip(1);
-    let tables: usize = args.next().and_then(|n| n.parse().ok()).expect("usage: train_classes TABLES FILE…");
+    let tables: usize = args
+        .next()
+        .and_then(|n| n.parse().ok())
+        .expect("usage: train_classes TABLES FILE…");
     let files: Vec<String> = args.collect();
     let mut pages: Vec<Counts> = vec![];
     let mut names: Vec<&str> = vec![];
@@ -38,7 +41,10 @@ fn main() {
                     .sum();
                 (raw_len as f64 + entropy / 8.0, counts)
             });
-            let best = of_width.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).expect("four widths");
+            let best = of_width
+                .into_iter()
+                .min_by(|a, b| a.0.total_cmp(&b.0))
+                .expect("four widths");
             if best.0 < 3000.0 {
                 let total: u32 = best.1.iter().sum();
                 pages.push(best.1.map(|n| n * 1000 / total.max(1)));
@@ -50,7 +56,11 @@ fn main() {
         }
     }
     let bits = |counts: &Counts, lens: &[u8; 32]| -> u32 {
-        counts.iter().zip(lens).map(|(&n, &len)| n * u32::from(len)).sum()
+        counts
+            .iter()
+            .zip(lens)
+            .map(|(&n, &len)| n * u32::from(len))
+            .sum()
     };
     // Every symbol has a code in every table: a page may have a word of any class.
     let table = |members: &mut dyn Iterator<Item = &Counts>| -> [u8; 32] {
@@ -61,18 +71,26 @@ fn main() {
         training::code_lens(&sum)
     };
     // A page that a table of its own suits better, though the page must carry it, is none of a table's business.
-    let own: Vec<u32> = pages.iter().map(|page| bits(page, &table(&mut std::iter::once(page))) + OWN_BITS).collect();
+    let own: Vec<u32> = pages
+        .iter()
+        .map(|page| bits(page, &table(&mut std::iter::once(page))) + OWN_BITS)
+        .collect();
     // To begin with, the pages in the order of what they take, cut into as many runs as there are tables.
     let mut order: Vec<usize> = (0..pages.len()).collect();
     order.sort_by_key(|&n| own[n]);
-    let mut lens: Vec<_> =
-        order.chunks(pages.len().div_ceil(tables)).map(|run| table(&mut run.iter().map(|&n| &pages[n]))).collect();
+    let mut lens: Vec<_> = order
+        .chunks(pages.len().div_ceil(tables))
+        .map(|run| table(&mut run.iter().map(|&n| &pages[n])))
+        .collect();
     let mut cost = 0;
     for _ in 0..100 {
         let mut members = vec![vec![]; lens.len()];
         cost = 0;
         for (page, own) in pages.iter().zip(&own) {
-            let (bits, t) = (0..lens.len()).map(|t| (bits(page, &lens[t]), t)).min().expect("a table");
+            let (bits, t) = (0..lens.len())
+                .map(|t| (bits(page, &lens[t]), t))
+                .min()
+                .expect("a table");
             cost += u64::from(bits.min(*own));
             if bits <= *own {
                 members[t].push(page);
@@ -100,7 +118,9 @@ fn main() {
     for line in names.chunks(6) {
         println!("//! {}", line.join(", "));
     }
-    println!("\nuse super::SYMBOLS;\n\n/// By number of the table. One that was released keeps its number for ever.");
+    println!(
+        "\nuse super::SYMBOLS;\n\n/// By number of the table. One that was released keeps its number for ever."
+    );
     println!("#[rustfmt::skip]\npub(super) const TABLES: [[u8; SYMBOLS]; {tables}] = [");
     for lens in &lens {
         println!("    {lens:?},");

@@ -16,11 +16,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut clusters = Vec::new();
     for path in args {
         let bytes = fs::read(&path)?;
-        let runs: Vec<&[u8]> =
-            bytes.chunks_exact(PAGE_MAX).filter(|run| run.iter().any(|&byte| byte != run[0])).collect();
+        let runs: Vec<&[u8]> = bytes
+            .chunks_exact(PAGE_MAX)
+            .filter(|run| run.iter().any(|&byte| byte != run[0]))
+            .collect();
         let step = runs.len().div_ceil(RUNS_MAX).max(1);
         clusters.extend(runs.iter().step_by(step).map(|run| run.to_vec()));
-        names.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
+        names.push(
+            path.file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+        );
     }
     let header = format!(
         "LZ-T codes, made by examples/train_lzt.rs of {} runs of 16 KiB of: {}\n",

@@ -45,19 +45,43 @@ struct Rules {
 }
 
 impl Rules {
-    fn new(profile: Profile, name: &'static str, without: &[&str], list: usize, gain: u64, depth: usize) -> Self {
+    fn new(
+        profile: Profile,
+        name: &'static str,
+        without: &[&str],
+        list: usize,
+        gain: u64,
+        depth: usize,
+    ) -> Self {
         let fits = |chain: &&Chain| {
             let name = chain.to_string();
-            !name.split('-').any(|step| without.iter().any(|without| step.starts_with(without)))
+            !name
+                .split('-')
+                .any(|step| without.iter().any(|without| step.starts_with(without)))
         };
-        let mut chains: Vec<u8> = Chain::builtins().iter().filter(fits).filter_map(Chain::builtin).collect();
+        let mut chains: Vec<u8> = Chain::builtins()
+            .iter()
+            .filter(fits)
+            .filter_map(Chain::builtin)
+            .collect();
         chains.push(BY_WIDTH);
-        Self { profile, name, chains, list, gain, depth }
+        Self {
+            profile,
+            name,
+            chains,
+            list,
+            gain,
+            depth,
+        }
     }
 
     /// Bytes stored of a page under a chain.
     fn size(&self, page: &Page, chain: u8) -> u16 {
-        let chain = if chain == BY_WIDTH { by_width(self.profile, &page.features).chain } else { chain };
+        let chain = if chain == BY_WIDTH {
+            by_width(self.profile, &page.features).chain
+        } else {
+            chain
+        };
         page.sizes[usize::from(chain)]
     }
 
@@ -77,16 +101,31 @@ fn main() {
         Rules::new(
             Profile::Fast,
             "FAST",
-            &["zstd", "deflate", "ce", "ex", "lag", "im", "num", "bt", "lzts", "mk1"],
+            &[
+                "zstd", "deflate", "ce", "ex", "lag", "im", "num", "bt", "lzts", "mk1",
+            ],
             1,
             30,
             7,
         ),
-        Rules::new(Profile::Balanced, "BALANCED", &["deflate", "lag", "im", "num", "bt", "lzts"], 2, 20, 8),
+        Rules::new(
+            Profile::Balanced,
+            "BALANCED",
+            &["deflate", "lag", "im", "num", "bt", "lzts"],
+            2,
+            20,
+            8,
+        ),
         Rules::new(Profile::Ratio, "RATIO", &[], 5, 1, 8),
     ];
-    println!("//! Made by `examples/train_selector.rs` from {} pages of these sets:", pages.len());
-    let names: Vec<&str> = files.iter().map(|path| path.rsplit('/').next().expect("a name")).collect();
+    println!(
+        "//! Made by `examples/train_selector.rs` from {} pages of these sets:",
+        pages.len()
+    );
+    let names: Vec<&str> = files
+        .iter()
+        .map(|path| path.rsplit('/').next().expect("a name"))
+        .collect();
     for line in names.chunks(6) {
         println!("//! {}", line.join(", "));
     }
@@ -98,7 +137,10 @@ fn main() {
         report(&all, &tree, rules, &names);
         let mut nodes = vec![];
         print(&tree, &mut nodes);
-        println!("\n#[rustfmt::skip]\npub(super) const {}: &[Node] = &[", rules.name);
+        println!(
+            "\n#[rustfmt::skip]\npub(super) const {}: &[Node] = &[",
+            rules.name
+        );
         nodes.iter().for_each(|node| println!("    {node},"));
         println!("];");
     }
@@ -109,14 +151,25 @@ fn measure(files: &[String]) -> Vec<Page> {
     let scratch = &mut Scratch::default();
     let mut pages = vec![];
     for (set, path) in files.iter().enumerate() {
-        let bytes = simulated::named(path).unwrap_or_else(|| fs::read(path).expect("a readable file"));
+        let bytes =
+            simulated::named(path).unwrap_or_else(|| fs::read(path).expect("a readable file"));
         let all = bytes.as_chunks::<PAGE>().0;
-        for page in all.iter().step_by(all.len() / PAGES + 1).filter(|page| page[..PAGE - 8] != page[8..]) {
+        for page in all
+            .iter()
+            .step_by(all.len() / PAGES + 1)
+            .filter(|page| page[..PAGE - 8] != page[8..])
+        {
             let mut out = [0; PAGE];
-            let size = |chain: &Chain| chain.pack(page, &mut out[..3264], scratch).unwrap_or(PAGE) as u16;
+            let size =
+                |chain: &Chain| chain.pack(page, &mut out[..3264], scratch).unwrap_or(PAGE) as u16;
             let sizes: Vec<u16> = Chain::builtins().iter().map(size).collect();
             let least = *sizes.iter().min().expect("some chains");
-            pages.push(Page { set, features: look(page), sizes, least });
+            pages.push(Page {
+                set,
+                features: look(page),
+                sizes,
+                least,
+            });
         }
     }
     pages
@@ -153,18 +206,35 @@ fn report(all: &[&Page], tree: &Tree, rules: &Rules, names: &[&str]) {
 /// Bytes stored when the chains of each leaf are tried, and when all are.
 fn stored(pages: &[&Page], tree: &Tree, rules: &Rules) -> (usize, usize) {
     let least = |page: &Page, chains: &[u8]| {
-        usize::from(chains.iter().map(|&chain| rules.size(page, chain)).min().expect("a chain or more"))
+        usize::from(
+            chains
+                .iter()
+                .map(|&chain| rules.size(page, chain))
+                .min()
+                .expect("a chain or more"),
+        )
     };
-    let got = pages.iter().map(|page| least(page, leaf(tree, &page.features))).sum();
-    (got, pages.iter().map(|page| least(page, &rules.chains)).sum())
+    let got = pages
+        .iter()
+        .map(|page| least(page, leaf(tree, &page.features)))
+        .sum();
+    (
+        got,
+        pages.iter().map(|page| least(page, &rules.chains)).sum(),
+    )
 }
 
 fn leaf<'a>(tree: &'a Tree, features: &Features) -> &'a [u8] {
     match tree {
         Tree::Leaf(chains) => chains,
-        Tree::Split(feature, at_most, below, above) => {
-            leaf(if features[usize::from(*feature)] <= *at_most { below } else { above }, features)
-        }
+        Tree::Split(feature, at_most, below, above) => leaf(
+            if features[usize::from(*feature)] <= *at_most {
+                below
+            } else {
+                above
+            },
+            features,
+        ),
     }
 }
 
@@ -192,11 +262,18 @@ fn grow(pages: &[&Page], rules: &Rules, depth: usize) -> Tree {
             let mut below = vec![0u64; rules.chains.len()];
             for run in sorted.chunk_by(|a, b| a.features[feature] == b.features[feature]) {
                 count += run.len();
-                below.iter_mut().zip(sums(&mut run.iter())).for_each(|(sum, run)| *sum += run);
+                below
+                    .iter_mut()
+                    .zip(sums(&mut run.iter()))
+                    .for_each(|(sum, run)| *sum += run);
                 if count < FEW || pages.len() - count < FEW {
                     continue;
                 }
-                let above: Vec<u64> = totals.iter().zip(&below).map(|(total, below)| total - below).collect();
+                let above: Vec<u64> = totals
+                    .iter()
+                    .zip(&below)
+                    .map(|(total, below)| total - below)
+                    .collect();
                 let split = cost(&below) + cost(&above);
                 if split < best.0 {
                     best = (split, feature as u8, run[0].features[feature] + 1);
@@ -209,9 +286,15 @@ fn grow(pages: &[&Page], rules: &Rules, depth: usize) -> Tree {
     if past == 0 || (cost(&totals) - split) * 1000 < cost(&totals) {
         return Tree::Leaf(cover(pages, rules));
     }
-    let (below, above): (Vec<&Page>, Vec<&Page>) =
-        pages.iter().partition(|page| page.features[usize::from(feature)] < past);
-    Tree::Split(feature, past - 1, Box::new(grow(&below, rules, depth - 1)), Box::new(grow(&above, rules, depth - 1)))
+    let (below, above): (Vec<&Page>, Vec<&Page>) = pages
+        .iter()
+        .partition(|page| page.features[usize::from(feature)] < past);
+    Tree::Split(
+        feature,
+        past - 1,
+        Box::new(grow(&below, rules, depth - 1)),
+        Box::new(grow(&above, rules, depth - 1)),
+    )
 }
 
 /// Chains that together store least, the first alone storing least.
@@ -221,15 +304,26 @@ fn cover(pages: &[&Page], rules: &Rules) -> Vec<u8> {
     let mut before = u64::MAX;
     while list.len() < rules.list {
         let weigh = |chain: u8| -> u64 {
-            pages.iter().zip(&held).map(|(page, &held)| Rules::weight(page, rules.size(page, chain).min(held))).sum()
+            pages
+                .iter()
+                .zip(&held)
+                .map(|(page, &held)| Rules::weight(page, rules.size(page, chain).min(held)))
+                .sum()
         };
-        let (after, chain) = rules.chains.iter().map(|&chain| (weigh(chain), chain)).min().expect("a chain or more");
+        let (after, chain) = rules
+            .chains
+            .iter()
+            .map(|&chain| (weigh(chain), chain))
+            .min()
+            .expect("a chain or more");
         if !list.is_empty() && (before - after) * 1000 < before * rules.gain {
             break;
         }
         before = after;
         list.push(chain);
-        held.iter_mut().zip(pages).for_each(|(held, page)| *held = (*held).min(rules.size(page, chain)));
+        held.iter_mut()
+            .zip(pages)
+            .for_each(|(held, page)| *held = (*held).min(rules.size(page, chain)));
     }
     list
 }
@@ -241,7 +335,10 @@ fn print(tree: &Tree, nodes: &mut Vec<String>) {
             let at = nodes.len();
             nodes.push(String::new());
             print(below, nodes);
-            nodes[at] = format!("Split {{ feature: {feature}, at_most: {at_most}, above: {} }}", nodes.len());
+            nodes[at] = format!(
+                "Split {{ feature: {feature}, at_most: {at_most}, above: {} }}",
+                nodes.len()
+            );
             print(above, nodes);
         }
     }

@@ -86,7 +86,11 @@ impl Chain {
     pub fn parse(text: &str) -> Result<Self, ChainError> {
         let ids = text
             .split('-')
-            .map(|name| steps::by_name(name).map(Step::id).ok_or_else(|| ChainError::Unknown(name.to_owned())))
+            .map(|name| {
+                steps::by_name(name)
+                    .map(Step::id)
+                    .ok_or_else(|| ChainError::Unknown(name.to_owned()))
+            })
             .collect::<Result<Vec<_>, _>>()?;
         Self::new(&ids, None).map_err(|_| ChainError::Length(ids.len()))
     }
@@ -98,7 +102,10 @@ impl Chain {
             numbered
                 .map(|(names, number)| {
                     let chain = Chain::parse(names).expect("built-in chains are well formed");
-                    Chain { builtin: Some(number), ..chain }
+                    Chain {
+                        builtin: Some(number),
+                        ..chain
+                    }
                 })
                 .collect()
         });
@@ -120,7 +127,8 @@ impl Chain {
         chain.ids[..ids.len()].copy_from_slice(ids);
         let mut at = 0;
         while at < ids.len() {
-            let (stage, count) = steps::fused(&ids[at..]).map_or_else(|| Ok((steps::by_id(ids[at])?, 1)), Ok)?;
+            let (stage, count) =
+                steps::fused(&ids[at..]).map_or_else(|| Ok((steps::by_id(ids[at])?, 1)), Ok)?;
             chain.stages[usize::from(chain.stages_len)] = stage;
             chain.stages_len += 1;
             at += count;
@@ -135,7 +143,11 @@ impl Chain {
         for (stage, id) in stages.iter_mut().zip(self.steps()) {
             *stage = steps::by_id(*id).expect("it was found before");
         }
-        Self { stages, stages_len: self.len, ..self }
+        Self {
+            stages,
+            stages_len: self.len,
+            ..self
+        }
     }
 
     /// Its steps, first step first.
@@ -153,14 +165,18 @@ impl Chain {
     /// Whether its last step looks for repeats, which takes it longer the more there is to find.
     #[must_use]
     pub fn ends_in_matches(&self) -> bool {
-        self.steps().last().is_some_and(|id| steps::block::finds_matches(*id))
+        self.steps()
+            .last()
+            .is_some_and(|id| steps::block::finds_matches(*id))
     }
 
     /// Whether its last step packs words in blocks of as many bits as the longest of a block has: fast, and rarely the
     /// shortest.
     #[must_use]
     pub fn ends_in_blocks(&self) -> bool {
-        self.steps().last().is_some_and(|id| steps::bitpack::packs_in_blocks(*id))
+        self.steps()
+            .last()
+            .is_some_and(|id| steps::bitpack::packs_in_blocks(*id))
     }
 
     fn stages(&self) -> &[&'static dyn Step] {
@@ -169,7 +185,12 @@ impl Chain {
 
     /// Packs `page` into the front of `out` and returns the packed length, or `None` if it does not fit.
     pub fn pack(&self, page: &[u8; PAGE], out: &mut [u8], scratch: &mut Scratch) -> Option<usize> {
-        let Scratch { buffers, sides, ends, ws } = scratch;
+        let Scratch {
+            buffers,
+            sides,
+            ends,
+            ws,
+        } = scratch;
         let [from, to] = buffers;
         let (mut from, mut to) = (&mut **from, &mut **to);
         sides.clear();
@@ -179,7 +200,9 @@ impl Chain {
             let mut writer = Writer { out, at: 0 };
             self.put_head(&mut writer)?;
             let at = writer.at;
-            return stage.pack(page, &mut out[at..], sides, ws).map(|len| at + len);
+            return stage
+                .pack(page, &mut out[at..], sides, ws)
+                .map(|len| at + len);
         }
         let mut resized = [0u16; STEPS_MAX];
         let mut resized_len = 0;
@@ -188,7 +211,11 @@ impl Chain {
             let last = n + 1 == stages.len();
             let raw: &[u8] = if n == 0 { page } else { &from[..len] };
             // Nothing longer than `out` can be an answer, so the last step need not go on beyond.
-            let room = if last { out.len().min(BETWEEN_MAX) } else { BETWEEN_MAX };
+            let room = if last {
+                out.len().min(BETWEEN_MAX)
+            } else {
+                BETWEEN_MAX
+            };
             len = stage.pack(raw, &mut to[..room], sides, ws)?;
             ends[n] = sides.bytes().len();
             if !last && !stage.keeps_length() {
@@ -232,10 +259,18 @@ impl Chain {
 
     fn has_sides(&self) -> bool {
         let (last, before) = self.stages().split_last().expect("one step or more");
-        last.has_side() || before.iter().any(|stage| stage.has_side() || !stage.keeps_length())
+        last.has_side()
+            || before
+                .iter()
+                .any(|stage| stage.has_side() || !stage.keeps_length())
     }
 
-    fn unpack(&self, mut packed: &[u8], page: &mut [u8; PAGE], scratch: &mut Scratch) -> Result<(), UnpackError> {
+    fn unpack(
+        &self,
+        mut packed: &[u8],
+        page: &mut [u8; PAGE],
+        scratch: &mut Scratch,
+    ) -> Result<(), UnpackError> {
         let Scratch { buffers, ws, .. } = scratch;
         let [from, to] = buffers;
         let (mut from, mut to) = (&mut **from, &mut **to);
@@ -255,14 +290,20 @@ impl Chain {
                 if !stages[n - 1].keeps_length() {
                     lens[n] = usize::from(u16::from_le_bytes(sides.array()?));
                     if lens[n] > BETWEEN_MAX {
-                        return Err(UnpackError::Corrupt("more bytes between two steps than there may be"));
+                        return Err(UnpackError::Corrupt(
+                            "more bytes between two steps than there may be",
+                        ));
                     }
                 }
             }
         }
         let mut len = packed.len();
         for (n, stage) in stages.iter().enumerate().rev() {
-            let input = if n + 1 == stages.len() { packed } else { &from[..len] };
+            let input = if n + 1 == stages.len() {
+                packed
+            } else {
+                &from[..len]
+            };
             len = lens[n];
             if n == 0 {
                 stage.unpack(input, &mut sides, page, ws)?;
@@ -271,7 +312,11 @@ impl Chain {
             }
             std::mem::swap(&mut from, &mut to);
         }
-        if sides.0.is_empty() { Ok(()) } else { Err(UnpackError::Corrupt("bytes left over in the sides")) }
+        if sides.0.is_empty() {
+            Ok(())
+        } else {
+            Err(UnpackError::Corrupt("bytes left over in the sides"))
+        }
     }
 }
 
@@ -279,10 +324,18 @@ impl Chain {
 ///
 /// # Errors
 /// [`UnpackError`] when `packed` is not a packed page, or one of a newer version.
-pub fn unpack(packed: &[u8], page: &mut [u8; PAGE], scratch: &mut Scratch) -> Result<(), UnpackError> {
-    let (&head, rest) = packed.split_first().ok_or(UnpackError::Corrupt("no bytes at all"))?;
+pub fn unpack(
+    packed: &[u8],
+    page: &mut [u8; PAGE],
+    scratch: &mut Scratch,
+) -> Result<(), UnpackError> {
+    let (&head, rest) = packed
+        .split_first()
+        .ok_or(UnpackError::Corrupt("no bytes at all"))?;
     if head < INLINE {
-        let chain = Chain::builtins().get(usize::from(head)).ok_or(UnpackError::UnknownChain(head))?;
+        let chain = Chain::builtins()
+            .get(usize::from(head))
+            .ok_or(UnpackError::UnknownChain(head))?;
         return chain.unpack(rest, page, scratch);
     }
     let (ids, rest) = rest
@@ -299,9 +352,13 @@ pub fn unpack(packed: &[u8], page: &mut [u8; PAGE], scratch: &mut Scratch) -> Re
 #[must_use]
 pub fn has_matches(packed: &[u8]) -> bool {
     match packed {
-        [head @ ..INLINE, ..] => Chain::builtins().get(usize::from(*head)).is_some_and(Chain::ends_in_matches),
+        [head @ ..INLINE, ..] => Chain::builtins()
+            .get(usize::from(*head))
+            .is_some_and(Chain::ends_in_matches),
         [head, ids @ ..] => {
-            let last = usize::from(head - INLINE).checked_sub(1).and_then(|last| ids.get(last));
+            let last = usize::from(head - INLINE)
+                .checked_sub(1)
+                .and_then(|last| ids.get(last));
             last.is_some_and(|id| steps::block::finds_matches(StepId(*id)))
         }
         [] => false,
@@ -319,7 +376,9 @@ struct Writer<'a> {
 impl Writer<'_> {
     #[inline]
     fn put(&mut self, bytes: &[u8]) -> Option<()> {
-        self.out.get_mut(self.at..self.at + bytes.len())?.copy_from_slice(bytes);
+        self.out
+            .get_mut(self.at..self.at + bytes.len())?
+            .copy_from_slice(bytes);
         self.at += bytes.len();
         Some(())
     }

@@ -25,7 +25,10 @@ struct Shared {
 
 impl Default for Shared {
     fn default() -> Self {
-        Self { chains: RwLock::new(Chain::builtins().into()), version: AtomicU64::new(0) }
+        Self {
+            chains: RwLock::new(Chain::builtins().into()),
+            version: AtomicU64::new(0),
+        }
     }
 }
 
@@ -85,7 +88,10 @@ impl Chains {
     pub fn remove(&self, steps: &str) -> Result<(), ChainsError> {
         let chain = Chain::parse(steps)?;
         self.change(|chains| {
-            let at = chains.iter().position(|c| *c == chain).ok_or_else(|| ChainsError::Absent(steps.to_owned()))?;
+            let at = chains
+                .iter()
+                .position(|c| *c == chain)
+                .ok_or_else(|| ChainsError::Absent(steps.to_owned()))?;
             if chains.len() == 1 {
                 return Err(ChainsError::Last);
             }
@@ -113,7 +119,10 @@ impl Chains {
         self.0.version.load(Ordering::Acquire)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Vec<Chain>) -> Result<(), ChainsError>) -> Result<(), ChainsError> {
+    fn change(
+        &self,
+        change: impl FnOnce(&mut Vec<Chain>) -> Result<(), ChainsError>,
+    ) -> Result<(), ChainsError> {
         let mut held = self.0.chains.write();
         let mut chains = held.to_vec();
         change(&mut chains)?;
@@ -125,5 +134,9 @@ impl Chains {
 
 /// The built-in chain of the same steps, which packs them under one byte, or else `chain`.
 fn known(chain: Chain) -> Chain {
-    Chain::builtins().iter().find(|builtin| **builtin == chain).copied().unwrap_or(chain)
+    Chain::builtins()
+        .iter()
+        .find(|builtin| **builtin == chain)
+        .copied()
+        .unwrap_or(chain)
 }

@@ -125,7 +125,13 @@ struct Patience {
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { looks: 0, longest: 0, probes: 0, left: PROBE, rest: 0 }
+        Self {
+            looks: 0,
+            longest: 0,
+            probes: 0,
+            left: PROBE,
+            rest: 0,
+        }
     }
 }
 
@@ -146,7 +152,9 @@ impl Patience {
     /// In text and logs one page of seven is too long only since the page before was short, and a look takes a quarter
     /// of the time that packing does.
     fn passes(self, chain: &Chain, len: usize, before: usize) -> bool {
-        self.looks >= VAIN_LOOKS && is_one_of(chain, &MATCHES[1..]) && len <= self.longest.min(2 * before)
+        self.looks >= VAIN_LOOKS
+            && is_one_of(chain, &MATCHES[1..])
+            && len <= self.longest.min(2 * before)
     }
 
     /// Whether chains that were beaten may be tried by this probe.
@@ -158,7 +166,8 @@ impl Patience {
     /// best, and later ones now and then.
     fn challenger(self) -> Option<u8> {
         let count = MATCHES.len() as u32;
-        (self.probes < count || self.probes.is_multiple_of(4)).then(|| MATCHES[(self.probes % count) as usize])
+        (self.probes < count || self.probes.is_multiple_of(4))
+            .then(|| MATCHES[(self.probes % count) as usize])
     }
 
     /// A page was looked at, and is packed by this chain now.
@@ -166,8 +175,16 @@ impl Patience {
         let is_by = |numbers: &[u8]| best.is_some_and(|best| is_one_of(&best.chain, numbers));
         if is_news {
             let is_soon = self.rest == 0 && is_by(&*MATCHES);
-            let (most, rest) = if is_soon { (PROBE_SOON, SOON_AGAIN) } else { (PROBE, self.rest) };
-            *self = Self { left: self.left.min(most), rest, ..Self::default() };
+            let (most, rest) = if is_soon {
+                (PROBE_SOON, SOON_AGAIN)
+            } else {
+                (PROBE, self.rest)
+            };
+            *self = Self {
+                left: self.left.min(most),
+                rest,
+                ..Self::default()
+            };
             return;
         }
         self.looks = self.looks.saturating_add(1);
@@ -209,7 +226,9 @@ impl Rivals {
 }
 
 fn is_one_of(chain: &Chain, numbers: &[u8]) -> bool {
-    chain.builtin().is_some_and(|number| numbers.contains(&number))
+    chain
+        .builtin()
+        .is_some_and(|number| numbers.contains(&number))
 }
 
 /// The chain that packed a page shortest so far.
@@ -249,7 +268,11 @@ impl Contest<'_> {
 
     /// Tries a built-in chain unless it has been tried or is not in the set.
     fn builtin(&mut self, number: u8) {
-        if self.leave_out(number) && !self.failed.is_some_and(|failed| is_one_of(&failed, &[number])) {
+        if self.leave_out(number)
+            && !self
+                .failed
+                .is_some_and(|failed| is_one_of(&failed, &[number]))
+        {
             self.attempt(&Chain::builtins()[usize::from(number)]);
         }
     }
@@ -271,7 +294,8 @@ fn has_bit(chains: &[u64; 4], number: u8) -> bool {
 }
 
 /// Chains that `Ratio` always tries, whatever a page looks like: no tree may cost it the best of these.
-static ALWAYS: LazyLock<[u8; 4]> = LazyLock::new(|| ["zstd", "deflate", "lzts", "numq-deflate"].map(steps::builtin));
+static ALWAYS: LazyLock<[u8; 4]> =
+    LazyLock::new(|| ["zstd", "deflate", "lzts", "numq-deflate"].map(steps::builtin));
 
 /// Chains of pages that hold text and the like. No look says which of them is the best.
 static MATCHES: LazyLock<[u8; 3]> = LazyLock::new(|| ["lzt", "zstdl", "zstd"].map(steps::builtin));
@@ -344,7 +368,11 @@ impl Packer {
             rivals: Rivals::default(),
             pages: 0,
             trial: Box::new([0; PAGE]),
-            scratch: if profile == Profile::Balanced { Scratch::hasty() } else { Scratch::default() },
+            scratch: if profile == Profile::Balanced {
+                Scratch::hasty()
+            } else {
+                Scratch::default()
+            },
         };
         packer.take_chains();
         packer
@@ -383,13 +411,20 @@ impl Packer {
         let probe = self.patience.is_probe();
         let mut best = None;
         let mut failed = None;
-        if let Before::Packed { chain, len: before, again } = self.before
+        if let Before::Packed {
+            chain,
+            len: before,
+            again,
+        } = self.before
             && (again || self.profile == Profile::Ratio)
         {
             // Not in vain if it is too long: what others make of the page must be shorter.
-            best = chain.pack(page, &mut out[..limit], &mut self.scratch).map(|len| Packed { chain, len });
+            best = chain
+                .pack(page, &mut out[..limit], &mut self.scratch)
+                .map(|len| Packed { chain, len });
             failed = best.is_none().then_some(chain);
-            let trusted = self.profile != Profile::Ratio || !chain.ends_in_matches() && !chain.ends_in_blocks();
+            let trusted = self.profile != Profile::Ratio
+                || !chain.ends_in_matches() && !chain.ends_in_blocks();
             if let Some(Packed { len, .. }) = best
                 && trusted
                 && !probe
@@ -397,12 +432,23 @@ impl Packer {
             {
                 // Pages may drift to where another is shorter; `Ratio` lets them by no more than a page is like the
                 // last one.
-                let like = if self.profile == Profile::Ratio { len.min(before) } else { len };
-                self.before = Before::Packed { chain, len: like, again: true };
+                let like = if self.profile == Profile::Ratio {
+                    len.min(before)
+                } else {
+                    len
+                };
+                self.before = Before::Packed {
+                    chain,
+                    len: like,
+                    again: true,
+                };
                 return Some(len);
             }
         }
-        if let Before::Refused { signs: before, tried: VAIN.. } = &self.before
+        if let Before::Refused {
+            signs: before,
+            tried: VAIN..,
+        } = &self.before
             && !probe
             && self.profile != Profile::Ratio
             && Signs::of(page).are_within(before)
@@ -431,7 +477,11 @@ impl Packer {
                 // Blocks that were tried since nothing else packed say little of the next page.
                 let in_need = !probe && self.profile != Profile::Fast && chain.ends_in_blocks();
                 let again = match self.before {
-                    Before::Packed { chain: before, again, .. } => probe || before == chain && (again || !in_need),
+                    Before::Packed {
+                        chain: before,
+                        again,
+                        ..
+                    } => probe || before == chain && (again || !in_need),
                     _ => !in_need,
                 };
                 Before::Packed { chain, len, again }
@@ -439,9 +489,13 @@ impl Packer {
             None => {
                 let signs = Signs::of(page);
                 match &self.before {
-                    Before::Refused { signs: before, tried } => {
-                        Before::Refused { signs: signs.most(before), tried: tried + 1 }
-                    }
+                    Before::Refused {
+                        signs: before,
+                        tried,
+                    } => Before::Refused {
+                        signs: signs.most(before),
+                        tried: tried + 1,
+                    },
                     _ => Before::Refused { signs, tried: 1 },
                 }
             }
@@ -461,16 +515,35 @@ impl Packer {
         failed: Option<Chain>,
         probe: bool,
     ) -> Option<Packed> {
-        let Self { now, listed, own, trial, scratch, profile, beaten, patience, rivals, .. } = self;
+        let Self {
+            now,
+            listed,
+            own,
+            trial,
+            scratch,
+            profile,
+            beaten,
+            patience,
+            rivals,
+            ..
+        } = self;
         let leaf = select::leaf(*profile, features);
         // Whoever packs such numbers shorter takes longer than `Fast` promises.
         let best = best.filter(|_| *profile != Profile::Fast || leaf != [*SWAPPED]);
         if probe && patience.forgets() {
-            *beaten = Beaten { leaf, ..Beaten::default() };
+            *beaten = Beaten {
+                leaf,
+                ..Beaten::default()
+            };
         } else if leaf != beaten.leaf {
-            let holds = best.and_then(|best| best.chain.builtin()).is_some_and(|number| MATCHES.contains(&number));
+            let holds = best
+                .and_then(|best| best.chain.builtin())
+                .is_some_and(|number| MATCHES.contains(&number));
             let chains = if holds { beaten.chains } else { [0; 4] };
-            *beaten = Beaten { leaf, chains: [0; 4] };
+            *beaten = Beaten {
+                leaf,
+                chains: [0; 4],
+            };
             for &number in MATCHES.iter() {
                 let (word, bit) = (usize::from(number / 64), 1u64 << (number % 64));
                 beaten.chains[word] |= chains[word] & bit;
@@ -485,14 +558,28 @@ impl Packer {
             if by_width.len < best.len {
                 beaten.chains[usize::from(by_width.chain / 64)] &= !(1 << (by_width.chain % 64));
             }
-            left.iter_mut().zip(beaten.chains).for_each(|(left, beaten)| *left &= !beaten);
+            left.iter_mut()
+                .zip(beaten.chains)
+                .for_each(|(left, beaten)| *left &= !beaten);
         }
-        let mut contest = Contest { page, out, trial, scratch, best, failed, left };
+        let mut contest = Contest {
+            page,
+            out,
+            trial,
+            scratch,
+            best,
+            failed,
+            left,
+        };
         if let Some(number) = best.and_then(|best| best.chain.builtin()) {
             contest.leave_out(number);
         }
         let [lzt, _, zstd] = *MATCHES;
-        let is_lzt = if *profile == Profile::Balanced && !probe { rivals.is_lzt(leaf) } else { None };
+        let is_lzt = if *profile == Profile::Balanced && !probe {
+            rivals.is_lzt(leaf)
+        } else {
+            None
+        };
         if let (Some(is_lzt), Some(best)) = (is_lzt, best)
             && is_one_of(&best.chain, &[if is_lzt { lzt } else { zstd }])
         {
@@ -502,7 +589,11 @@ impl Packer {
         // Where LZ-T has packed the page already, zstd is the other one.
         let prefer_lzt = is_lzt == Some(true) && contest.is_left(lzt);
         for number in select::promising(*profile, features) {
-            contest.builtin(if number == zstd && prefer_lzt { lzt } else { number });
+            contest.builtin(if number == zstd && prefer_lzt {
+                lzt
+            } else {
+                number
+            });
             if *profile != Profile::Ratio && !probe && contest.best.is_some() {
                 break;
             }
@@ -528,10 +619,16 @@ impl Packer {
             contest.builtin(blocks);
         }
         own.iter().for_each(|&chain| contest.attempt(&now[chain]));
-        for (beaten, (before, left)) in beaten.chains.iter_mut().zip(before.iter().zip(contest.left)) {
+        for (beaten, (before, left)) in beaten
+            .chains
+            .iter_mut()
+            .zip(before.iter().zip(contest.left))
+        {
             *beaten |= before & !left;
         }
-        let has_matches = contest.best.is_some_and(|best| best.chain.ends_in_matches());
+        let has_matches = contest
+            .best
+            .is_some_and(|best| best.chain.ends_in_matches());
         if *profile == Profile::Balanced
             && probe
             && has_matches
@@ -541,8 +638,8 @@ impl Packer {
         }
         // Doubles that hardly change repeat as they are, and ten times as well by their differences. The tree names one
         // chain for them.
-        let differs_little =
-            features[select::LAG8] >= MOST_OF_LAG8 && features[select::BITS4] <= features[select::BITS4_SWAPPED];
+        let differs_little = features[select::LAG8] >= MOST_OF_LAG8
+            && features[select::BITS4] <= features[select::BITS4_SWAPPED];
         if *profile != Profile::Ratio && probe && differs_little {
             contest.builtin(*DIFFERENCES);
         }

@@ -37,8 +37,8 @@ pub(crate) fn counts_zeros() -> bool {
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod words {
     use std::arch::x86_64::{
-        __m256i, _mm256_add_epi8, _mm256_add_epi16, _mm256_add_epi32, _mm256_add_epi64, _mm256_sub_epi8,
-        _mm256_sub_epi16, _mm256_sub_epi32, _mm256_sub_epi64,
+        __m256i, _mm256_add_epi8, _mm256_add_epi16, _mm256_add_epi32, _mm256_add_epi64,
+        _mm256_sub_epi8, _mm256_sub_epi16, _mm256_sub_epi32, _mm256_sub_epi64,
     };
 
     use crate::word::Word;

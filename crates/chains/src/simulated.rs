@@ -14,8 +14,12 @@ pub fn named(name: &str) -> Option<Vec<u8>> {
     let fields: Vec<&str> = name.split(':').collect();
     let number = |text: &str| text.parse::<usize>().ok().filter(|&n| n > 0);
     match fields[..] {
-        ["jacobi", "sine", lines, iterations] => Some(jacobi(number(lines)?, Source::Sine, number(iterations)?)),
-        ["jacobi", "borders", lines, iterations] => Some(jacobi(number(lines)?, Source::Borders, number(iterations)?)),
+        ["jacobi", "sine", lines, iterations] => {
+            Some(jacobi(number(lines)?, Source::Sine, number(iterations)?))
+        }
+        ["jacobi", "borders", lines, iterations] => {
+            Some(jacobi(number(lines)?, Source::Borders, number(iterations)?))
+        }
         ["hpcg", side, iterations] => Some(hpcg(number(side)?, number(iterations)?)),
         ["table", rows] => Some(table(number(rows)?)),
         ["noise", pages] => Some(noise(number(pages)?)),
@@ -63,14 +67,22 @@ pub fn jacobi(lines: usize, source: Source, iterations: usize) -> Vec<u8> {
             let here = &from[i * side..][..side];
             let below = &from[(i + 1) * side..][..side];
             let row = &mut to[i * side..][..side];
-            let driven = if source == Source::Sine { strength * sines[i] } else { 0.0 };
+            let driven = if source == Source::Sine {
+                strength * sines[i]
+            } else {
+                0.0
+            };
             for j in 1..lines {
-                row[j] = 0.25 * (above[j] + here[j - 1] + here[j + 1] + below[j]) + driven * sines[j];
+                row[j] =
+                    0.25 * (above[j] + here[j - 1] + here[j + 1] + below[j]) + driven * sines[j];
             }
         }
         std::mem::swap(&mut from, &mut to);
     }
-    from.iter().chain(&to).flat_map(|value| value.to_le_bytes()).collect()
+    from.iter()
+        .chain(&to)
+        .flat_map(|value| value.to_le_bytes())
+        .collect()
 }
 
 /// `sin(π n / of)` for `n <= of`: the series of the sine at the angle below a right one, twelve terms, from the last.
@@ -99,19 +111,26 @@ pub fn hpcg(side: usize, iterations: usize) -> Vec<u8> {
     for row in 0..rows {
         let (x, y, z) = (row % side, row / side % side, row / side / side);
         let near = |at: usize| at.saturating_sub(1)..=(at + 1).min(side - 1);
-        let neighbours =
-            near(z).flat_map(|z| near(y).flat_map(move |y| near(x).map(move |x| (z * side + y) * side + x)));
+        let neighbours = near(z).flat_map(|z| {
+            near(y).flat_map(move |y| near(x).map(move |x| (z * side + y) * side + x))
+        });
         columns.push(neighbours.collect());
     }
     let value = |row: usize, column: usize| if row == column { 26.0 } else { -1.0 };
     let product = |vector: &[f64]| -> Vec<f64> {
-        let row =
-            |(row, columns): (usize, &Vec<usize>)| columns.iter().fold(0.0, |sum, &c| sum + value(row, c) * vector[c]);
+        let row = |(row, columns): (usize, &Vec<usize>)| {
+            columns
+                .iter()
+                .fold(0.0, |sum, &c| sum + value(row, c) * vector[c])
+        };
         columns.iter().enumerate().map(row).collect()
     };
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).fold(0.0, |sum, (a, b)| sum + a * b);
 
-    let b: Vec<f64> = columns.iter().map(|columns| 26.0 - (columns.len() - 1) as f64).collect();
+    let b: Vec<f64> = columns
+        .iter()
+        .map(|columns| 26.0 - (columns.len() - 1) as f64)
+        .collect();
     let mut x = vec![0.0; rows];
     let mut r = b.clone();
     let mut p = r.clone();
@@ -136,17 +155,28 @@ pub fn hpcg(side: usize, iterations: usize) -> Vec<u8> {
 
     let mut bytes = vec![];
     let padded = |row: &Vec<usize>| -> Vec<Option<usize>> {
-        row.iter().copied().map(Some).chain(std::iter::repeat(None)).take(ROW).collect()
+        row.iter()
+            .copied()
+            .map(Some)
+            .chain(std::iter::repeat(None))
+            .take(ROW)
+            .collect()
     };
     for (row, of_row) in columns.iter().enumerate() {
-        let values = padded(of_row).into_iter().map(|column| column.map_or(0.0, |column| value(row, column)));
+        let values = padded(of_row)
+            .into_iter()
+            .map(|column| column.map_or(0.0, |column| value(row, column)));
         values.for_each(|value| bytes.extend(value.to_le_bytes()));
     }
     for of_row in &columns {
-        padded(of_row).iter().for_each(|column| bytes.extend((column.unwrap_or(0) as i64).to_le_bytes()));
+        padded(of_row)
+            .iter()
+            .for_each(|column| bytes.extend((column.unwrap_or(0) as i64).to_le_bytes()));
     }
     for of_row in &columns {
-        padded(of_row).iter().for_each(|column| bytes.extend((column.unwrap_or(0) as i32).to_le_bytes()));
+        padded(of_row)
+            .iter()
+            .for_each(|column| bytes.extend((column.unwrap_or(0) as i32).to_le_bytes()));
     }
     let mut base = BASE;
     for width in [4, 8, 8] {
@@ -155,11 +185,16 @@ pub fn hpcg(side: usize, iterations: usize) -> Vec<u8> {
     }
     let values_at = BASE + (rows * ROW * 12) as u64;
     for (row, of_row) in columns.iter().enumerate() {
-        let diagonal = of_row.iter().position(|&column| column == row).expect("every row has its diagonal");
+        let diagonal = of_row
+            .iter()
+            .position(|&column| column == row)
+            .expect("every row has its diagonal");
         bytes.extend((values_at + ((row * ROW + diagonal) * 8) as u64).to_le_bytes());
     }
     for vector in [&x, &b, &r, &p, &ap, &z, &vec![1.0; rows]] {
-        vector.iter().for_each(|value| bytes.extend(value.to_le_bytes()));
+        vector
+            .iter()
+            .for_each(|value| bytes.extend(value.to_le_bytes()));
     }
     bytes
 }
@@ -180,7 +215,9 @@ pub fn table(rows: usize) -> Vec<u8> {
     for row in 0..rows {
         let mut value = 500_000 + 37 * row as u64;
         for _ in 0..100 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             value = value + (state >> 33) % 100 - 50;
             let decimal = value % 1_000_000;
             bytes.extend(format!("{:03}.{:03},", decimal / 1000, decimal % 1000).bytes());
@@ -200,7 +237,10 @@ pub fn noise(pages: usize) -> Vec<u8> {
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ mixed >> 31).to_le_bytes()
     };
-    std::iter::repeat_with(next).take(pages * PAGE / 8).flatten().collect()
+    std::iter::repeat_with(next)
+        .take(pages * PAGE / 8)
+        .flatten()
+        .collect()
 }
 
 #[cfg(test)]
@@ -211,7 +251,11 @@ mod tests {
     fn sines_are_sines() {
         for n in 0..=1000 {
             let exact = (std::f64::consts::PI * n as f64 / 1000.0).sin();
-            assert!((sin_pi(n, 1000) - exact).abs() < 1e-15, "{n}: {} {exact}", sin_pi(n, 1000));
+            assert!(
+                (sin_pi(n, 1000) - exact).abs() < 1e-15,
+                "{n}: {} {exact}",
+                sin_pi(n, 1000)
+            );
         }
     }
 
@@ -219,10 +263,16 @@ mod tests {
     #[test]
     fn bytes_are_what_they_were() {
         let sum = |bytes: Vec<u8>| {
-            bytes.as_chunks::<8>().0.iter().fold(0u64, |sum, word| sum.rotate_left(5) ^ u64::from_le_bytes(*word))
+            bytes.as_chunks::<8>().0.iter().fold(0u64, |sum, word| {
+                sum.rotate_left(5) ^ u64::from_le_bytes(*word)
+            })
         };
         assert_eq!(sum(jacobi(40, Source::Sine, 20)), JACOBI_SINE, "sine");
-        assert_eq!(sum(jacobi(40, Source::Borders, 20)), JACOBI_BORDERS, "borders");
+        assert_eq!(
+            sum(jacobi(40, Source::Borders, 20)),
+            JACOBI_BORDERS,
+            "borders"
+        );
         assert_eq!(sum(hpcg(8, 4)), HPCG, "hpcg");
         assert_eq!(sum(table(40)), TABLE, "table");
     }

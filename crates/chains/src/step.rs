@@ -31,7 +31,13 @@ pub trait Step: Debug + Send + Sync {
 
     /// Packs `raw` into the front of `out` and returns the packed length, or `None` if it does not fit or the step has
     /// no use for such bytes. What the inverse must know besides (an order, a period, exceptions) goes to `side`.
-    fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, ws: &mut Workspace) -> Option<usize>;
+    fn pack(
+        &self,
+        raw: &[u8],
+        out: &mut [u8],
+        side: &mut Side,
+        ws: &mut Workspace,
+    ) -> Option<usize>;
 
     /// Fills `out` exactly. `packed` and `side` are untrusted: any bytes may come, none may panic or over-read.
     ///
@@ -93,7 +99,10 @@ pub struct Side {
 
 impl Default for Side {
     fn default() -> Self {
-        Self { bytes: Box::new([0; PAGE]), len: 0 }
+        Self {
+            bytes: Box::new([0; PAGE]),
+            len: 0,
+        }
     }
 }
 
@@ -101,7 +110,9 @@ impl Side {
     /// Appends `bytes`; `None` when there is no room, which is then the step's answer too.
     #[inline]
     pub fn put(&mut self, bytes: &[u8]) -> Option<()> {
-        self.bytes.get_mut(self.len..self.len + bytes.len())?.copy_from_slice(bytes);
+        self.bytes
+            .get_mut(self.len..self.len + bytes.len())?
+            .copy_from_slice(bytes);
         self.len += bytes.len();
         Some(())
     }
@@ -135,7 +146,10 @@ impl<'a> SideReader<'a> {
     /// [`UnpackError::Corrupt`] when there are fewer.
     #[inline]
     pub fn take(&mut self, len: usize) -> Result<&'a [u8], UnpackError> {
-        let (taken, rest) = self.0.split_at_checked(len).ok_or(UnpackError::Corrupt("a side is cut short"))?;
+        let (taken, rest) = self
+            .0
+            .split_at_checked(len)
+            .ok_or(UnpackError::Corrupt("a side is cut short"))?;
         self.0 = rest;
         Ok(taken)
     }

@@ -21,7 +21,9 @@ use crate::{
 };
 
 fn pages() -> Vec<[u8; PAGE]> {
-    let kinds = KINDS.iter().flat_map(|&kind| make(kind, 3 * PAGE, 7).as_chunks::<PAGE>().0.to_vec());
+    let kinds = KINDS
+        .iter()
+        .flat_map(|&kind| make(kind, 3 * PAGE, 7).as_chunks::<PAGE>().0.to_vec());
     kinds.collect()
 }
 
@@ -29,7 +31,8 @@ fn round_trip(chain: &Chain, page: &[u8; PAGE], scratch: &mut Scratch) -> Option
     let mut packed = [0; 2 * PAGE];
     let len = chain.pack(page, &mut packed, scratch)?;
     let mut back = [0xa5; PAGE];
-    chain::unpack(&packed[..len], &mut back, scratch).unwrap_or_else(|fault| panic!("{chain}: {fault}"));
+    chain::unpack(&packed[..len], &mut back, scratch)
+        .unwrap_or_else(|fault| panic!("{chain}: {fault}"));
     assert!(back == *page, "{chain}");
     Some(len)
 }
@@ -52,16 +55,24 @@ fn hasty_zstd_stores_every_third_pages_few_literals() {
     let mut few = [0; PAGE];
     for (at, byte) in few.iter_mut().enumerate() {
         // 96 values: coded, such a literal takes 6.6 bits.
-        *byte = if at % 8 == 0 { 0x80 + random.below(96) as u8 } else { (at % 8) as u8 };
+        *byte = if at % 8 == 0 {
+            0x80 + random.below(96) as u8
+        } else {
+            (at % 8) as u8
+        };
     }
     let text: [u8; PAGE] = make(Kind::Text, PAGE, 7).try_into().expect("a page");
     for name in ["zstd", "zstdl"] {
         let chain = Chain::parse(name).expect("a chain");
         let (hasty, own) = (&mut Scratch::hasty(), &mut Scratch::default());
-        let lens =
-            |page, scratch: &mut Scratch| -> Vec<_> { (0..6).map(|_| round_trip(&chain, page, scratch)).collect() };
+        let lens = |page, scratch: &mut Scratch| -> Vec<_> {
+            (0..6).map(|_| round_trip(&chain, page, scratch)).collect()
+        };
         let found = lens(&few, hasty);
-        assert!(found[0] == found[1] && found[1] < found[2] && found[..3] == found[3..], "{name}: {found:?}");
+        assert!(
+            found[0] == found[1] && found[1] < found[2] && found[..3] == found[3..],
+            "{name}: {found:?}"
+        );
         for (page, is_hasty) in [(&text, true), (&text, false), (&few, false)] {
             let lens = lens(page, if is_hasty { hasty } else { own });
             assert!(lens.iter().all(|len| *len == lens[0]), "{name}: {lens:?}");
@@ -75,14 +86,24 @@ fn hasty_zstd_stores_every_third_pages_few_literals() {
 #[test]
 fn doubles_that_hardly_change_are_packed_by_their_differences() {
     let bytes = simulated::named("hpcg:40:8").expect("a generator");
-    let pages: Vec<&[u8; PAGE]> =
-        bytes.as_chunks().0.iter().filter(|page: &&[u8; PAGE]| page[..PAGE - 8] != page[8..]).collect();
+    let pages: Vec<&[u8; PAGE]> = bytes
+        .as_chunks()
+        .0
+        .iter()
+        .filter(|page: &&[u8; PAGE]| page[..PAGE - 8] != page[8..])
+        .collect();
     let (run, out) = (256, &mut [0; PAGE]);
     let apart = (pages.len() - run) / 15;
     let mut packer = Packer::new(Profile::Fast);
     let taken = (0..16).flat_map(|n| &pages[n * apart..][..run]);
-    let packed: usize = taken.map(|page| packer.pack(page, out).unwrap_or(PAGE)).sum();
-    assert!(16 * run * PAGE > 20 * packed, "{}", (16 * run * PAGE) as f64 / packed as f64);
+    let packed: usize = taken
+        .map(|page| packer.pack(page, out).unwrap_or(PAGE))
+        .sum();
+    assert!(
+        16 * run * PAGE > 20 * packed,
+        "{}",
+        (16 * run * PAGE) as f64 / packed as f64
+    );
 }
 
 // Goal: whoever takes more time than `fast` packs no longer. Method: a relaxation half way, whose pages hold words of
@@ -92,9 +113,20 @@ fn doubles_that_hardly_change_are_packed_by_their_differences() {
 fn pages_of_two_minds_are_packed_in_blocks_by_slower_profiles_too() {
     let bytes = simulated::named("jacobi:borders:300:100").expect("a generator");
     let out = &mut [0; PAGE];
-    let [fast, rest @ ..] = [Profile::Fast, Profile::Dense, Profile::Balanced, Profile::Ratio].map(|profile| {
+    let [fast, rest @ ..] = [
+        Profile::Fast,
+        Profile::Dense,
+        Profile::Balanced,
+        Profile::Ratio,
+    ]
+    .map(|profile| {
         let mut packer = Packer::new(profile);
-        bytes.as_chunks().0.iter().map(|page| packer.pack(page, out).unwrap_or(PAGE)).sum::<usize>()
+        bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|page| packer.pack(page, out).unwrap_or(PAGE))
+            .sum::<usize>()
     });
     assert!(rest.iter().all(|&len| len < fast), "{fast} {rest:?}");
 }
@@ -107,8 +139,15 @@ fn fused_stages_write_what_their_steps_write() {
         for chain in Chain::builtins() {
             let (mut one, mut other) = ([0; 2 * PAGE], [0; 2 * PAGE]);
             let len = chain.pack(&page, &mut one, scratch);
-            assert_eq!(len, chain.unfused().pack(&page, &mut other, scratch), "{chain}");
-            assert!(one[..len.unwrap_or(0)] == other[..len.unwrap_or(0)], "{chain}");
+            assert_eq!(
+                len,
+                chain.unfused().pack(&page, &mut other, scratch),
+                "{chain}"
+            );
+            assert!(
+                one[..len.unwrap_or(0)] == other[..len.unwrap_or(0)],
+                "{chain}"
+            );
         }
     }
 }
@@ -126,10 +165,17 @@ fn names_and_numbers_are_each_of_one_step() {
 fn the_specification_has_every_chain_and_step() {
     let text = include_str!("../../../docs/specs/chain.md");
     for (number, chain) in Chain::builtins().iter().enumerate() {
-        assert!(text.contains(&format!("| {number} `{chain}` |")), "{number} {chain}");
+        assert!(
+            text.contains(&format!("| {number} `{chain}` |")),
+            "{number} {chain}"
+        );
     }
     for step in steps::all() {
-        assert!(text.contains(&format!("`{}`", step.name())), "{}", step.name());
+        assert!(
+            text.contains(&format!("`{}`", step.name())),
+            "{}",
+            step.name()
+        );
     }
 }
 
@@ -138,13 +184,19 @@ fn a_page_unpacks_after_its_chain_was_removed() {
     let chains = Chains::default();
     chains.set("dk8-zz8-deflate").expect("known steps");
     let mut packer = Packer::with(Profile::Ratio, Limit::default(), chains.clone());
-    let page: &[u8; PAGE] = &make(narrows_testkit::data::Kind::Doubles, PAGE, 1).try_into().expect("a page");
+    let page: &[u8; PAGE] = &make(narrows_testkit::data::Kind::Doubles, PAGE, 1)
+        .try_into()
+        .expect("a page");
     let mut packed = [0; PAGE];
-    let len = packer.pack(page, &mut packed).expect("a smooth curve packs");
+    let len = packer
+        .pack(page, &mut packed)
+        .expect("a smooth curve packs");
     chains.add("lz4").expect("known step");
     chains.remove("dk8-zz8-deflate").expect("it is there");
     let mut back = [0; PAGE];
-    packer.unpack(&packed[..len], &mut back).expect("the page names its steps");
+    packer
+        .unpack(&packed[..len], &mut back)
+        .expect("the page names its steps");
     assert!(back == *page);
     assert_ne!(packer.pack(page, &mut packed), Some(len));
 }
@@ -158,19 +210,27 @@ fn vectors_write_what_scalars_write() {
         for chain in Chain::builtins() {
             let (mut one, mut other) = ([0; 2 * PAGE], [0; 2 * PAGE]);
             let len = chain.pack(&page, &mut one, scratch);
-            assert_eq!(len, simd::portable(|| chain.pack(&page, &mut other, scratch)), "{chain}");
+            assert_eq!(
+                len,
+                simd::portable(|| chain.pack(&page, &mut other, scratch)),
+                "{chain}"
+            );
             let len = len.unwrap_or(0);
             assert!(one[..len] == other[..len], "{chain}");
             let (mut back, mut back_portable) = ([0; PAGE], [1; PAGE]);
             if len > 0 {
                 chain::unpack(&one[..len], &mut back, scratch).expect("it was packed");
-                simd::portable(|| chain::unpack(&one[..len], &mut back_portable, scratch)).expect("it was packed");
+                simd::portable(|| chain::unpack(&one[..len], &mut back_portable, scratch))
+                    .expect("it was packed");
                 assert!(back == page && back_portable == page, "{chain}");
             }
         }
         let look = crate::select::look(&page);
         assert_eq!(look, simd::portable(|| crate::select::look(&page)));
-        assert_eq!(crate::select::is_noise(&page), simd::portable(|| crate::select::is_noise(&page)));
+        assert_eq!(
+            crate::select::is_noise(&page),
+            simd::portable(|| crate::select::is_noise(&page))
+        );
     }
 }
 
@@ -190,11 +250,15 @@ fn the_limit_may_change_while_others_pack() {
                 let mut packed = [0; PAGE];
                 for page in pages.iter().cycle().take(3000) {
                     let (moved, before) = (moves.load(SeqCst), limit.bytes());
-                    let Some(len) = packer.pack(page, &mut packed) else { continue };
+                    let Some(len) = packer.pack(page, &mut packed) else {
+                        continue;
+                    };
                     let same = moved.is_multiple_of(2) && moves.load(SeqCst) == moved;
                     assert!(len <= if same { before } else { 3264 }, "{len} bytes");
                     let mut back = [0; PAGE];
-                    packer.unpack(&packed[..len], &mut back).expect("it was packed");
+                    packer
+                        .unpack(&packed[..len], &mut back)
+                        .expect("it was packed");
                     assert!(back == *page);
                 }
             })
@@ -210,7 +274,11 @@ fn the_limit_may_change_while_others_pack() {
     limit.set(600);
     let mut packer = Packer::with(Profile::Ratio, limit, Chains::default());
     let mut packed = [0; PAGE];
-    assert!(pages.iter().all(|page| packer.pack(page, &mut packed).is_none_or(|len| len <= 600)));
+    assert!(
+        pages
+            .iter()
+            .all(|page| packer.pack(page, &mut packed).is_none_or(|len| len <= 600))
+    );
 }
 
 // Goal: `Dense` is `Fast` but for its coder of numbers. Method: the chains that both take on every kind of page.
@@ -218,14 +286,21 @@ fn the_limit_may_change_while_others_pack() {
 fn the_dense_profile_codes_the_numbers_that_the_fast_one_packs() {
     let taken = |profile| -> Vec<String> {
         let first = |page: &[u8; PAGE]| {
-            let number = crate::select::promising(profile, &crate::select::look(page)).next().expect("a chain");
+            let number = crate::select::promising(profile, &crate::select::look(page))
+                .next()
+                .expect("a chain");
             Chain::builtins()[usize::from(number)].to_string()
         };
         pages().iter().map(first).collect()
     };
     let (fast, dense) = (taken(Profile::Fast), taken(Profile::Dense));
     assert!(fast != dense);
-    assert!(fast.iter().zip(&dense).all(|(fast, dense)| fast.replace("-pk", "-ce") == *dense), "{fast:?} {dense:?}");
+    assert!(
+        fast.iter()
+            .zip(&dense)
+            .all(|(fast, dense)| fast.replace("-pk", "-ce") == *dense),
+        "{fast:?} {dense:?}"
+    );
 }
 
 #[test]
@@ -247,9 +322,15 @@ fn far_repeats_of_noise_are_found_by_ratio() {
     let mut packer = Packer::new(Profile::Ratio);
     for half in noise.chunks_exact(2045) {
         let mut page = [0; PAGE];
-        page.iter_mut().zip(half.iter().cycle()).for_each(|(to, byte)| *to = *byte);
+        page.iter_mut()
+            .zip(half.iter().cycle())
+            .for_each(|(to, byte)| *to = *byte);
         assert!(crate::select::is_noise(&page));
-        assert!(packer.pack(&page, &mut [0; PAGE]).is_some_and(|len| len < 2200));
+        assert!(
+            packer
+                .pack(&page, &mut [0; PAGE])
+                .is_some_and(|len| len < 2200)
+        );
     }
     for page in noise.as_chunks::<PAGE>().0 {
         assert!(crate::select::has_no_repeats(page));
@@ -281,7 +362,9 @@ fn patchwork(random: &mut Random) -> [u8; PAGE] {
 /// A chain of any steps.
 fn any_chain(random: &mut Random) -> Chain {
     let names: Vec<&str> = steps::all().map(|step| step.name()).collect();
-    let list: Vec<&str> = (0..=random.below(7)).map(|_| names[random.below(names.len())]).collect();
+    let list: Vec<&str> = (0..=random.below(7))
+        .map(|_| names[random.below(names.len())])
+        .collect();
     Chain::parse(&list.join("-")).expect("known steps, at most 7")
 }
 
@@ -307,8 +390,16 @@ fn random_round_trips(count: usize, seed: u64) {
 // release build.
 #[test]
 fn random_pages_come_back_from_random_chains() {
-    let number = |name, default| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(default);
-    let (count, seed) = (number("NARROWS_ROUND_TRIPS", 2000) as usize, number("NARROWS_SEED", 1));
+    let number = |name, default| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text| text.parse::<u64>().ok())
+            .unwrap_or(default)
+    };
+    let (count, seed) = (
+        number("NARROWS_ROUND_TRIPS", 2000) as usize,
+        number("NARROWS_SEED", 1),
+    );
     thread::scope(|scope| {
         for seed in [2 * seed, 2 * seed + 1] {
             scope.spawn(move || random_round_trips(count.div_ceil(2), seed));
@@ -325,13 +416,24 @@ fn golden_pages_unpack() {
         let page: [u8; PAGE] = make(kind, PAGE, 1).try_into().expect("a page");
         let path = dir.join(format!("{name}.page"));
         if !path.exists() {
-            assert!(std::env::var_os("NARROWS_MAKE_GOLDEN").is_some(), "no golden page {name}; see compat/README.md");
+            assert!(
+                std::env::var_os("NARROWS_MAKE_GOLDEN").is_some(),
+                "no golden page {name}; see compat/README.md"
+            );
             let mut packed = [0; 2 * PAGE];
-            let len = Chain::parse(name).expect("known steps").pack(&page, &mut packed, scratch).expect("it packs");
+            let len = Chain::parse(name)
+                .expect("known steps")
+                .pack(&page, &mut packed, scratch)
+                .expect("it packs");
             fs::write(&path, &packed[..len]).expect("a file");
         }
         let mut back = [0; PAGE];
-        chain::unpack(&fs::read(path).expect("golden files are readable"), &mut back, scratch).expect("a golden page");
+        chain::unpack(
+            &fs::read(path).expect("golden files are readable"),
+            &mut back,
+            scratch,
+        )
+        .expect("a golden page");
         assert!(back == page, "{name}");
     }
 }
@@ -415,7 +517,9 @@ fn every_flipped_bit_is_refused_or_makes_some_page() {
     for page in pages() {
         for chain in Chain::builtins() {
             let mut packed = [0; 2 * PAGE];
-            let Some(len) = chain.pack(&page, &mut packed, scratch) else { continue };
+            let Some(len) = chain.pack(&page, &mut packed, scratch) else {
+                continue;
+            };
             for _ in 0..40 {
                 let bit = random.below(8 * len);
                 packed[bit / 8] ^= 1 << (bit % 8);

@@ -186,7 +186,10 @@ pub(crate) fn unpack_whole<W: Word>(
     unpack: impl FnOnce(&[u8], &mut [W]) -> Result<(), UnpackError>,
 ) -> Result<(), UnpackError> {
     let (whole, to) = out.split_at_mut(out.len() / W::LEN * W::LEN);
-    let len = packed.len().checked_sub(to.len()).ok_or(UnpackError::Corrupt("bytes are missing"))?;
+    let len = packed
+        .len()
+        .checked_sub(to.len())
+        .ok_or(UnpackError::Corrupt("bytes are missing"))?;
     let (packed, tail) = packed.split_at(len);
     let mut words = W::buffer();
     let words = &mut words.as_mut()[..whole.len() / W::LEN];

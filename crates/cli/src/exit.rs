@@ -26,18 +26,24 @@ pub fn report(fault: &anyhow::Error) -> ExitCode {
     }
     let code = code(fault);
     // What a peer says may hold control characters; a terminal must not obey them.
-    let text: String = words(fault).chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect();
+    let text: String = words(fault)
+        .chars()
+        .map(|c| if c.is_control() && c != '\n' { '?' } else { c })
+        .collect();
     eprintln!("narrows: {text}");
     ExitCode::from(code)
 }
 
 /// A fault and what led to it, each said once: many say their cause themselves.
 fn words(fault: &anyhow::Error) -> String {
-    fault.chain().map(ToString::to_string).fold(String::new(), |said, cause| match said.as_str() {
-        "" => cause,
-        _ if said.ends_with(&cause) => said,
-        _ => format!("{said}: {cause}"),
-    })
+    fault
+        .chain()
+        .map(ToString::to_string)
+        .fold(String::new(), |said, cause| match said.as_str() {
+            "" => cause,
+            _ if said.ends_with(&cause) => said,
+            _ => format!("{said}: {cause}"),
+        })
 }
 
 fn code(fault: &anyhow::Error) -> u8 {
@@ -50,18 +56,26 @@ fn code(fault: &anyhow::Error) -> u8 {
             .or_else(|| cause.downcast_ref::<End>().map(|end| end.code))
             .or_else(|| cause.downcast_ref::<Usage>().map(|_| Code(2)))
             .or_else(|| cause.downcast_ref::<Damaged>().map(|_| Code(3)))
-            .or_else(|| cause.downcast_ref::<narrows::io::secure::Refused>().map(|_| Code(2)))
+            .or_else(|| {
+                cause
+                    .downcast_ref::<narrows::io::secure::Refused>()
+                    .map(|_| Code(2))
+            })
     });
-    code.and_then(|code| u8::try_from(code.0).ok()).filter(|code| *code != 0).unwrap_or(1)
+    code.and_then(|code| u8::try_from(code.0).ok())
+        .filter(|code| *code != 0)
+        .unwrap_or(1)
 }
 
 fn is_broken_pipe(fault: &anyhow::Error) -> bool {
-    fault.chain().any(|cause| match cause.downcast_ref::<TransferError>() {
-        Some(TransferError::File { path, fault, .. }) => {
-            path == "the output" && fault.kind() == io::ErrorKind::BrokenPipe
-        }
-        _ => cause.downcast_ref::<OutputClosed>().is_some(),
-    })
+    fault
+        .chain()
+        .any(|cause| match cause.downcast_ref::<TransferError>() {
+            Some(TransferError::File { path, fault, .. }) => {
+                path == "the output" && fault.kind() == io::ErrorKind::BrokenPipe
+            }
+            _ => cause.downcast_ref::<OutputClosed>().is_some(),
+        })
 }
 
 /// Flags that contradict each other, found after parsing.

@@ -4,7 +4,10 @@
 //! [`exit::HELP`]. Upstream: a person or a script; downstream: `narrows-wire` and the facade.
 
 #![forbid(unsafe_code)]
-#![allow(rustdoc::broken_intra_doc_links, reason = "the doc comments of flags are help texts, where [] is optional")]
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "the doc comments of flags are help texts, where [] is optional"
+)]
 #![allow(unreachable_pub, reason = "a program exports nothing")]
 
 mod commands;
@@ -57,17 +60,25 @@ mod tests {
     #[test]
     fn commands_in_the_documents_are_understood() {
         let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let docs = fs::read_dir(top.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+        let docs = fs::read_dir(top.join("docs"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
         let pages = docs.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
         let mut found = 0;
         for page in pages.chain([top.join("README.md")]) {
             let text = fs::read_to_string(&page).unwrap();
             for block in text.split("```sh\n").skip(1) {
-                let block = block.split("```").next().unwrap_or_default().replace("\\\n", " ");
+                let block = block
+                    .split("```")
+                    .next()
+                    .unwrap_or_default()
+                    .replace("\\\n", " ");
                 for line in block.lines() {
                     // Behind a prompt, up to a comment or the next program.
                     let line = line.split_once("$ ").map_or(line, |(_, line)| line);
-                    let words = line.split_whitespace().take_while(|word| !["#", "|", ">", "&&", "&"].contains(word));
+                    let words = line
+                        .split_whitespace()
+                        .take_while(|word| !["#", "|", ">", "&&", "&"].contains(word));
                     let words: Vec<_> = words.collect();
                     if words.first() == Some(&"narrows") {
                         found += 1;

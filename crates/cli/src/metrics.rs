@@ -21,8 +21,9 @@ pub type Source = Arc<dyn Fn() -> String + Send + Sync>;
 /// # Errors
 /// The address cannot be listened on.
 pub fn serve(address: &str, source: Source) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(address)
-        .map_err(|fault| anyhow::anyhow!("cannot serve metrics at {address}: {fault}; give HOST:PORT"))?;
+    let listener = TcpListener::bind(address).map_err(|fault| {
+        anyhow::anyhow!("cannot serve metrics at {address}: {fault}; give HOST:PORT")
+    })?;
     tracing::info!(address = %listener.local_addr()?, "metrics");
     narrows::io::thread::spawn("metrics", move || {
         for stream in listener.incoming() {
@@ -56,13 +57,40 @@ fn answer(mut stream: TcpStream, body: &str) -> std::io::Result<()> {
 pub fn of_session(stats: &Stats) -> String {
     let mut text = String::new();
     let mut add = |name: &str, kind: &str, help: &str, value: f64| {
-        text.push_str(&format!("# HELP narrows_{name} {help}\n# TYPE narrows_{name} {kind}\nnarrows_{name} {value}\n"));
+        text.push_str(&format!(
+            "# HELP narrows_{name} {help}\n# TYPE narrows_{name} {kind}\nnarrows_{name} {value}\n"
+        ));
     };
-    add("sent_raw_bytes_total", "counter", "Bytes taken for sending, before packing.", stats.sent_raw as f64);
-    add("sent_wire_bytes_total", "counter", "Bytes written to links.", stats.sent_wire as f64);
-    add("received_raw_bytes_total", "counter", "Bytes received, after unpacking.", stats.received_raw as f64);
-    add("received_wire_bytes_total", "counter", "Bytes read from links.", stats.received_wire as f64);
-    add("links_resumed_total", "counter", "Links lost and replaced.", stats.resumed as f64);
+    add(
+        "sent_raw_bytes_total",
+        "counter",
+        "Bytes taken for sending, before packing.",
+        stats.sent_raw as f64,
+    );
+    add(
+        "sent_wire_bytes_total",
+        "counter",
+        "Bytes written to links.",
+        stats.sent_wire as f64,
+    );
+    add(
+        "received_raw_bytes_total",
+        "counter",
+        "Bytes received, after unpacking.",
+        stats.received_raw as f64,
+    );
+    add(
+        "received_wire_bytes_total",
+        "counter",
+        "Bytes read from links.",
+        stats.received_wire as f64,
+    );
+    add(
+        "links_resumed_total",
+        "counter",
+        "Links lost and replaced.",
+        stats.resumed as f64,
+    );
     text.push_str(&of_process());
     text
 }
@@ -71,7 +99,9 @@ pub fn of_session(stats: &Stats) -> String {
 pub fn of_process() -> String {
     let mut text = String::new();
     let mut add = |name: &str, kind: &str, help: &str, value: f64| {
-        text.push_str(&format!("# HELP narrows_{name} {help}\n# TYPE narrows_{name} {kind}\nnarrows_{name} {value}\n"));
+        text.push_str(&format!(
+            "# HELP narrows_{name} {help}\n# TYPE narrows_{name} {kind}\nnarrows_{name} {value}\n"
+        ));
     };
     add(
         "cpu_seconds_total",
@@ -80,7 +110,12 @@ pub fn of_process() -> String {
         CpuTime::of_process().total_ns() as f64 / 1e9,
     );
     if let Ok(memory) = Memory::of_process() {
-        add("resident_bytes", "gauge", "Memory resident now.", memory.resident as f64);
+        add(
+            "resident_bytes",
+            "gauge",
+            "Memory resident now.",
+            memory.resident as f64,
+        );
     }
     text.push_str(&format!(
         "# HELP narrows_build_info Version.\n# TYPE narrows_build_info gauge\nnarrows_build_info{{version=\"{}\"}} 1\n",

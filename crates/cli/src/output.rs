@@ -25,10 +25,14 @@ pub fn log(verbose: u8, quiet: bool) {
         (false, 1) => LevelFilter::INFO,
         (false, _) => LevelFilter::DEBUG,
     };
-    let plain =
-        tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).without_time().with_target(false);
+    let plain = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(io::stderr)
+        .without_time()
+        .with_target(false);
     // In a file or a journal colours are noise.
-    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let colours = io::stderr().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     plain.with_ansi(colours).init();
 }
 
@@ -49,7 +53,9 @@ pub fn progress(quiet: bool) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new_spinner();
-    let style = ProgressStyle::with_template("{spinner} {binary_bytes} {binary_bytes_per_sec} {elapsed} {msg}");
+    let style = ProgressStyle::with_template(
+        "{spinner} {binary_bytes} {binary_bytes_per_sec} {elapsed} {msg}",
+    );
     bar.set_style(style.expect("the template is well formed"));
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
@@ -125,15 +131,25 @@ impl Transfer {
     pub fn line(&self) -> String {
         format!(
             "{} {} in {:.2} s: {} effective, {} on the wire (ratio {:.2}), {:.2} s of processor time{}{}",
-            if self.role == "send" { "sent" } else { "received" },
+            if self.role == "send" {
+                "sent"
+            } else {
+                "received"
+            },
             Size(self.content_bytes),
             self.seconds,
             Rate::from_mbit(self.effective_mbit_s),
             Size(self.wire_bytes),
             self.ratio,
             self.cpu_s,
-            if self.resumed > 0 { format!(", resumed {} times", self.resumed) } else { String::new() },
-            self.xxh3.as_ref().map_or_else(String::new, |xxh3| format!(", XXH3-64 {xxh3}")),
+            if self.resumed > 0 {
+                format!(", resumed {} times", self.resumed)
+            } else {
+                String::new()
+            },
+            self.xxh3
+                .as_ref()
+                .map_or_else(String::new, |xxh3| format!(", XXH3-64 {xxh3}")),
         )
     }
 }

@@ -13,24 +13,34 @@ use crate::commands::options::PolicyName;
 /// `command`, which no longer knows the variables that flags among `words` beat.
 pub fn beaten(command: Command, words: &[OsString]) -> Command {
     let mut built = command.clone().ignore_errors(true);
-    let Ok(matches) = built.try_get_matches_from_mut(words) else { return command };
+    let Ok(matches) = built.try_get_matches_from_mut(words) else {
+        return command;
+    };
     let (mut leaf, mut said, mut path) = (&built, &matches, Vec::new());
     while let Some((name, below)) = said.subcommand() {
-        let Some(found) = leaf.find_subcommand(name) else { return command };
+        let Some(found) = leaf.find_subcommand(name) else {
+            return command;
+        };
         (leaf, said) = (found, below);
         path.push(name);
     }
     let from = |arg: &clap::Arg, source| said.value_source(arg.get_id().as_str()) == Some(source);
     let excludes = |one: &clap::Arg, other: &clap::Arg| {
-        leaf.get_arg_conflicts_with(one).iter().any(|arg| arg.get_id() == other.get_id())
+        leaf.get_arg_conflicts_with(one)
+            .iter()
+            .any(|arg| arg.get_id() == other.get_id())
     };
     let beaten: Vec<Id> = leaf
         .get_arguments()
         .filter(|arg| from(arg, ValueSource::EnvVariable))
         .filter(|arg| {
-            leaf.get_arguments().filter(|flag| from(flag, ValueSource::CommandLine)).any(|flag| {
-                excludes(arg, flag) || excludes(flag, arg) || packs_otherwise(said, flag.get_id().as_str(), arg)
-            })
+            leaf.get_arguments()
+                .filter(|flag| from(flag, ValueSource::CommandLine))
+                .any(|flag| {
+                    excludes(arg, flag)
+                        || excludes(flag, arg)
+                        || packs_otherwise(said, flag.get_id().as_str(), arg)
+                })
         })
         .map(|arg| arg.get_id().clone())
         .collect();
@@ -50,6 +60,8 @@ fn packs_otherwise(said: &ArgMatches, flag: &str, arg: &clap::Arg) -> bool {
 fn without(command: Command, path: &[&str], beaten: &[Id]) -> Command {
     match path {
         [first, rest @ ..] => command.mut_subcommand(first, |below| without(below, rest, beaten)),
-        [] => beaten.iter().fold(command, |command, id| command.mut_arg(id, |arg| arg.env(Resettable::Reset))),
+        [] => beaten.iter().fold(command, |command, id| {
+            command.mut_arg(id, |arg| arg.env(Resettable::Reset))
+        }),
     }
 }

@@ -8,7 +8,8 @@ use std::{fs, sync::Arc, time::Duration};
 use narrows_core::{Backend, Codec, Level, Workspace};
 
 fn main() {
-    let (mut chunk, mut max, mut names, mut files) = (65_536, 8_000_000, String::from("lz4,zstd"), Vec::new());
+    let (mut chunk, mut max, mut names, mut files) =
+        (65_536, 8_000_000, String::from("lz4,zstd"), Vec::new());
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value = || args.next().unwrap_or_else(|| panic!("{arg} needs a value"));
@@ -30,7 +31,10 @@ fn main() {
                 continue;
             }
             let (name, level) = name.split_once(':').unwrap_or((name, ""));
-            let codec = all.iter().find(|c| c.info().name == name).unwrap_or_else(|| panic!("no codec {name}"));
+            let codec = all
+                .iter()
+                .find(|c| c.info().name == name)
+                .unwrap_or_else(|| panic!("no codec {name}"));
             let level = level.parse().unwrap_or(codec.info().level_default);
             measure(label, codec, Level(level), &data, chunk);
         }
@@ -58,7 +62,9 @@ fn measure(label: &str, codec: &Arc<dyn Codec>, level: Level, data: &[u8], chunk
             packed_len += len;
             let back = &mut back[..raw.len()];
             let middle = thread_time();
-            codec.unpack(&packed[..len], &[], back, &mut ws).expect("own packing");
+            codec
+                .unpack(&packed[..len], &[], back, &mut ws)
+                .expect("own packing");
             unpack += thread_time() - middle;
             assert_eq!(raw, back, "{} does not round-trip", codec.info().name);
         }
@@ -94,11 +100,18 @@ fn transform(label: &str, width: usize, data: &[u8], chunk: usize) {
         }
     }
     let rate = |time: Duration| chunk as f64 / time.as_secs_f64().max(1e-9) / 1e6;
-    println!("{label:24} shuffle{width}                    {:7.0} {:7.0}", rate(split), rate(join));
+    println!(
+        "{label:24} shuffle{width}                    {:7.0} {:7.0}",
+        rate(split),
+        rate(join)
+    );
 }
 
 fn thread_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: writes one `timespec` to a live one.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

@@ -23,21 +23,36 @@ pub struct Deflate {
 
 /// Bare DEFLATE.
 pub const DEFLATE: Deflate = Deflate {
-    info: &Info { id: CodecId(6), name: "deflate", format: "RFC 1951", ..TEMPLATE },
+    info: &Info {
+        id: CodecId(6),
+        name: "deflate",
+        format: "RFC 1951",
+        ..TEMPLATE
+    },
     pack: sys::libdeflate_deflate_compress,
     unpack: sys::libdeflate_deflate_decompress_ex,
 };
 
 /// DEFLATE with zlib's header and Adler-32.
 pub const ZLIB: Deflate = Deflate {
-    info: &Info { id: CodecId(7), name: "zlib", format: "RFC 1950", ..TEMPLATE },
+    info: &Info {
+        id: CodecId(7),
+        name: "zlib",
+        format: "RFC 1950",
+        ..TEMPLATE
+    },
     pack: sys::libdeflate_zlib_compress,
     unpack: sys::libdeflate_zlib_decompress_ex,
 };
 
 /// DEFLATE with gzip's header, CRC-32 and length.
 pub const GZIP: Deflate = Deflate {
-    info: &Info { id: CodecId(8), name: "gzip", format: "RFC 1952", ..TEMPLATE },
+    info: &Info {
+        id: CodecId(8),
+        name: "gzip",
+        format: "RFC 1952",
+        ..TEMPLATE
+    },
     pack: sys::libdeflate_gzip_compress,
     unpack: sys::libdeflate_gzip_decompress_ex,
 };
@@ -59,23 +74,50 @@ static W4K: Info = Info {
     format: "RFC 1951, distances up to 4096",
 };
 
-const TEMPLATE: Info = Info { id: CodecId(6), name: "", levels: 0..=12, level_default: 6, history: false, format: "" };
+const TEMPLATE: Info = Info {
+    id: CodecId(6),
+    name: "",
+    levels: 0..=12,
+    level_default: 6,
+    history: false,
+    format: "",
+};
 
 impl Codec for Deflate {
     fn info(&self) -> &'static Info {
         self.info
     }
 
-    fn pack(&self, raw: &[u8], level: Level, _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        level: Level,
+        _: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Option<usize> {
         let level = usize::from(level.0.clamp(0, 12).unsigned_abs());
         let compressor = ws.get::<Compressors>().at(level);
         // SAFETY: the compressor is live and ours alone; the pointers hold the lengths given with them.
-        let written =
-            unsafe { (self.pack)(compressor, raw.as_ptr().cast(), raw.len(), out.as_mut_ptr().cast(), out.len()) };
+        let written = unsafe {
+            (self.pack)(
+                compressor,
+                raw.as_ptr().cast(),
+                raw.len(),
+                out.as_mut_ptr().cast(),
+                out.len(),
+            )
+        };
         (written > 0).then_some(written)
     }
 
-    fn unpack(&self, packed: &[u8], _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Result<(), DecodeError> {
+    fn unpack(
+        &self,
+        packed: &[u8],
+        _: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Result<(), DecodeError> {
         let (mut read, mut written) = (0, 0);
         // SAFETY: the decompressor is live and ours alone, the pointers hold the lengths given with them, and the
         // library is made for untrusted input.
@@ -91,13 +133,19 @@ impl Codec for Deflate {
             )
         };
         match result {
-            sys::libdeflate_result_LIBDEFLATE_SUCCESS if written == out.len() && read == packed.len() => Ok(()),
-            sys::libdeflate_result_LIBDEFLATE_SUCCESS => {
-                Err(DecodeError::corrupt(read, "DEFLATE stream of another length"))
+            sys::libdeflate_result_LIBDEFLATE_SUCCESS
+                if written == out.len() && read == packed.len() =>
+            {
+                Ok(())
             }
-            sys::libdeflate_result_LIBDEFLATE_INSUFFICIENT_SPACE => {
-                Err(DecodeError::corrupt(0, "DEFLATE stream longer than its chunk"))
-            }
+            sys::libdeflate_result_LIBDEFLATE_SUCCESS => Err(DecodeError::corrupt(
+                read,
+                "DEFLATE stream of another length",
+            )),
+            sys::libdeflate_result_LIBDEFLATE_INSUFFICIENT_SPACE => Err(DecodeError::corrupt(
+                0,
+                "DEFLATE stream longer than its chunk",
+            )),
             _ => Err(DecodeError::corrupt(0, "not a DEFLATE stream")),
         }
     }
@@ -108,19 +156,38 @@ impl Codec for DeflateW4k {
         &W4K
     }
 
-    fn pack(&self, raw: &[u8], level: Level, _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        level: Level,
+        _: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Option<usize> {
         if raw.len() > W4K_WINDOW {
             return None;
         }
         DEFLATE.pack(raw, Level(level.0.clamp(0, 1)), &[], out, ws)
     }
 
-    fn unpack(&self, packed: &[u8], _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Result<(), DecodeError> {
+    fn unpack(
+        &self,
+        packed: &[u8],
+        _: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Result<(), DecodeError> {
         DEFLATE.unpack(packed, &[], out, ws)
     }
 }
 
-type PackFn = unsafe extern "C" fn(*mut sys::libdeflate_compressor, *const c_void, usize, *mut c_void, usize) -> usize;
+type PackFn = unsafe extern "C" fn(
+    *mut sys::libdeflate_compressor,
+    *const c_void,
+    usize,
+    *mut c_void,
+    usize,
+) -> usize;
 
 type UnpackFn = unsafe extern "C" fn(
     *mut sys::libdeflate_decompressor,

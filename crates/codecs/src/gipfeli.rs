@@ -42,11 +42,24 @@ impl Codec for Gipfeli {
         &INFO
     }
 
-    fn pack(&self, raw: &[u8], _: Level, _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        _: Level,
+        _: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Option<usize> {
         pack::pack(raw, out, ws.get())
     }
 
-    fn unpack(&self, packed: &[u8], _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Result<(), DecodeError> {
+    fn unpack(
+        &self,
+        packed: &[u8],
+        _: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Result<(), DecodeError> {
         unpack::unpack(packed, out, ws.get())
     }
 }
@@ -56,12 +69,36 @@ const BLOCK: usize = 64 << 10;
 
 /// Bits and base of the length, then bits of the offset less one, of the copies `v` = 2 to 7.
 const COPIES: [Copy; 6] = [
-    Copy { len_bits: 2, len_base: 4, offset_bits: 10 },
-    Copy { len_bits: 2, len_base: 4, offset_bits: 13 },
-    Copy { len_bits: 2, len_base: 4, offset_bits: 16 },
-    Copy { len_bits: 3, len_base: 8, offset_bits: 10 },
-    Copy { len_bits: 3, len_base: 8, offset_bits: 16 },
-    Copy { len_bits: 6, len_base: 4, offset_bits: 16 },
+    Copy {
+        len_bits: 2,
+        len_base: 4,
+        offset_bits: 10,
+    },
+    Copy {
+        len_bits: 2,
+        len_base: 4,
+        offset_bits: 13,
+    },
+    Copy {
+        len_bits: 2,
+        len_base: 4,
+        offset_bits: 16,
+    },
+    Copy {
+        len_bits: 3,
+        len_base: 8,
+        offset_bits: 10,
+    },
+    Copy {
+        len_bits: 3,
+        len_base: 8,
+        offset_bits: 16,
+    },
+    Copy {
+        len_bits: 6,
+        len_base: 4,
+        offset_bits: 16,
+    },
 ];
 
 struct Copy {

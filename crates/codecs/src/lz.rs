@@ -37,7 +37,13 @@ pub(crate) fn copy_match(out: &mut [u8], at: usize, distance: usize, len: usize)
 /// Copies `len` literals from `from[start..]` to `out[at..]`, `None` if they are not there or do not fit. May write up
 /// to 15 bytes more, which what follows writes again.
 #[inline]
-pub(crate) fn copy_literals(out: &mut [u8], at: usize, from: &[u8], start: usize, len: usize) -> Option<()> {
+pub(crate) fn copy_literals(
+    out: &mut [u8],
+    at: usize,
+    from: &[u8],
+    start: usize,
+    len: usize,
+) -> Option<()> {
     if len <= 16
         && let Some(sixteen) = from.get(start..).and_then(<[u8]>::first_chunk::<16>)
         && let Some(target) = out.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<16>)
@@ -55,14 +61,21 @@ pub(crate) fn copy_literals(out: &mut [u8], at: usize, from: &[u8], start: usize
 #[inline]
 pub(crate) fn match_len(data: &[u8], a: usize, b: usize) -> usize {
     let mut len = 0;
-    while let (Some(x), Some(y)) = (data.get(a + len..a + len + 8), data.get(b + len..b + len + 8)) {
+    while let (Some(x), Some(y)) = (
+        data.get(a + len..a + len + 8),
+        data.get(b + len..b + len + 8),
+    ) {
         let differing = u64_le(x) ^ u64_le(y);
         if differing != 0 {
             return len + differing.trailing_zeros() as usize / 8;
         }
         len += 8;
     }
-    len + data[a + len..].iter().zip(&data[b + len..]).take_while(|(x, y)| x == y).count()
+    len + data[a + len..]
+        .iter()
+        .zip(&data[b + len..])
+        .take_while(|(x, y)| x == y)
+        .count()
 }
 
 /// The first four bytes of `bytes`, little-endian.
@@ -91,7 +104,11 @@ mod tests {
                 for at in 50..50 + len {
                     naive[at] = naive[at - distance];
                 }
-                assert_eq!(out[..50 + len], naive[..50 + len], "distance {distance}, length {len}");
+                assert_eq!(
+                    out[..50 + len],
+                    naive[..50 + len],
+                    "distance {distance}, length {len}"
+                );
             }
         }
     }

@@ -20,11 +20,23 @@ pub struct Lz4;
 #[derive(Debug, Clone, Copy)]
 pub struct Lz4Hc;
 
-static FAST: Info =
-    Info { id: CodecId(1), name: "lz4", levels: -64..=0, level_default: 0, history: true, format: FORMAT };
+static FAST: Info = Info {
+    id: CodecId(1),
+    name: "lz4",
+    levels: -64..=0,
+    level_default: 0,
+    history: true,
+    format: FORMAT,
+};
 
-static HC: Info =
-    Info { id: CodecId(2), name: "lz4-hc", levels: 3..=12, level_default: 9, history: false, format: FORMAT };
+static HC: Info = Info {
+    id: CodecId(2),
+    name: "lz4-hc",
+    levels: 3..=12,
+    level_default: 9,
+    history: false,
+    format: FORMAT,
+};
 
 const FORMAT: &str = "https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md";
 
@@ -33,10 +45,20 @@ impl Codec for Lz4 {
         &FAST
     }
 
-    fn pack(&self, raw: &[u8], level: Level, history: &[u8], out: &mut [u8], ws: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        level: Level,
+        history: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Option<usize> {
         let (raw_len, room) = (c_len(raw)?, c_room(out));
         let acceleration = 1 - c_int::from(level.0.clamp(*FAST.levels.start(), *FAST.levels.end()));
-        let (src, dst) = (raw.as_ptr().cast::<c_char>(), out.as_mut_ptr().cast::<c_char>());
+        let (src, dst) = (
+            raw.as_ptr().cast::<c_char>(),
+            out.as_mut_ptr().cast::<c_char>(),
+        );
         let written = if history.is_empty() {
             // SAFETY: `src` holds `raw_len` bytes and `dst` `room` bytes; the library reads and writes no further.
             unsafe { LZ4_compress_fast(src, dst, raw_len, room, acceleration) }
@@ -46,14 +68,24 @@ impl Codec for Lz4 {
             // SAFETY: `stream` is live and ours alone. `dictionary` is at most 64 KiB and outlives the second call,
             // after which the stream is not used again before `LZ4_loadDict` resets it.
             unsafe {
-                LZ4_loadDict(stream, dictionary.as_ptr().cast(), dictionary.len() as c_int);
+                LZ4_loadDict(
+                    stream,
+                    dictionary.as_ptr().cast(),
+                    dictionary.len() as c_int,
+                );
                 LZ4_compress_fast_continue(stream, src, dst, raw_len, room, acceleration)
             }
         };
         usize::try_from(written).ok().filter(|&n| n > 0)
     }
 
-    fn unpack(&self, packed: &[u8], history: &[u8], out: &mut [u8], _: &mut Workspace) -> Result<(), DecodeError> {
+    fn unpack(
+        &self,
+        packed: &[u8],
+        history: &[u8],
+        out: &mut [u8],
+        _: &mut Workspace,
+    ) -> Result<(), DecodeError> {
         unpack(packed, history, out)
     }
 }
@@ -63,15 +95,36 @@ impl Codec for Lz4Hc {
         &HC
     }
 
-    fn pack(&self, raw: &[u8], level: Level, _: &[u8], out: &mut [u8], _: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        level: Level,
+        _: &[u8],
+        out: &mut [u8],
+        _: &mut Workspace,
+    ) -> Option<usize> {
         let (raw_len, room) = (c_len(raw)?, c_room(out));
         let level = c_int::from(level.0.clamp(*HC.levels.start(), *HC.levels.end()));
         // SAFETY: the pointers hold `raw_len` and `room` bytes; the library reads and writes no further.
-        let written = unsafe { LZ4_compress_HC(raw.as_ptr().cast(), out.as_mut_ptr().cast(), raw_len, room, level) };
+        let written = unsafe {
+            LZ4_compress_HC(
+                raw.as_ptr().cast(),
+                out.as_mut_ptr().cast(),
+                raw_len,
+                room,
+                level,
+            )
+        };
         usize::try_from(written).ok().filter(|&n| n > 0)
     }
 
-    fn unpack(&self, packed: &[u8], _: &[u8], out: &mut [u8], _: &mut Workspace) -> Result<(), DecodeError> {
+    fn unpack(
+        &self,
+        packed: &[u8],
+        _: &[u8],
+        out: &mut [u8],
+        _: &mut Workspace,
+    ) -> Result<(), DecodeError> {
         unpack(packed, &[], out)
     }
 }
@@ -80,7 +133,10 @@ fn unpack(packed: &[u8], history: &[u8], out: &mut [u8]) -> Result<(), DecodeErr
     let too_long = || DecodeError::corrupt(0, "LZ4 block beyond 2 GiB");
     let packed_len = c_len(packed).ok_or_else(too_long)?;
     let out_len = c_len(out).ok_or_else(too_long)?;
-    let (src, dst) = (packed.as_ptr().cast::<c_char>(), out.as_mut_ptr().cast::<c_char>());
+    let (src, dst) = (
+        packed.as_ptr().cast::<c_char>(),
+        out.as_mut_ptr().cast::<c_char>(),
+    );
     let dictionary = reachable(history);
     // SAFETY: all three pointers hold the lengths given with them. `LZ4_decompress_safe*` are made for untrusted
     // input: they check every read and write against these lengths, and matches against the dictionary's start.
@@ -94,8 +150,14 @@ fn unpack(packed: &[u8], history: &[u8], out: &mut [u8]) -> Result<(), DecodeErr
     };
     match usize::try_from(written) {
         Ok(n) if n == out.len() => Ok(()),
-        Ok(_) => Err(DecodeError::corrupt(packed.len(), "LZ4 block of another length")),
-        Err(_) => Err(DecodeError::corrupt(written.unsigned_abs() as usize - 1, "not an LZ4 block")),
+        Ok(_) => Err(DecodeError::corrupt(
+            packed.len(),
+            "LZ4 block of another length",
+        )),
+        Err(_) => Err(DecodeError::corrupt(
+            written.unsigned_abs() as usize - 1,
+            "not an LZ4 block",
+        )),
     }
 }
 

@@ -42,11 +42,24 @@ impl Codec for Lzo1x {
         &INFO
     }
 
-    fn pack(&self, raw: &[u8], _: Level, _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        _: Level,
+        _: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Option<usize> {
         pack::pack(raw, out, ws.get())
     }
 
-    fn unpack(&self, packed: &[u8], _: &[u8], out: &mut [u8], _: &mut Workspace) -> Result<(), DecodeError> {
+    fn unpack(
+        &self,
+        packed: &[u8],
+        _: &[u8],
+        out: &mut [u8],
+        _: &mut Workspace,
+    ) -> Result<(), DecodeError> {
         unpack::unpack(packed, out)
     }
 }

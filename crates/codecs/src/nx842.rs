@@ -41,11 +41,24 @@ impl Codec for Nx842 {
         &INFO
     }
 
-    fn pack(&self, raw: &[u8], _: Level, _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        _: Level,
+        _: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Option<usize> {
         pack::pack(raw, out, ws.get())
     }
 
-    fn unpack(&self, packed: &[u8], _: &[u8], out: &mut [u8], _: &mut Workspace) -> Result<(), DecodeError> {
+    fn unpack(
+        &self,
+        packed: &[u8],
+        _: &[u8],
+        out: &mut [u8],
+        _: &mut Workspace,
+    ) -> Result<(), DecodeError> {
         unpack::unpack(packed, out)
     }
 }
@@ -81,13 +94,18 @@ impl Ring {
     fn position(self, index: usize, written: usize) -> Option<usize> {
         let in_ring = index * self.unit;
         let lap = written - written % self.bytes() + in_ring;
-        let position = if lap < written { lap } else { lap.checked_sub(self.bytes())? };
+        let position = if lap < written {
+            lap
+        } else {
+            lap.checked_sub(self.bytes())?
+        };
         (position + self.unit <= written).then_some(position)
     }
 
     /// The index of the unit at `position`, if it is still in the ring when `written` bytes are.
     fn index(self, position: usize, written: usize) -> Option<u64> {
-        (position < written && written - position <= self.bytes()).then(|| (position % self.bytes() / self.unit) as u64)
+        (position < written && written - position <= self.bytes())
+            .then(|| (position % self.bytes() / self.unit) as u64)
     }
 }
 
@@ -102,7 +120,9 @@ fn crc32_be(bytes: &[u8]) -> u32 {
             sum ^ CRC[7 - i][usize::from(byte)]
         })
     });
-    rest.iter().fold(crc, |crc, &byte| crc << 8 ^ CRC[0][usize::from((crc >> 24) as u8 ^ byte)])
+    rest.iter().fold(crc, |crc, &byte| {
+        crc << 8 ^ CRC[0][usize::from((crc >> 24) as u8 ^ byte)]
+    })
 }
 
 /// `CRC[n][b]`: what byte `b` adds when `n` bytes follow it in the same step.
@@ -115,7 +135,11 @@ static CRC: [[u32; 256]; 8] = {
         while n < 8 {
             let mut bit = 0;
             while bit < 8 {
-                crc = if crc >> 31 == 1 { crc << 1 ^ 0x04c1_1db7 } else { crc << 1 };
+                crc = if crc >> 31 == 1 {
+                    crc << 1 ^ 0x04c1_1db7
+                } else {
+                    crc << 1
+                };
                 bit += 1;
             }
             tables[n][byte] = crc;

@@ -20,14 +20,30 @@ impl Codec for Raw {
         &INFO
     }
 
-    fn pack(&self, raw: &[u8], _: Level, _: &[u8], out: &mut [u8], _: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        _: Level,
+        _: &[u8],
+        out: &mut [u8],
+        _: &mut Workspace,
+    ) -> Option<usize> {
         out.get_mut(..raw.len())?.copy_from_slice(raw);
         Some(raw.len())
     }
 
-    fn unpack(&self, packed: &[u8], _: &[u8], out: &mut [u8], _: &mut Workspace) -> Result<(), DecodeError> {
+    fn unpack(
+        &self,
+        packed: &[u8],
+        _: &[u8],
+        out: &mut [u8],
+        _: &mut Workspace,
+    ) -> Result<(), DecodeError> {
         if packed.len() != out.len() {
-            return Err(DecodeError::corrupt(packed.len().min(out.len()), "raw chunk of another length"));
+            return Err(DecodeError::corrupt(
+                packed.len().min(out.len()),
+                "raw chunk of another length",
+            ));
         }
         out.copy_from_slice(packed);
         Ok(())

@@ -23,7 +23,10 @@ struct Scratch {
 
 impl Default for Scratch {
     fn default() -> Self {
-        Self { encoder: snap::raw::Encoder::new(), packed: Vec::new() }
+        Self {
+            encoder: snap::raw::Encoder::new(),
+            packed: Vec::new(),
+        }
     }
 }
 
@@ -32,7 +35,14 @@ impl Codec for Snappy {
         &INFO
     }
 
-    fn pack(&self, raw: &[u8], _: Level, _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        _: Level,
+        _: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Option<usize> {
         let Scratch { encoder, packed } = ws.get::<Scratch>();
         let bound = snap::raw::max_compress_len(raw.len());
         if out.len() >= bound {
@@ -46,7 +56,13 @@ impl Codec for Snappy {
         Some(len)
     }
 
-    fn unpack(&self, packed: &[u8], _: &[u8], out: &mut [u8], _: &mut Workspace) -> Result<(), DecodeError> {
+    fn unpack(
+        &self,
+        packed: &[u8],
+        _: &[u8],
+        out: &mut [u8],
+        _: &mut Workspace,
+    ) -> Result<(), DecodeError> {
         match snap::raw::decompress_len(packed) {
             Ok(len) if len == out.len() => {}
             _ => return Err(DecodeError::corrupt(0, "snappy chunk of another length")),

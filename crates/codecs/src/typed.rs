@@ -40,8 +40,11 @@ enum Inner {
 
 /// Every typed codec.
 pub fn all() -> impl Iterator<Item = Arc<dyn Codec>> {
-    let decimals = [decimal::DECIMAL4, decimal::DECIMAL8].map(|codec| Arc::new(codec) as Arc<dyn Codec>);
-    ALL.iter().map(|codec| Arc::new(*codec) as Arc<dyn Codec>).chain(decimals)
+    let decimals =
+        [decimal::DECIMAL4, decimal::DECIMAL8].map(|codec| Arc::new(codec) as Arc<dyn Codec>);
+    ALL.iter()
+        .map(|codec| Arc::new(*codec) as Arc<dyn Codec>)
+        .chain(decimals)
 }
 
 macro_rules! typed {
@@ -50,7 +53,11 @@ macro_rules! typed {
             info: &Info {
                 id: CodecId($id),
                 name: $name,
-                levels: if matches!($inner, Inner::Lz4) { -64..=0 } else { -200..=22 },
+                levels: if matches!($inner, Inner::Lz4) {
+                    -64..=0
+                } else {
+                    -200..=22
+                },
                 level_default: if matches!($inner, Inner::Lz4) { 0 } else { 1 },
                 history: false,
                 format: "docs/specs/codec-ids.md, typed transforms",
@@ -90,7 +97,14 @@ impl Codec for Typed {
         self.info
     }
 
-    fn pack(&self, raw: &[u8], level: Level, _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        level: Level,
+        _: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Option<usize> {
         let mut scratch = std::mem::take(ws.get::<Scratch>());
         let planes = room(&mut scratch.planes, raw.len());
         if !self.delta {
@@ -102,13 +116,22 @@ impl Codec for Typed {
         }
         let packed = match self.inner {
             Inner::Lz4 => Lz4.pack(planes, level, &[], out, ws),
-            Inner::Zstd => ws.get::<Packer>().pack_planes(planes, raw.len() / self.width, level, out),
+            Inner::Zstd => {
+                ws.get::<Packer>()
+                    .pack_planes(planes, raw.len() / self.width, level, out)
+            }
         };
         *ws.get::<Scratch>() = scratch;
         packed
     }
 
-    fn unpack(&self, packed: &[u8], _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Result<(), DecodeError> {
+    fn unpack(
+        &self,
+        packed: &[u8],
+        _: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Result<(), DecodeError> {
         let mut scratch = std::mem::take(ws.get::<Scratch>());
         let planes = room(&mut scratch.planes, out.len());
         let unpacked = match self.inner {

@@ -11,37 +11,59 @@ use std::{ffi::c_void, fmt, ptr::NonNull};
 
 use narrows_core::{Codec, CodecId, DecodeError, Info, Level, Workspace};
 use zstd_safe::zstd_sys::{
-    ZSTD_CCtx, ZSTD_CCtx_refPrefix, ZSTD_CCtx_reset, ZSTD_CCtx_setParameter, ZSTD_CCtx_setPledgedSrcSize, ZSTD_DCtx,
-    ZSTD_DCtx_refPrefix, ZSTD_DCtx_reset, ZSTD_DCtx_setParameter, ZSTD_EndDirective as End,
-    ZSTD_ParamSwitch_e as Switch, ZSTD_ResetDirective as Reset, ZSTD_cParameter as CParameter, ZSTD_compress2,
-    ZSTD_compressStream2, ZSTD_createCCtx, ZSTD_createDCtx, ZSTD_dParameter as DParameter, ZSTD_decompressDCtx,
-    ZSTD_estimateCCtxSize_usingCParams, ZSTD_findFrameCompressedSize, ZSTD_freeCCtx, ZSTD_freeDCtx, ZSTD_getCParams,
-    ZSTD_inBuffer, ZSTD_isError, ZSTD_outBuffer,
+    ZSTD_CCtx, ZSTD_CCtx_refPrefix, ZSTD_CCtx_reset, ZSTD_CCtx_setParameter,
+    ZSTD_CCtx_setPledgedSrcSize, ZSTD_DCtx, ZSTD_DCtx_refPrefix, ZSTD_DCtx_reset,
+    ZSTD_DCtx_setParameter, ZSTD_EndDirective as End, ZSTD_ParamSwitch_e as Switch,
+    ZSTD_ResetDirective as Reset, ZSTD_cParameter as CParameter, ZSTD_compress2,
+    ZSTD_compressStream2, ZSTD_createCCtx, ZSTD_createDCtx, ZSTD_dParameter as DParameter,
+    ZSTD_decompressDCtx, ZSTD_estimateCCtxSize_usingCParams, ZSTD_findFrameCompressedSize,
+    ZSTD_freeCCtx, ZSTD_freeDCtx, ZSTD_getCParams, ZSTD_inBuffer, ZSTD_isError, ZSTD_outBuffer,
 };
 
 /// zstd at levels -200 to 22.
 #[derive(Debug, Clone, Copy)]
 pub struct Zstd;
 
-static INFO: Info =
-    Info { id: CodecId(9), name: "zstd", levels: -200..=22, level_default: 1, history: true, format: "RFC 8878" };
+static INFO: Info = Info {
+    id: CodecId(9),
+    name: "zstd",
+    levels: -200..=22,
+    level_default: 1,
+    history: true,
+    format: "RFC 8878",
+};
 
 impl Codec for Zstd {
     fn info(&self) -> &'static Info {
         &INFO
     }
 
-    fn pack(&self, raw: &[u8], level: Level, history: &[u8], out: &mut [u8], ws: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        level: Level,
+        history: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Option<usize> {
         ws.get::<Packer>().pack(raw, level, history, out)
     }
 
-    fn unpack(&self, packed: &[u8], history: &[u8], out: &mut [u8], ws: &mut Workspace) -> Result<(), DecodeError> {
+    fn unpack(
+        &self,
+        packed: &[u8],
+        history: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Result<(), DecodeError> {
         ws.get::<Unpacker>().unpack(packed, history, out)
     }
 
     fn context_len(&self, raw_len: usize, level: Level) -> usize {
         // SAFETY: both functions read their arguments only.
-        unsafe { ZSTD_estimateCCtxSize_usingCParams(ZSTD_getCParams(level.0.into(), raw_len as u64, 0)) }
+        unsafe {
+            ZSTD_estimateCCtxSize_usingCParams(ZSTD_getCParams(level.0.into(), raw_len as u64, 0))
+        }
     }
 }
 
@@ -50,7 +72,13 @@ pub(crate) struct Packer(NonNull<ZSTD_CCtx>);
 
 impl Packer {
     /// Packs `raw` as one frame.
-    pub(crate) fn pack(&mut self, raw: &[u8], level: Level, history: &[u8], out: &mut [u8]) -> Option<usize> {
+    pub(crate) fn pack(
+        &mut self,
+        raw: &[u8],
+        level: Level,
+        history: &[u8],
+        out: &mut [u8],
+    ) -> Option<usize> {
         self.begin(raw.len(), level, history)?;
         // SAFETY: the context is live and ours alone, the pointers hold the lengths given with them, and `history`,
         // which `begin` left as prefix, outlives this call, at whose end the library forgets it.
@@ -68,20 +96,39 @@ impl Packer {
 
     /// Packs `raw` as one frame in which no block crosses a multiple of `plane` bytes, so that each plane of shuffled
     /// numbers gets Huffman codes of its own: one with entropy in it is not spoilt by a neighbour without.
-    pub(crate) fn pack_planes(&mut self, raw: &[u8], plane: usize, level: Level, out: &mut [u8]) -> Option<usize> {
+    pub(crate) fn pack_planes(
+        &mut self,
+        raw: &[u8],
+        plane: usize,
+        level: Level,
+        out: &mut [u8],
+    ) -> Option<usize> {
         self.begin(raw.len(), level, &[])?;
         self.set(CParameter::ZSTD_c_experimentalParam9, 1)?; // ZSTD_c_stableInBuffer: spares a copy of the input
         self.set(CParameter::ZSTD_c_experimentalParam10, 1)?; // ZSTD_c_stableOutBuffer: and one of the output
         // SAFETY: the context is live and no frame is open in it.
         ok(unsafe { ZSTD_CCtx_setPledgedSrcSize(self.0.as_ptr(), raw.len() as u64) })?;
-        let mut input = ZSTD_inBuffer { src: raw.as_ptr().cast(), size: 0, pos: 0 };
-        let mut output = ZSTD_outBuffer { dst: out.as_mut_ptr().cast(), size: out.len(), pos: 0 };
+        let mut input = ZSTD_inBuffer {
+            src: raw.as_ptr().cast(),
+            size: 0,
+            pos: 0,
+        };
+        let mut output = ZSTD_outBuffer {
+            dst: out.as_mut_ptr().cast(),
+            size: out.len(),
+            pos: 0,
+        };
         while input.size < raw.len() {
             input.size = raw.len().min(input.size + plane.max(1));
-            let end = if input.size == raw.len() { End::ZSTD_e_end } else { End::ZSTD_e_flush };
+            let end = if input.size == raw.len() {
+                End::ZSTD_e_end
+            } else {
+                End::ZSTD_e_flush
+            };
             // SAFETY: both buffers describe live slices; they stay where they are until the frame ends, as promised
             // by the two parameters above.
-            let left = ok(unsafe { ZSTD_compressStream2(self.0.as_ptr(), &mut output, &mut input, end) })?;
+            let left =
+                ok(unsafe { ZSTD_compressStream2(self.0.as_ptr(), &mut output, &mut input, end) })?;
             if left != 0 || input.pos != input.size {
                 return None;
             }
@@ -98,13 +145,23 @@ impl Packer {
         self.set(CParameter::ZSTD_c_contentSizeFlag, 0)?;
         if level < 0 {
             // ZSTD_c_literalCompressionMode
-            self.set(CParameter::ZSTD_c_experimentalParam5, Switch::ZSTD_ps_enable as i32)?;
+            self.set(
+                CParameter::ZSTD_c_experimentalParam5,
+                Switch::ZSTD_ps_enable as i32,
+            )?;
         }
         if !history.is_empty() {
-            let reach = (raw_len + history.len()).next_power_of_two().trailing_zeros();
-            self.set(CParameter::ZSTD_c_windowLog, reach.clamp(WINDOW_LOG_MIN, WINDOW_LOG_MAX) as i32)?;
+            let reach = (raw_len + history.len())
+                .next_power_of_two()
+                .trailing_zeros();
+            self.set(
+                CParameter::ZSTD_c_windowLog,
+                reach.clamp(WINDOW_LOG_MIN, WINDOW_LOG_MAX) as i32,
+            )?;
             // SAFETY: the context is live. The caller keeps `history` borrowed until the frame is written.
-            ok(unsafe { ZSTD_CCtx_refPrefix(self.0.as_ptr(), history.as_ptr().cast(), history.len()) })?;
+            ok(unsafe {
+                ZSTD_CCtx_refPrefix(self.0.as_ptr(), history.as_ptr().cast(), history.len())
+            })?;
         }
         Some(())
     }
@@ -121,19 +178,36 @@ pub(crate) struct Unpacker(NonNull<ZSTD_DCtx>);
 impl Unpacker {
     /// Unpacks one frame, which must fill `out` and `packed` exactly. In one call, so that `out` itself is the window:
     /// whatever window a hostile frame asks for, nothing is allocated for it.
-    pub(crate) fn unpack(&mut self, packed: &[u8], history: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
-        const BAD: DecodeError = DecodeError::Corrupt { offset: 0, what: "not a zstd frame" };
+    pub(crate) fn unpack(
+        &mut self,
+        packed: &[u8],
+        history: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), DecodeError> {
+        const BAD: DecodeError = DecodeError::Corrupt {
+            offset: 0,
+            what: "not a zstd frame",
+        };
         let context = self.0.as_ptr();
         // SAFETY: reads within `packed` only, and is made for untrusted bytes.
-        let frame_len = ok(unsafe { ZSTD_findFrameCompressedSize(packed.as_ptr().cast(), packed.len()) });
+        let frame_len =
+            ok(unsafe { ZSTD_findFrameCompressedSize(packed.as_ptr().cast(), packed.len()) });
         if frame_len.ok_or(BAD)? != packed.len() {
-            return Err(DecodeError::corrupt(frame_len.unwrap_or(0), "bytes after the zstd frame"));
+            return Err(DecodeError::corrupt(
+                frame_len.unwrap_or(0),
+                "bytes after the zstd frame",
+            ));
         }
         // SAFETY: the context is live and ours alone. `history` outlives the decoding below, at whose end the
         // library forgets it; the reset forgets one that was left by a frame refused earlier.
         let ready = unsafe {
-            ok(ZSTD_DCtx_reset(context, Reset::ZSTD_reset_session_only))
-                .and_then(|_| ok(ZSTD_DCtx_refPrefix(context, history.as_ptr().cast(), history.len())))
+            ok(ZSTD_DCtx_reset(context, Reset::ZSTD_reset_session_only)).and_then(|_| {
+                ok(ZSTD_DCtx_refPrefix(
+                    context,
+                    history.as_ptr().cast(),
+                    history.len(),
+                ))
+            })
         };
         ready.ok_or(BAD)?;
         // SAFETY: the pointers hold the lengths given with them; the library is made for untrusted input.
@@ -148,7 +222,10 @@ impl Unpacker {
         };
         match ok(written) {
             Some(n) if n == out.len() => Ok(()),
-            Some(_) => Err(DecodeError::corrupt(packed.len(), "zstd frame of another length")),
+            Some(_) => Err(DecodeError::corrupt(
+                packed.len(),
+                "zstd frame of another length",
+            )),
             None => Err(BAD),
         }
     }
@@ -177,9 +254,16 @@ impl Drop for Packer {
 impl Default for Unpacker {
     fn default() -> Self {
         // SAFETY: allocates and returns null or a context of our own.
-        let context = NonNull::new(unsafe { ZSTD_createDCtx() }).expect("memory for a zstd context");
+        let context =
+            NonNull::new(unsafe { ZSTD_createDCtx() }).expect("memory for a zstd context");
         // SAFETY: the context is live and ours. Only streaming would allocate by this; it costs nothing to say so.
-        unsafe { ZSTD_DCtx_setParameter(context.as_ptr(), DParameter::ZSTD_d_windowLogMax, WINDOW_LOG_MAX as i32) };
+        unsafe {
+            ZSTD_DCtx_setParameter(
+                context.as_ptr(),
+                DParameter::ZSTD_d_windowLogMax,
+                WINDOW_LOG_MAX as i32,
+            )
+        };
         Self(context)
     }
 }
@@ -221,9 +305,17 @@ mod tests {
     #[test]
     fn a_content_size_may_stand_in_a_frame_and_a_dictionary_may_not() {
         let unpack = |descriptor: u8, fields: &[u8]| {
-            let frame = [&[0x28, 0xb5, 0x2f, 0xfd, descriptor, 0][..], fields, &[3 << 3 | 1, 0, 0], b"abc"].concat();
+            let frame = [
+                &[0x28, 0xb5, 0x2f, 0xfd, descriptor, 0][..],
+                fields,
+                &[3 << 3 | 1, 0, 0],
+                b"abc",
+            ]
+            .concat();
             let mut out = [0; 3];
-            Zstd.unpack(&frame, &[], &mut out, &mut Workspace::default()).is_ok() && out == *b"abc"
+            Zstd.unpack(&frame, &[], &mut out, &mut Workspace::default())
+                .is_ok()
+                && out == *b"abc"
         };
         assert!(unpack(0, &[]) && unpack(0x80, &[3, 0, 0, 0]) && !unpack(0x80, &[4, 0, 0, 0]));
         assert!(!unpack(0x01, &[7]), "dictionary 7");

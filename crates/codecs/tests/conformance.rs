@@ -48,14 +48,19 @@ fn all() -> Vec<Arc<dyn Codec>> {
 }
 
 fn by_name(name: &str) -> Arc<dyn Codec> {
-    all().into_iter().find(|codec| codec.info().name == name).unwrap_or_else(|| panic!("no codec {name}"))
+    all()
+        .into_iter()
+        .find(|codec| codec.info().name == name)
+        .unwrap_or_else(|| panic!("no codec {name}"))
 }
 
 #[test]
 fn every_codec_is_enrolled_and_registers() {
     let names: Vec<_> = all().iter().map(|codec| codec.info().name).collect();
     assert_eq!(names, ENROLLED);
-    Registry::default().add(&cpu()).expect("ids and names are unique");
+    Registry::default()
+        .add(&cpu())
+        .expect("ids and names are unique");
 }
 
 #[test]
@@ -67,11 +72,15 @@ fn one_workspace_serves_all_codecs_in_any_order() {
         for codec in all().into_iter().chain(all().into_iter().rev()) {
             let mut packed = vec![0; 9000];
             let level = Level(codec.info().level_default);
-            let len = codec.pack(&raw, level, &[], &mut packed, &mut ws).expect("room enough");
+            let len = codec
+                .pack(&raw, level, &[], &mut packed, &mut ws)
+                .expect("room enough");
             packed.truncate(len);
             if let Some((codec, packed)) = last.replace((codec, packed)) {
                 let mut out = vec![0; raw.len()];
-                codec.unpack(&packed, &[], &mut out, &mut ws).expect("own packing");
+                codec
+                    .unpack(&packed, &[], &mut out, &mut ws)
+                    .expect("own packing");
                 assert_eq!(out, raw, "{}", codec.info().name);
             }
         }

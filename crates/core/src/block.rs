@@ -98,7 +98,13 @@ pub trait BlockDevice: Debug + Send + Sync {
     ///
     /// # Errors
     /// See [`BlockError`].
-    fn write_zeroes(&self, offset: u64, len: u64, how: Zeroing, fua: bool) -> Result<(), BlockError>;
+    fn write_zeroes(
+        &self,
+        offset: u64,
+        len: u64,
+        how: Zeroing,
+        fua: bool,
+    ) -> Result<(), BlockError>;
 
     /// Returns when every write that returned before is durable.
     ///
@@ -119,5 +125,11 @@ pub trait BlockDevice: Debug + Send + Sync {
     ///
     /// # Errors
     /// See [`BlockError`].
-    fn extents(&self, offset: u64, len: u64, max: usize, found: &mut Vec<Extent>) -> Result<(), BlockError>;
+    fn extents(
+        &self,
+        offset: u64,
+        len: u64,
+        max: usize,
+        found: &mut Vec<Extent>,
+    ) -> Result<(), BlockError>;
 }

@@ -37,14 +37,27 @@ pub trait Codec: Debug + Send + Sync {
     /// The caller offers `out` shorter than `raw`, so "did not shrink" is an answer, not a fault: the chunk then
     /// travels raw. `history` is what directly precedes `raw` in its channel; the same bytes must be given to
     /// [`Codec::unpack`]. It is empty unless [`Info::history`].
-    fn pack(&self, raw: &[u8], level: Level, history: &[u8], out: &mut [u8], ws: &mut Workspace) -> Option<usize>;
+    fn pack(
+        &self,
+        raw: &[u8],
+        level: Level,
+        history: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Option<usize>;
 
     /// Fills `out` exactly. `packed` is untrusted: any bytes may come, none may panic, over-read or leave part of
     /// `out` as it was and still return `Ok`.
     ///
     /// # Errors
     /// [`DecodeError::Corrupt`] when `packed` is not the packed form of exactly `out.len()` bytes.
-    fn unpack(&self, packed: &[u8], history: &[u8], out: &mut [u8], ws: &mut Workspace) -> Result<(), DecodeError>;
+    fn unpack(
+        &self,
+        packed: &[u8],
+        history: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Result<(), DecodeError>;
 
     /// Bytes that packing chunks of `raw_len` bytes at `level` leaves in a thread's [`Workspace`]; 0 where that is 10
     /// MiB at most for any. What bounds memory and lets others choose the level asks.

@@ -32,6 +32,12 @@ impl Default for Limits {
     /// policy asks for no more history, a fixed setting only with longer chunks than that, and what is kept for nothing
     /// keeps buffers from being used again while they are in the cache.
     fn default() -> Self {
-        Self { chunk_len_max: 4 << 20, history_len_max: 1 << 20, window_len: 16 << 20, channels_max: 1, depth: 8 }
+        Self {
+            chunk_len_max: 4 << 20,
+            history_len_max: 1 << 20,
+            window_len: 16 << 20,
+            channels_max: 1,
+            depth: 8,
+        }
     }
 }

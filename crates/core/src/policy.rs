@@ -27,7 +27,11 @@ pub struct Candidate {
 
 impl Candidate {
     /// The chunk as it is.
-    pub const RAW: Self = Self { codec: CodecId::RAW, level: Level(0), history_len: 0 };
+    pub const RAW: Self = Self {
+        codec: CodecId::RAW,
+        level: Level(0),
+        history_len: 0,
+    };
 }
 
 /// What the policy wants done with one chunk.
@@ -142,7 +146,10 @@ pub struct Ahead {
 
 impl Default for Ahead {
     fn default() -> Self {
-        Self { queued_bytes: u64::MAX, unconsumed_bytes: u64::MAX }
+        Self {
+            queued_bytes: u64::MAX,
+            unconsumed_bytes: u64::MAX,
+        }
     }
 }
 

@@ -44,10 +44,17 @@ impl Registry {
                 for codec in codecs {
                     let id = codec.id();
                     let entries = self.by_id.entry(id).or_default();
-                    if entries.iter().any(|e| e.backend == name || e.codec.info().name != codec.info().name) {
+                    if entries
+                        .iter()
+                        .any(|e| e.backend == name || e.codec.info().name != codec.info().name)
+                    {
                         return Err(DuplicateCodec { id, backend: name });
                     }
-                    entries.push(Entry { backend: name, priority, codec });
+                    entries.push(Entry {
+                        backend: name,
+                        priority,
+                        codec,
+                    });
                     entries.sort_by_key(|e| Reverse(e.priority));
                 }
                 self.probed.push((name, Ok(())));
@@ -60,26 +67,43 @@ impl Registry {
     /// Who packs with this codec at this level: the best backend that has the level.
     #[must_use]
     pub fn packer(&self, id: CodecId, level: Level) -> Option<&Entry> {
-        self.by_id.get(&id)?.iter().find(|entry| entry.codec.info().levels.contains(&level.0))
+        self.by_id
+            .get(&id)?
+            .iter()
+            .find(|entry| entry.codec.info().levels.contains(&level.0))
     }
 
     /// The levels of this codec: those that some backend has.
     #[must_use]
     pub fn levels(&self, id: CodecId) -> Option<RangeInclusive<i16>> {
-        let levels = || self.by_id.get(&id).into_iter().flatten().map(|entry| &entry.codec.info().levels);
-        Some(*levels().map(RangeInclusive::start).min()?..=*levels().map(RangeInclusive::end).max()?)
+        let levels = || {
+            self.by_id
+                .get(&id)
+                .into_iter()
+                .flatten()
+                .map(|entry| &entry.codec.info().levels)
+        };
+        Some(
+            *levels().map(RangeInclusive::start).min()?
+                ..=*levels().map(RangeInclusive::end).max()?,
+        )
     }
 
     /// The codec of this id on its best backend.
     #[must_use]
     pub fn by_id(&self, id: CodecId) -> Option<&Arc<dyn Codec>> {
-        self.by_id.get(&id).and_then(|entries| entries.first()).map(|e| &e.codec)
+        self.by_id
+            .get(&id)
+            .and_then(|entries| entries.first())
+            .map(|e| &e.codec)
     }
 
     /// The codec of this name on its best backend.
     #[must_use]
     pub fn by_name(&self, name: &str) -> Option<&Arc<dyn Codec>> {
-        self.entries().map(|entries| &entries[0].codec).find(|codec| codec.info().name == name)
+        self.entries()
+            .map(|entries| &entries[0].codec)
+            .find(|codec| codec.info().name == name)
     }
 
     /// Every codec with the ways to run it, best first, in order of id.
@@ -104,7 +128,14 @@ mod tests {
     use crate::{DecodeError, Info, Workspace};
 
     const fn info(levels: RangeInclusive<i16>) -> Info {
-        Info { id: CodecId(200), name: "same", levels, level_default: 1, history: false, format: "" }
+        Info {
+            id: CodecId(200),
+            name: "same",
+            levels,
+            level_default: 1,
+            history: false,
+            format: "",
+        }
     }
     static QUICK: Info = info(0..=1);
     static PLAIN: Info = info(0..=12);
@@ -117,11 +148,24 @@ mod tests {
             self.0
         }
 
-        fn pack(&self, _: &[u8], _: Level, _: &[u8], _: &mut [u8], _: &mut Workspace) -> Option<usize> {
+        fn pack(
+            &self,
+            _: &[u8],
+            _: Level,
+            _: &[u8],
+            _: &mut [u8],
+            _: &mut Workspace,
+        ) -> Option<usize> {
             None
         }
 
-        fn unpack(&self, _: &[u8], _: &[u8], _: &mut [u8], _: &mut Workspace) -> Result<(), DecodeError> {
+        fn unpack(
+            &self,
+            _: &[u8],
+            _: &[u8],
+            _: &mut [u8],
+            _: &mut Workspace,
+        ) -> Result<(), DecodeError> {
             Ok(())
         }
     }
@@ -143,11 +187,26 @@ mod tests {
     #[test]
     fn a_level_goes_to_the_best_backend_that_has_it_and_nowhere_if_none_has() {
         let mut registry = Registry::default();
-        registry.add(&("plain", 0, &PLAIN)).unwrap().add(&("quick", 10, &QUICK)).unwrap();
-        let packer = |level| registry.packer(CodecId(200), Level(level)).map(|entry| entry.backend);
+        registry
+            .add(&("plain", 0, &PLAIN))
+            .unwrap()
+            .add(&("quick", 10, &QUICK))
+            .unwrap();
+        let packer = |level| {
+            registry
+                .packer(CodecId(200), Level(level))
+                .map(|entry| entry.backend)
+        };
         assert_eq!(
             [-1, 0, 1, 2, 12, 13].map(packer),
-            [None, Some("quick"), Some("quick"), Some("plain"), Some("plain"), None]
+            [
+                None,
+                Some("quick"),
+                Some("quick"),
+                Some("plain"),
+                Some("plain"),
+                None
+            ]
         );
         assert_eq!(registry.levels(CodecId(200)), Some(0..=12));
         assert_eq!(registry.levels(CodecId(201)), None);

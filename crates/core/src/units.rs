@@ -23,7 +23,11 @@ impl FromStr for Size {
 
     /// Reads `512`, `64K`, `64KiB`, `1M`, `2G`; all binary.
     fn from_str(text: &str) -> Result<Self, ParseUnitError> {
-        let fault = || ParseUnitError { text: text.into(), what: "size", example: "512, 64K, 1M or 2G" };
+        let fault = || ParseUnitError {
+            text: text.into(),
+            what: "size",
+            example: "512, 64K, 1M or 2G",
+        };
         let (number, unit) = split_unit(text);
         let shift = match unit.to_ascii_lowercase().as_str() {
             "" | "b" => 0,
@@ -76,7 +80,11 @@ impl FromStr for Rate {
 
     /// Reads `10mbit`, `1gbit`, `2.5gbit`, `800kbit`, `bit` units only, decimal as `tc` has them.
     fn from_str(text: &str) -> Result<Self, ParseUnitError> {
-        let fault = || ParseUnitError { text: text.into(), what: "rate", example: "10mbit, 100mbit or 2.5gbit" };
+        let fault = || ParseUnitError {
+            text: text.into(),
+            what: "rate",
+            example: "10mbit, 100mbit or 2.5gbit",
+        };
         let (number, unit) = split_unit(text);
         let scale = match unit.to_ascii_lowercase().as_str() {
             "bit" | "bit/s" => 1.0,
@@ -86,20 +94,30 @@ impl FromStr for Rate {
             _ => return Err(fault()),
         };
         let value: f64 = number.parse().map_err(|_| fault())?;
-        if value.is_finite() && value > 0.0 { Ok(Self(value * scale / 8.0)) } else { Err(fault()) }
+        if value.is_finite() && value > 0.0 {
+            Ok(Self(value * scale / 8.0))
+        } else {
+            Err(fault())
+        }
     }
 }
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mbit = self.mbit();
-        if mbit >= 1000.0 { write_short(f, mbit / 1000.0, "Gbit/s") } else { write_short(f, mbit, "Mbit/s") }
+        if mbit >= 1000.0 {
+            write_short(f, mbit / 1000.0, "Gbit/s")
+        } else {
+            write_short(f, mbit, "Mbit/s")
+        }
     }
 }
 
 fn split_unit(text: &str) -> (&str, &str) {
     let text = text.trim();
-    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(text.len());
     (&text[..end], text[end..].trim_start())
 }
 

@@ -65,7 +65,11 @@ impl Header {
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "no header is empty")]
     pub fn len(&self) -> usize {
-        if self.is_long() { HEADER_LEN_MAX } else { HEADER_LEN_MIN }
+        if self.is_long() {
+            HEADER_LEN_MAX
+        } else {
+            HEADER_LEN_MIN
+        }
     }
 
     /// Length of the frame on the wire: header and payload.
@@ -86,8 +90,16 @@ impl Header {
     /// When a length is outside what the format can carry: the maker of the frame broke its own rule.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; HEADER_LEN_MAX] {
-        assert!((1..=limits::CHUNK_LEN_MAX as u32).contains(&self.raw_len), "raw length {}", self.raw_len);
-        assert!((1..=packed_len_max(self.raw_len)).contains(&self.packed_len), "packed length {}", self.packed_len);
+        assert!(
+            (1..=limits::CHUNK_LEN_MAX as u32).contains(&self.raw_len),
+            "raw length {}",
+            self.raw_len
+        );
+        assert!(
+            (1..=packed_len_max(self.raw_len)).contains(&self.packed_len),
+            "packed length {}",
+            self.packed_len
+        );
         let mut bytes = [0; HEADER_LEN_MAX];
         let long = self.is_long();
         bytes[0] = VERSION << 4 | if long { FLAG_LONG } else { 0 };
@@ -121,7 +133,11 @@ impl Header {
         if first & 0x0f & !FLAGS_KNOWN != 0 {
             return Err(DecodeError::corrupt(0, "unknown feature bit"));
         }
-        Ok(if first & FLAG_LONG != 0 { HEADER_LEN_MAX } else { HEADER_LEN_MIN })
+        Ok(if first & FLAG_LONG != 0 {
+            HEADER_LEN_MAX
+        } else {
+            HEADER_LEN_MIN
+        })
     }
 
     /// Reads a header from the front of `bytes` and refuses what `allowed` does not allow. `next_seq` tells the
@@ -136,13 +152,21 @@ impl Header {
         allowed: &Limits,
         next_seq: impl FnOnce(ChannelId) -> Option<Seq>,
     ) -> Result<Self, DecodeError> {
-        let &first = bytes.first().ok_or(DecodeError::Incomplete { needed: HEADER_LEN_MIN, have: 0 })?;
+        let &first = bytes.first().ok_or(DecodeError::Incomplete {
+            needed: HEADER_LEN_MIN,
+            have: 0,
+        })?;
         let needed = Self::len_from(first)?;
         if bytes.len() < needed {
-            return Err(DecodeError::Incomplete { needed, have: bytes.len() });
+            return Err(DecodeError::Incomplete {
+                needed,
+                have: bytes.len(),
+            });
         }
         let u16_at = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-        let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let u32_at = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
         let channel = ChannelId(u16_at(2));
         let long = needed == HEADER_LEN_MAX;
         let checked = if long { 18 } else { 10 };
@@ -151,9 +175,16 @@ impl Header {
         if u16_at(checked) != header_check(bytes, checked, channel, seq) {
             return Err(DecodeError::corrupt(checked, "header check differs"));
         }
-        let (raw_less_1, packed_less_1, history_len) =
-            if long { (u32_at(6), u32_at(10), u32_at(14)) } else { (u16_at(6).into(), u16_at(8).into(), 0) };
-        let chunk_len_max = if channel == ChannelId::CONTROL { limits::CONTROL_LEN_MAX } else { allowed.chunk_len_max };
+        let (raw_less_1, packed_less_1, history_len) = if long {
+            (u32_at(6), u32_at(10), u32_at(14))
+        } else {
+            (u16_at(6).into(), u16_at(8).into(), 0)
+        };
+        let chunk_len_max = if channel == ChannelId::CONTROL {
+            limits::CONTROL_LEN_MAX
+        } else {
+            allowed.chunk_len_max
+        };
         let chunk_len_max = chunk_len_max.min(limits::CHUNK_LEN_MAX);
         let history_len_max = allowed.history_len_max.min(limits::HISTORY_LEN_MAX);
         // The check above is no proof of good will: a hostile peer computes it. Lengths are bounded one by one.
@@ -167,13 +198,23 @@ impl Header {
             check: u32_at(checked + 2),
         };
         if header.packed_len > packed_len_max(header.raw_len) {
-            return Err(DecodeError::corrupt(10, "payload is longer than any codec makes it"));
+            return Err(DecodeError::corrupt(
+                10,
+                "payload is longer than any codec makes it",
+            ));
         }
-        if header.codec == CodecId::RAW && (header.packed_len != header.raw_len || history_len != 0) {
-            return Err(DecodeError::corrupt(6, "raw payload of another length than its chunk, or with history"));
+        if header.codec == CodecId::RAW && (header.packed_len != header.raw_len || history_len != 0)
+        {
+            return Err(DecodeError::corrupt(
+                6,
+                "raw payload of another length than its chunk, or with history",
+            ));
         }
         if header.is_long() != long {
-            return Err(DecodeError::corrupt(0, "long header where the short one serves"));
+            return Err(DecodeError::corrupt(
+                0,
+                "long header where the short one serves",
+            ));
         }
         if history_len as usize > history_len_max {
             return Err(DecodeError::Limit {
@@ -186,14 +227,20 @@ impl Header {
     }
 
     fn is_long(&self) -> bool {
-        self.raw_len > SHORT_RAW_LEN_MAX || self.packed_len > SHORT_RAW_LEN_MAX || self.history_len > 0
+        self.raw_len > SHORT_RAW_LEN_MAX
+            || self.packed_len > SHORT_RAW_LEN_MAX
+            || self.history_len > 0
     }
 }
 
 fn bounded(less_1: u32, limit: usize, what: &'static str) -> Result<u32, DecodeError> {
     let asked = u64::from(less_1) + 1;
     if asked > limit as u64 {
-        return Err(DecodeError::Limit { what, asked, limit: limit as u64 });
+        return Err(DecodeError::Limit {
+            what,
+            asked,
+            limit: limit as u64,
+        });
     }
     Ok(less_1)
 }
@@ -208,7 +255,10 @@ fn header_check(bytes: &[u8], checked: usize, channel: ChannelId, seq: Seq) -> u
 /// The number nearest to `next` whose low 16 bits are `low`.
 fn nearest(next: Seq, low: u16) -> Seq {
     let ahead = low.wrapping_sub(next.0 as u16) as i16;
-    Seq(next.0.checked_add_signed(ahead.into()).unwrap_or(low.into()))
+    Seq(next
+        .0
+        .checked_add_signed(ahead.into())
+        .unwrap_or(low.into()))
 }
 
 #[cfg(test)]
@@ -216,16 +266,30 @@ mod tests {
     use super::*;
 
     fn limits() -> Limits {
-        Limits { chunk_len_max: limits::CHUNK_LEN_MAX, history_len_max: limits::HISTORY_LEN_MAX, ..Limits::default() }
+        Limits {
+            chunk_len_max: limits::CHUNK_LEN_MAX,
+            history_len_max: limits::HISTORY_LEN_MAX,
+            ..Limits::default()
+        }
     }
 
     fn header(raw_len: u32, packed_len: u32, history_len: u32) -> Header {
         let codec = CodecId(9);
-        Header { codec, channel: ChannelId(7), seq: Seq(70_001), raw_len, packed_len, history_len, check: 0x1234_5678 }
+        Header {
+            codec,
+            channel: ChannelId(7),
+            seq: Seq(70_001),
+            raw_len,
+            packed_len,
+            history_len,
+            check: 0x1234_5678,
+        }
     }
 
     fn parse(bytes: &[u8], next: u64) -> Result<Header, DecodeError> {
-        Header::parse(bytes, &limits(), |channel| (channel == ChannelId(7)).then_some(Seq(next)))
+        Header::parse(bytes, &limits(), |channel| {
+            (channel == ChannelId(7)).then_some(Seq(next))
+        })
     }
 
     const SHAPES: [(u32, u32, u32); 6] = [
@@ -280,7 +344,10 @@ mod tests {
             let header = header(raw_len, packed_len, history_len);
             for cut in 0..header.len() {
                 let err = parse(&header.to_bytes()[..cut], 70_001).unwrap_err();
-                assert!(matches!(err, DecodeError::Incomplete { .. }), "cut at {cut}: {err}");
+                assert!(
+                    matches!(err, DecodeError::Incomplete { .. }),
+                    "cut at {cut}: {err}"
+                );
             }
         }
     }
@@ -288,15 +355,25 @@ mod tests {
     #[test]
     fn another_place_is_noticed() {
         let bytes = header(100, 50, 0).to_bytes();
-        assert!(parse(&bytes[..16], 70_001 + 65_536).is_err(), "replayed a lap later");
+        assert!(
+            parse(&bytes[..16], 70_001 + 65_536).is_err(),
+            "replayed a lap later"
+        );
         let moved = Header::parse(&bytes[..16], &limits(), |_| Some(Seq(70_001)));
         assert!(moved.is_ok(), "the channel is in the bytes");
-        assert!(Header::parse(&bytes[..16], &limits(), |_| None).is_err(), "channel not open");
+        assert!(
+            Header::parse(&bytes[..16], &limits(), |_| None).is_err(),
+            "channel not open"
+        );
     }
 
     #[test]
     fn what_exceeds_the_limits_is_refused_before_allocation() {
-        let small = Limits { chunk_len_max: 1 << 16, history_len_max: 1 << 10, ..Limits::default() };
+        let small = Limits {
+            chunk_len_max: 1 << 16,
+            history_len_max: 1 << 10,
+            ..Limits::default()
+        };
         for header in [header(65_537, 10, 0), header(4096, 10, 2048)] {
             let err = Header::parse(&header.to_bytes(), &small, |_| Some(Seq(70_001))).unwrap_err();
             assert!(matches!(err, DecodeError::Limit { .. }), "{err}");
@@ -306,16 +383,29 @@ mod tests {
     // A peer computes the checks, so any length may come with a right one.
     #[test]
     fn a_limit_above_the_formats_bound_means_the_bound() {
-        let endless = Limits { chunk_len_max: usize::MAX, history_len_max: usize::MAX, ..Limits::default() };
+        let endless = Limits {
+            chunk_len_max: usize::MAX,
+            history_len_max: usize::MAX,
+            ..Limits::default()
+        };
         let (raw_len, history_len) = (limits::CHUNK_LEN_MAX as u32, limits::HISTORY_LEN_MAX as u32);
-        for (at, field) in [(6, raw_len), (6, 3_700_000_000), (6, u32::MAX), (14, history_len + 1), (14, u32::MAX)] {
+        for (at, field) in [
+            (6, raw_len),
+            (6, 3_700_000_000),
+            (6, u32::MAX),
+            (14, history_len + 1),
+            (14, u32::MAX),
+        ] {
             let mut bytes = header(raw_len, 9, history_len).to_bytes();
             assert!(Header::parse(&bytes, &endless, |_| Some(Seq(70_001))).is_ok());
             bytes[at..at + 4].copy_from_slice(&field.to_le_bytes());
             let check = header_check(&bytes, 18, ChannelId(7), Seq(70_001));
             bytes[18..20].copy_from_slice(&check.to_le_bytes());
             let err = Header::parse(&bytes, &endless, |_| Some(Seq(70_001))).unwrap_err();
-            assert!(matches!(err, DecodeError::Limit { .. }), "{field} at {at}: {err}");
+            assert!(
+                matches!(err, DecodeError::Limit { .. }),
+                "{field} at {at}: {err}"
+            );
         }
     }
 

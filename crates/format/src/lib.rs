@@ -7,7 +7,9 @@
 
 mod header;
 
-pub use header::{FRAME_COST_MIN, HEADER_LEN_MAX, HEADER_LEN_MIN, Header, chunk_check, packed_len_max};
+pub use header::{
+    FRAME_COST_MIN, HEADER_LEN_MAX, HEADER_LEN_MIN, Header, chunk_check, packed_len_max,
+};
 
 /// A chunk packed: its header and its bytes. `B` is whatever holds bytes where the frame lives.
 #[derive(Debug, Clone)]

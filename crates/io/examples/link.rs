@@ -13,12 +13,20 @@ use narrows_io::{
 };
 
 fn main() {
-    let seconds: f64 = std::env::args().nth(1).map_or(2.0, |text| text.parse().expect("a number of seconds"));
-    println!("{:>8} {:>8} {:>10} {:>8} {:>8}", "Mbit/s", "delay", "goodput", "error", "CPU");
+    let seconds: f64 = std::env::args()
+        .nth(1)
+        .map_or(2.0, |text| text.parse().expect("a number of seconds"));
+    println!(
+        "{:>8} {:>8} {:>10} {:>8} {:>8}",
+        "Mbit/s", "delay", "goodput", "error", "CPU"
+    );
     for mbit in [1.0, 10.0, 100.0, 1000.0, 2500.0] {
         for delay_ms in [0, 20] {
-            let link =
-                Link { rate: Some(Rate::from_mbit(mbit)), delay: Duration::from_millis(delay_ms), ..Link::default() };
+            let link = Link {
+                rate: Some(Rate::from_mbit(mbit)),
+                delay: Duration::from_millis(delay_ms),
+                ..Link::default()
+            };
             let (got, cpu) = measure(link, Duration::from_secs_f64(seconds));
             let error = (got / mbit - 1.0) * 100.0;
             println!("{mbit:>8} {delay_ms:>5} ms {got:>10.3} {error:>7.2}% {cpu:>7.1}%");

@@ -14,13 +14,21 @@ use narrows_io::{
 const WRITE_LEN: usize = 256 * 1024;
 
 fn main() {
-    let gib: f64 = std::env::args().nth(1).map_or(2.0, |text| text.parse().expect("a number of GiB"));
+    let gib: f64 = std::env::args()
+        .nth(1)
+        .map_or(2.0, |text| text.parse().expect("a number of GiB"));
     let dir = std::env::temp_dir().join(format!("narrows-throughput-{}", std::process::id()));
     keys::generate(&dir, &keys::Request::default()).expect("keys in a new directory");
-    let tls = Auth::Tls { dir: dir.clone(), server_name: None };
+    let tls = Auth::Tls {
+        dir: dir.clone(),
+        server_name: None,
+    };
     let psk = Auth::Psk(Psk::load(&dir.join(keys::PSK_FILE), None).expect("a fresh key file"));
     let unix = format!("unix:{}", dir.join("sock").display());
-    println!("{:<22} {:>8} {:>10} {:>10}", "", "GB/s", "CPU s/GB", "duplex");
+    println!(
+        "{:<22} {:>8} {:>10} {:>10}",
+        "", "GB/s", "CPU s/GB", "duplex"
+    );
     for (name, listen, auth) in [
         ("tcp", "127.0.0.1:0", &Auth::None),
         ("unix", unix.as_str(), &Auth::None),
@@ -45,14 +53,28 @@ fn main() {
 
 fn run(listen: &str, auth: &Auth, bytes: usize, duplex: bool) -> Duration {
     let tuning = Tuning::default();
-    let listener = Listener::bind(&Address::parse(listen, 0).expect("an address"), &tuning).expect("a free address");
+    let listener = Listener::bind(&Address::parse(listen, 0).expect("an address"), &tuning)
+        .expect("a free address");
     thread::scope(|scope| {
         let server = scope.spawn(|| {
-            let plain = listener.accept().expect("a connection").expect("nobody stops us");
-            exchange(secure::accept(plain, auth).expect("an authentic client"), 0, bytes, duplex)
+            let plain = listener
+                .accept()
+                .expect("a connection")
+                .expect("nobody stops us");
+            exchange(
+                secure::accept(plain, auth).expect("an authentic client"),
+                0,
+                bytes,
+                duplex,
+            )
         });
         let plain = transport::connect(listener.local(), &tuning).expect("a listener");
-        exchange(secure::connect(plain, auth, "localhost").expect("an authentic server"), bytes, 0, duplex);
+        exchange(
+            secure::connect(plain, auth, "localhost").expect("an authentic server"),
+            bytes,
+            0,
+            duplex,
+        );
         server.join().expect("no panic")
     })
 }
@@ -62,12 +84,18 @@ fn exchange(link: Transport, mut send: usize, mut recv: usize, duplex: bool) -> 
     if duplex {
         (send, recv) = (send.max(recv), send.max(recv));
     }
-    let Transport { mut reader, mut writer, .. } = link;
+    let Transport {
+        mut reader,
+        mut writer,
+        ..
+    } = link;
     thread::scope(|scope| {
         scope.spawn(move || {
             let payload = vec![7_u8; WRITE_LEN - 16];
             for _ in 0..send / WRITE_LEN {
-                writer.write_slices(&mut [IoSlice::new(&[1; 16]), IoSlice::new(&payload)]).expect("a reader");
+                writer
+                    .write_slices(&mut [IoSlice::new(&[1; 16]), IoSlice::new(&payload)])
+                    .expect("a reader");
             }
             writer.finish().expect("a reader");
         });

@@ -39,18 +39,27 @@ impl Address {
     /// # Errors
     /// Says what is wrong with `text` and shows the accepted forms.
     pub fn parse(text: &str, default_port: u16) -> Result<Self, ParseAddressError> {
-        let fault = |why| ParseAddressError { text: text.into(), why };
+        let fault = |why| ParseAddressError {
+            text: text.into(),
+            why,
+        };
         if text == "-" {
             return Ok(Self::Stdio);
         }
         if let Some(path) = text.strip_prefix("unix:") {
             // `unix:///run/x` is how URIs write it; both name `/run/x`.
             let path = path.strip_prefix("//").unwrap_or(path);
-            return if path.is_empty() { Err(fault("the path is empty")) } else { Ok(Self::Unix(path.into())) };
+            return if path.is_empty() {
+                Err(fault("the path is empty"))
+            } else {
+                Ok(Self::Unix(path.into()))
+            };
         }
         let rest = text.strip_prefix("tcp://").unwrap_or(text);
         let (host, port) = if let Some(inner) = rest.strip_prefix('[') {
-            let (host, after) = inner.split_once(']').ok_or_else(|| fault("a bracket is not closed"))?;
+            let (host, after) = inner
+                .split_once(']')
+                .ok_or_else(|| fault("a bracket is not closed"))?;
             if !host.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6()) {
                 return Err(fault("only an IPv6 address stands in brackets"));
             }
@@ -61,23 +70,34 @@ impl Address {
             }
         } else {
             match rest.split_once(':') {
-                Some((_, port)) if port.contains(':') => return Err(fault("put an IPv6 address in brackets")),
+                Some((_, port)) if port.contains(':') => {
+                    return Err(fault("put an IPv6 address in brackets"));
+                }
                 Some((host, port)) => (host, Some(port)),
                 None => (rest, None),
             }
         };
         if host.is_empty() {
-            return Err(fault("the host is empty (0.0.0.0 or [::] mean every interface)"));
+            return Err(fault(
+                "the host is empty (0.0.0.0 or [::] mean every interface)",
+            ));
         }
         if host.contains(|c: char| c.is_whitespace() || c.is_control() || "/@?#".contains(c)) {
             return Err(fault("a host holds no slash, space, @, ? or #"));
         }
         let port = match port {
-            Some(digits) if digits.starts_with('+') => return Err(fault("the port is not a number up to 65535")),
-            Some(digits) => digits.parse().map_err(|_| fault("the port is not a number up to 65535"))?,
+            Some(digits) if digits.starts_with('+') => {
+                return Err(fault("the port is not a number up to 65535"));
+            }
+            Some(digits) => digits
+                .parse()
+                .map_err(|_| fault("the port is not a number up to 65535"))?,
             None => default_port,
         };
-        Ok(Self::Tcp { host: host.into(), port })
+        Ok(Self::Tcp {
+            host: host.into(),
+            port,
+        })
     }
 
     /// Whether only this machine can reach the endpoint: loopback, a Unix socket, or the pipe whoever started us holds.
@@ -87,7 +107,10 @@ impl Address {
         match self {
             Self::Unix(_) | Self::Stdio => true,
             Self::Tcp { host, .. } => {
-                is_localhost(host) || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+                is_localhost(host)
+                    || host
+                        .parse::<IpAddr>()
+                        .is_ok_and(|ip| ip.to_canonical().is_loopback())
             }
         }
     }
@@ -110,14 +133,20 @@ impl Address {
     /// The name does not resolve, or the address is not TCP.
     pub fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         let Self::Tcp { host, port } = self else {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{self} is not a TCP address")));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{self} is not a TCP address"),
+            ));
         };
         let mut found: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
         if is_localhost(host) {
             found.retain(|address| address.ip().is_loopback());
         }
         if found.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::NotFound, format!("{host} resolves to no usable address")));
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("{host} resolves to no usable address"),
+            ));
         }
         Ok(found)
     }
@@ -125,7 +154,10 @@ impl Address {
 
 impl From<SocketAddr> for Address {
     fn from(address: SocketAddr) -> Self {
-        Self::Tcp { host: address.ip().to_string(), port: address.port() }
+        Self::Tcp {
+            host: address.ip().to_string(),
+            port: address.port(),
+        }
     }
 }
 
@@ -149,7 +181,10 @@ mod tests {
     use super::*;
 
     fn tcp(host: &str, port: u16) -> Address {
-        Address::Tcp { host: host.into(), port }
+        Address::Tcp {
+            host: host.into(),
+            port,
+        }
     }
 
     #[test]
@@ -172,7 +207,10 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_the_forms_that_work() {
-        for text in ["", ":1", "a:", "a:99999", "a:+1", "::1", "[::1", "[::1]x", "[far]:1", "a/b", "u@h", "unix:"] {
+        for text in [
+            "", ":1", "a:", "a:99999", "a:+1", "::1", "[::1", "[::1]x", "[far]:1", "a/b", "u@h",
+            "unix:",
+        ] {
             let err = Address::parse(text, 4242).unwrap_err();
             assert!(err.to_string().contains("HOST:PORT"), "{text}: {err}");
         }
@@ -180,10 +218,24 @@ mod tests {
 
     #[test]
     fn only_what_this_machine_alone_reaches_is_local() {
-        for text in ["127.0.0.1", "127.9.9.9:1", "[::1]:5", "[::ffff:127.0.0.1]:5", "LocalHost", "unix:/x", "-"] {
+        for text in [
+            "127.0.0.1",
+            "127.9.9.9:1",
+            "[::1]:5",
+            "[::ffff:127.0.0.1]:5",
+            "LocalHost",
+            "unix:/x",
+            "-",
+        ] {
             assert!(Address::parse(text, 1).unwrap().is_local(), "{text}");
         }
-        for text in ["0.0.0.0", "[::]", "10.0.0.1", "localhost.example", "127.0.0.1.example"] {
+        for text in [
+            "0.0.0.0",
+            "[::]",
+            "10.0.0.1",
+            "localhost.example",
+            "127.0.0.1.example",
+        ] {
             assert!(!Address::parse(text, 1).unwrap().is_local(), "{text}");
         }
         for address in tcp("localhost", 1).resolve().unwrap() {

@@ -70,7 +70,10 @@ impl Crew {
     /// # Errors
     /// The system gives no thread.
     pub fn new(name: &str, threads: usize) -> io::Result<Self> {
-        let mut crew = Self { shared: Arc::default(), threads: Vec::with_capacity(threads) };
+        let mut crew = Self {
+            shared: Arc::default(),
+            threads: Vec::with_capacity(threads),
+        };
         for _ in 0..threads {
             let shared = crew.shared.clone();
             let help = move || help(&shared);
@@ -86,9 +89,14 @@ impl Crew {
     /// # Panics
     /// If `work` does, on whatever thread.
     pub fn call(&self, hands: usize, work: &(dyn Fn() + Sync)) {
-        let Some(serial) = self.post(hands, work) else { return work() };
+        let Some(serial) = self.post(hands, work) else {
+            return work();
+        };
         // Waits on drop, so also if `work` panics here.
-        let _joined = Joined { shared: &self.shared, serial };
+        let _joined = Joined {
+            shared: &self.shared,
+            serial,
+        };
         work();
     }
 
@@ -103,9 +111,18 @@ impl Crew {
         state.serial += 1;
         // SAFETY: only the lifetime changes. Threads run it between raising and lowering `helping` of this call, and
         // `Joined`, dropped before `work` ends, takes the call away when none does and none can begin any more.
-        let work =
-            unsafe { std::mem::transmute::<*const (dyn Fn() + Sync + '_), *const (dyn Fn() + Sync + 'static)>(work) };
-        state.calls.push(Call { serial, work: Work(work), wanted, helping: 0, panicked: false });
+        let work = unsafe {
+            std::mem::transmute::<*const (dyn Fn() + Sync + '_), *const (dyn Fn() + Sync + 'static)>(
+                work,
+            )
+        };
+        state.calls.push(Call {
+            serial,
+            work: Work(work),
+            wanted,
+            helping: 0,
+            panicked: false,
+        });
         drop(state);
         for _ in 0..wanted {
             self.shared.called.notify_one();
@@ -142,13 +159,19 @@ impl Drop for Joined<'_> {
             self.shared.returned.wait(&mut state);
         };
         drop(state);
-        assert!(!panicked || thread::panicking(), "a thread that helped panicked");
+        assert!(
+            !panicked || thread::panicking(),
+            "a thread that helped panicked"
+        );
     }
 }
 
 impl State {
     fn place(&self, serial: u64) -> usize {
-        self.calls.iter().position(|call| call.serial == serial).expect("a call stays until its caller takes it away")
+        self.calls
+            .iter()
+            .position(|call| call.serial == serial)
+            .expect("a call stays until its caller takes it away")
     }
 }
 

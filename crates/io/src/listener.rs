@@ -89,7 +89,10 @@ impl Listener {
     /// # Errors
     /// See [`ListenError`].
     pub fn bind(address: &Address, tuning: &Tuning) -> Result<Self, ListenError> {
-        Ok(Self { raw: RawListener::bind(address, tuning)?, tuning: *tuning })
+        Ok(Self {
+            raw: RawListener::bind(address, tuning)?,
+            tuning: *tuning,
+        })
     }
 
     /// The address bound, with the port the system chose if 0 was asked for.
@@ -111,7 +114,9 @@ impl Listener {
     /// The process ran out of descriptors or memory; waiting a moment and calling again may succeed.
     pub fn accept(&self) -> io::Result<Option<Transport>> {
         loop {
-            let Some((socket, peer)) = self.raw.accept()? else { return Ok(None) };
+            let Some((socket, peer)) = self.raw.accept()? else {
+                return Ok(None);
+            };
             let Some(peer) = peer.as_socket() else {
                 // The kernel does not tune these; what it refuses, it bounds.
                 buffer_sizes(&socket, &self.tuning)?;
@@ -148,7 +153,10 @@ impl RawListener {
     pub(crate) fn bind(address: &Address, tuning: &Tuning) -> Result<Self, ListenError> {
         let explain = |source: io::Error| match source.kind() {
             io::ErrorKind::AddrInUse => ListenError::InUse(address.clone()),
-            _ => ListenError::Io { address: address.clone(), source },
+            _ => ListenError::Io {
+                address: address.clone(),
+                source,
+            },
         };
         let (socket, local, file) = match address {
             Address::Stdio => return Err(ListenError::Stdio),
@@ -159,13 +167,23 @@ impl RawListener {
             }
             Address::Tcp { .. } => {
                 let socket = bind_tcp(address, tuning).map_err(explain)?;
-                let bound = socket.local_addr().map_err(explain)?.as_socket().expect("a TCP socket has an IP address");
+                let bound = socket
+                    .local_addr()
+                    .map_err(explain)?
+                    .as_socket()
+                    .expect("a TCP socket has an IP address");
                 (socket, bound.into(), None)
             }
         };
         socket.set_nonblocking(true).map_err(explain)?;
         let (stop, wake) = UnixStream::pair().map_err(explain)?;
-        Ok(Self { socket, local, wake, stop: Stop(Arc::new(stop)), _file: file })
+        Ok(Self {
+            socket,
+            local,
+            wake,
+            stop: Stop(Arc::new(stop)),
+            _file: file,
+        })
     }
 
     pub(crate) fn local(&self) -> &Address {
@@ -195,16 +213,31 @@ impl RawListener {
 
 /// The client's fault, not ours: `accept(2)` says to go on.
 fn is_transient(err: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, HostUnreachable, Interrupted, NetworkDown, NetworkUnreachable, WouldBlock};
+    use io::ErrorKind::{
+        ConnectionAborted, HostUnreachable, Interrupted, NetworkDown, NetworkUnreachable,
+        WouldBlock,
+    };
     let kind = err.kind();
-    [ConnectionAborted, HostUnreachable, Interrupted, NetworkDown, NetworkUnreachable, WouldBlock].contains(&kind)
+    [
+        ConnectionAborted,
+        HostUnreachable,
+        Interrupted,
+        NetworkDown,
+        NetworkUnreachable,
+        WouldBlock,
+    ]
+    .contains(&kind)
 }
 
 fn bind_tcp(address: &Address, tuning: &Tuning) -> io::Result<Socket> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for target in address.resolve()? {
         let open = || {
-            let socket = Socket::new(Domain::for_address(target), Type::STREAM, Some(Protocol::TCP))?;
+            let socket = Socket::new(
+                Domain::for_address(target),
+                Type::STREAM,
+                Some(Protocol::TCP),
+            )?;
             socket.set_reuse_address(true)?;
             buffer_sizes(&socket, tuning)?;
             socket.bind(&target.into())?;
@@ -223,7 +256,9 @@ fn bind_tcp(address: &Address, tuning: &Tuning) -> io::Result<Socket> {
 fn clear_stale(path: &Path, address: &Address) -> Result<(), ListenError> {
     match fs::symlink_metadata(path) {
         Err(_) => return Ok(()),
-        Ok(found) if !found.file_type().is_socket() => return Err(ListenError::NotASocket(path.into())),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(ListenError::NotASocket(path.into()));
+        }
         Ok(_) => {}
     }
     // Without waiting: one whose queue is full answers nobody, and is live all the same.
@@ -233,9 +268,11 @@ fn clear_stale(path: &Path, address: &Address) -> Result<(), ListenError> {
         socket.connect(&SockAddr::unix(path)?)
     };
     match knock() {
-        Err(err) if err.kind() == io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(|source| ListenError::Io { address: address.clone(), source })
-        }
+        Err(err) if err.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)
+            .map_err(|source| ListenError::Io {
+                address: address.clone(),
+                source,
+            }),
         _ => Err(ListenError::InUse(address.clone())),
     }
 }
@@ -244,7 +281,11 @@ fn bind_unix(path: &Path) -> io::Result<(Socket, SocketFile)> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(path)?)?;
     let found = fs::symlink_metadata(path)?;
-    let file = SocketFile { path: path.into(), device: found.dev(), inode: found.ino() };
+    let file = SocketFile {
+        path: path.into(),
+        device: found.dev(),
+        inode: found.ino(),
+    };
     // Before `listen` nobody can connect, so there is no moment at which others may.
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     socket.listen(128)?;
@@ -261,8 +302,8 @@ struct SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let ours =
-            fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode));
+        let ours = fs::symlink_metadata(&self.path)
+            .is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode));
         if ours {
             let _ = fs::remove_file(&self.path);
         }
@@ -278,10 +319,18 @@ mod tests {
 
     #[test]
     fn accept_returns_when_stopped() {
-        let listener = Listener::bind(&Address::parse("127.0.0.1:0", 0).unwrap(), &Tuning::default()).unwrap();
+        let listener = Listener::bind(
+            &Address::parse("127.0.0.1:0", 0).unwrap(),
+            &Tuning::default(),
+        )
+        .unwrap();
         let stop = listener.stopper();
-        let waiting =
-            thread::spawn(move || (listener.accept().unwrap().is_none(), listener.accept().unwrap().is_none()));
+        let waiting = thread::spawn(move || {
+            (
+                listener.accept().unwrap().is_none(),
+                listener.accept().unwrap().is_none(),
+            )
+        });
         thread::sleep(Duration::from_millis(30));
         stop.stop();
         assert_eq!(waiting.join().unwrap(), (true, true));
@@ -294,15 +343,24 @@ mod tests {
         let address = Address::Unix(path.clone());
         let tuning = Tuning::default();
         fs::write(&path, "precious").unwrap();
-        assert!(matches!(Listener::bind(&address, &tuning), Err(ListenError::NotASocket(_))));
+        assert!(matches!(
+            Listener::bind(&address, &tuning),
+            Err(ListenError::NotASocket(_))
+        ));
         assert_eq!(fs::read(&path).unwrap(), b"precious");
         fs::remove_file(&path).unwrap();
 
         // A listener dropped without care leaves a stale file.
         drop(UnixListener::bind(&path).unwrap());
         let listener = Listener::bind(&address, &tuning).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(matches!(Listener::bind(&address, &tuning), Err(ListenError::InUse(_))));
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert!(matches!(
+            Listener::bind(&address, &tuning),
+            Err(ListenError::InUse(_))
+        ));
         drop(listener);
         assert!(!path.exists());
 
@@ -314,11 +372,23 @@ mod tests {
         let (done, waiting) = mpsc::channel();
         thread::spawn(move || {
             let connect_timeout = Duration::from_millis(100);
-            let connected = transport::connect(&address, &Tuning { connect_timeout, ..tuning });
-            done.send((Listener::bind(&address, &tuning), connected)).unwrap();
+            let connected = transport::connect(
+                &address,
+                &Tuning {
+                    connect_timeout,
+                    ..tuning
+                },
+            );
+            done.send((Listener::bind(&address, &tuning), connected))
+                .unwrap();
         });
-        let (bound, connected) = waiting.recv_timeout(Duration::from_secs(20)).expect("neither waits for ever");
+        let (bound, connected) = waiting
+            .recv_timeout(Duration::from_secs(20))
+            .expect("neither waits for ever");
         assert!(matches!(bound, Err(ListenError::InUse(_))), "{bound:?}");
-        assert!(matches!(connected, Err(transport::ConnectError::Timeout { .. })), "{connected:?}");
+        assert!(
+            matches!(connected, Err(transport::ConnectError::Timeout { .. })),
+            "{connected:?}"
+        );
     }
 }

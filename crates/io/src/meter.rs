@@ -35,7 +35,10 @@ impl CpuTime {
         // SAFETY: `usage` is a writable rusage; with RUSAGE_SELF and a valid pointer the call cannot fail.
         unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
         let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
-        Self { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) }
+        Self {
+            user_ns: ns(usage.ru_utime),
+            system_ns: ns(usage.ru_stime),
+        }
     }
 
     /// User and system time together.
@@ -66,11 +69,18 @@ pub fn thread_cpu_ns() -> u64 {
 #[must_use]
 pub fn thread_delayed_ns() -> u64 {
     let figures = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    figures.split_whitespace().nth(1).and_then(|figure| figure.parse().ok()).unwrap_or(0)
+    figures
+        .split_whitespace()
+        .nth(1)
+        .and_then(|figure| figure.parse().ok())
+        .unwrap_or(0)
 }
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: `time` is a writable timespec; both clocks used exist on every kernel we run on.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -94,12 +104,18 @@ impl Memory {
         let status = fs::read_to_string("/proc/self/status")?;
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()).map(|kib| kib * 1024)
+            line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok())
+                .map(|kib| kib * 1024)
         };
         field("VmRSS:")
             .zip(field("VmHWM:"))
             .map(|(resident, peak)| Self { resident, peak })
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc/self/status names no resident memory"))
+            .ok_or_else(|| {
+                io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "/proc/self/status names no resident memory",
+                )
+            })
     }
 }
 
@@ -152,10 +168,16 @@ impl TcpInfo {
         if code != 0 || (len as usize) < NEEDED {
             return None;
         }
-        let u32_at = |at: usize| u32::from_ne_bytes(raw[at..at + 4].try_into().expect("four bytes"));
-        let u64_at = |at: usize| u64::from_ne_bytes(raw[at..at + 8].try_into().expect("eight bytes"));
+        let u32_at =
+            |at: usize| u32::from_ne_bytes(raw[at..at + 4].try_into().expect("four bytes"));
+        let u64_at =
+            |at: usize| u64::from_ne_bytes(raw[at..at + 8].try_into().expect("eight bytes"));
         // Bit fields fill from the low end on little-endian machines, from the high end on others.
-        let app_limited = if cfg!(target_endian = "little") { 0x01 } else { 0x80 };
+        let app_limited = if cfg!(target_endian = "little") {
+            0x01
+        } else {
+            0x80
+        };
         Some(Self {
             rtt_ns: u64::from(u32_at(68)) * 1000,
             rtt_min_ns: u64::from(u32_at(148)) * 1000,
@@ -192,7 +214,10 @@ mod tests {
         let before = Memory::of_process().unwrap();
         drop(std::hint::black_box(vec![1_u8; 64 << 20]));
         let after = Memory::of_process().unwrap();
-        assert!(after.peak >= before.resident + (48 << 20), "{before:?} {after:?}");
+        assert!(
+            after.peak >= before.resident + (48 << 20),
+            "{before:?} {after:?}"
+        );
         assert!(after.peak >= after.resident);
     }
 
@@ -207,7 +232,13 @@ mod tests {
         far.write_all(&[1]).unwrap();
         near.read_exact(&mut [0; 1]).unwrap();
         let info = TcpInfo::of(&near).unwrap();
-        assert!(info.acked >= 10_000 && info.rtt_ns > 0 && info.unsent == 0, "{info:?}");
-        assert_eq!(TcpInfo::of(&std::os::unix::net::UnixStream::pair().unwrap().0), None);
+        assert!(
+            info.acked >= 10_000 && info.rtt_ns > 0 && info.unsent == 0,
+            "{info:?}"
+        );
+        assert_eq!(
+            TcpInfo::of(&std::os::unix::net::UnixStream::pair().unwrap().0),
+            None
+        );
     }
 }

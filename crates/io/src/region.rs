@@ -46,7 +46,10 @@ impl Region {
 
     fn map(len: usize, flags: libc::c_int) -> io::Result<Self> {
         let too_long = || io::Error::from(io::ErrorKind::OutOfMemory);
-        let len = len.max(1).checked_next_multiple_of(FRAME).ok_or_else(too_long)?;
+        let len = len
+            .max(1)
+            .checked_next_multiple_of(FRAME)
+            .ok_or_else(too_long)?;
         if isize::try_from(len).is_err() {
             return Err(too_long());
         }
@@ -67,7 +70,10 @@ impl Region {
         // A huge page would make 2 MiB resident for one byte, and the count wrong. An old kernel's refusal is no fault.
         // SAFETY: the range is the mapping just made.
         unsafe { libc::madvise(start, len, libc::MADV_NOHUGEPAGE) };
-        Ok(Self { start: NonNull::new(start.cast()).expect("mmap never maps page 0 unasked"), len })
+        Ok(Self {
+            start: NonNull::new(start.cast()).expect("mmap never maps page 0 unasked"),
+            len,
+        })
     }
 
     /// Gives the frames of `range` back to the system; they are zero afterwards. `range` is of whole frames.
@@ -76,13 +82,22 @@ impl Region {
     /// `range` is not of whole frames, or leaves the region.
     pub fn release(&mut self, range: Range<usize>) {
         let len = self[range.clone()].len();
-        assert!(range.start.is_multiple_of(FRAME) && len.is_multiple_of(FRAME), "whole frames are released");
+        assert!(
+            range.start.is_multiple_of(FRAME) && len.is_multiple_of(FRAME),
+            "whole frames are released"
+        );
         if len == 0 {
             return;
         }
         // SAFETY: the range is within the mapping (the slice above checked it), and `&mut self` means that nobody holds
         // a reference to its bytes. The kernel replaces them by zeroes, which are valid bytes.
-        let result = unsafe { libc::madvise(self.start.as_ptr().add(range.start).cast(), len, libc::MADV_DONTNEED) };
+        let result = unsafe {
+            libc::madvise(
+                self.start.as_ptr().add(range.start).cast(),
+                len,
+                libc::MADV_DONTNEED,
+            )
+        };
         if result != 0 {
             // Locked memory cannot be dropped; the promise of zeroes holds all the same.
             self[range].fill(0);
@@ -121,7 +136,13 @@ mod tests {
     fn resident(region: &Region, len: usize) -> usize {
         let mut frames = vec![0_u8; len / FRAME];
         // SAFETY: `len` bytes of the mapping are asked about, and `frames` has a byte for each of their frames.
-        let result = unsafe { libc::mincore(region.start.as_ptr().cast(), len, frames.as_mut_ptr().cast()) };
+        let result = unsafe {
+            libc::mincore(
+                region.start.as_ptr().cast(),
+                len,
+                frames.as_mut_ptr().cast(),
+            )
+        };
         assert_eq!(result, 0);
         frames.iter().filter(|&&frame| frame & 1 == 1).count()
     }

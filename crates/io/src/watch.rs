@@ -35,11 +35,16 @@ impl Watch {
     ///
     /// # Errors
     /// Those of `look`.
-    pub fn look<T>(&mut self, mut look: impl FnMut() -> io::Result<Option<T>>) -> io::Result<Option<T>> {
+    pub fn look<T>(
+        &mut self,
+        mut look: impl FnMut() -> io::Result<Option<T>>,
+    ) -> io::Result<Option<T>> {
         if self.short < SHORT_ENOUGH {
             return Ok(None);
         }
-        let Some(_turn) = Turn::take() else { return Ok(None) };
+        let Some(_turn) = Turn::take() else {
+            return Ok(None);
+        };
         let begun = Instant::now();
         loop {
             if let Some(found) = look()? {
@@ -55,7 +60,11 @@ impl Watch {
 
     /// A wait took this long, asleep.
     pub fn waited(&mut self, time: Duration) {
-        self.short = if time < SHORT { SHORT_ENOUGH.min(self.short + 1) } else { 0 };
+        self.short = if time < SHORT {
+            SHORT_ENOUGH.min(self.short + 1)
+        } else {
+            0
+        };
     }
 
     /// Looks in vain until there were some short waits again.
@@ -68,7 +77,8 @@ impl Watch {
 struct Turn;
 
 static WATCHING: AtomicUsize = AtomicUsize::new(0);
-static WATCHING_MAX: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, usize::from) / 2);
+static WATCHING_MAX: LazyLock<usize> =
+    LazyLock::new(|| thread::available_parallelism().map_or(1, usize::from) / 2);
 
 impl Turn {
     fn take() -> Option<Self> {
@@ -102,10 +112,18 @@ mod tests {
             });
             (result.unwrap().is_some(), looks > 0)
         };
-        assert_eq!(look(&mut watch, true), (false, false), "nothing is known yet");
+        assert_eq!(
+            look(&mut watch, true),
+            (false, false),
+            "nothing is known yet"
+        );
         (0..SHORT_ENOUGH).for_each(|_| watch.waited(Duration::from_micros(10)));
         let one = *WATCHING_MAX > 0;
-        assert_eq!(look(&mut watch, true), (one, one), "not on a single processor");
+        assert_eq!(
+            look(&mut watch, true),
+            (one, one),
+            "not on a single processor"
+        );
         assert_eq!(look(&mut watch, false), (false, one));
         assert_eq!(look(&mut watch, true), (false, false), "in vain before");
         (0..SHORT_ENOUGH).for_each(|_| watch.waited(Duration::from_micros(10)));

@@ -16,19 +16,35 @@ use narrows_io::{
 };
 
 fn tls(dir: &Path) -> Auth {
-    Auth::Tls { dir: dir.into(), server_name: None }
+    Auth::Tls {
+        dir: dir.into(),
+        server_name: None,
+    }
 }
 
 fn pki(valid_for: Duration) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    keys::generate(dir.path(), &keys::Request { valid_for, ..keys::Request::default() }).unwrap();
+    keys::generate(
+        dir.path(),
+        &keys::Request {
+            valid_for,
+            ..keys::Request::default()
+        },
+    )
+    .unwrap();
     dir
 }
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// What both sides say when `client` meets `server`.
-fn meet(client: &Auth, server: &Auth) -> (Result<Transport, SecureError>, Result<Transport, SecureError>) {
+fn meet(
+    client: &Auth,
+    server: &Auth,
+) -> (
+    Result<Transport, SecureError>,
+    Result<Transport, SecureError>,
+) {
     let tuning = Tuning::default();
     let listener = Listener::bind(&Address::parse("127.0.0.1:0", 0).unwrap(), &tuning).unwrap();
     thread::scope(|scope| {
@@ -40,8 +56,16 @@ fn meet(client: &Auth, server: &Auth) -> (Result<Transport, SecureError>, Result
 }
 
 /// What the server says to a client that does `behave` on a plain connection.
-fn accept_from(server: &Auth, time: Duration, behave: impl FnOnce(TcpStream) + Send) -> (SecureError, Duration) {
-    let listener = Listener::bind(&Address::parse("127.0.0.1:0", 0).unwrap(), &Tuning::default()).unwrap();
+fn accept_from(
+    server: &Auth,
+    time: Duration,
+    behave: impl FnOnce(TcpStream) + Send,
+) -> (SecureError, Duration) {
+    let listener = Listener::bind(
+        &Address::parse("127.0.0.1:0", 0).unwrap(),
+        &Tuning::default(),
+    )
+    .unwrap();
     thread::scope(|scope| {
         let address = listener.local().resolve().unwrap()[0];
         scope.spawn(move || behave(TcpStream::connect(address).unwrap()));
@@ -56,14 +80,27 @@ fn accept_from(server: &Auth, time: Duration, behave: impl FnOnce(TcpStream) + S
 fn another_authority_is_refused_by_both_sides() {
     let (ours, theirs) = (pki(YEAR), pki(YEAR));
     let (client, server) = meet(&tls(theirs.path()), &tls(ours.path()));
-    assert!(matches!(client, Err(SecureError::Untrusted(_))), "{client:?}");
+    assert!(
+        matches!(client, Err(SecureError::Untrusted(_))),
+        "{client:?}"
+    );
     assert!(matches!(server, Err(SecureError::Refused(_))), "{server:?}");
 
     // The client trusts the server, but comes with another authority's certificate.
-    fs::copy(ours.path().join("ca-cert.pem"), theirs.path().join("ca-cert.pem")).unwrap();
+    fs::copy(
+        ours.path().join("ca-cert.pem"),
+        theirs.path().join("ca-cert.pem"),
+    )
+    .unwrap();
     let (client, server) = meet(&tls(theirs.path()), &tls(ours.path()));
-    assert!(matches!(server, Err(SecureError::Untrusted(_))), "{server:?}");
-    assert!(matches!(client, Err(SecureError::Refused(_))), "the client learns it in connect: {client:?}");
+    assert!(
+        matches!(server, Err(SecureError::Untrusted(_))),
+        "{server:?}"
+    );
+    assert!(
+        matches!(client, Err(SecureError::Refused(_))),
+        "the client learns it in connect: {client:?}"
+    );
 }
 
 #[test]
@@ -78,9 +115,15 @@ fn an_expired_certificate_is_refused() {
 #[test]
 fn a_certificate_for_another_name_is_refused() {
     let dir = pki(YEAR);
-    let elsewhere = Auth::Tls { dir: dir.path().into(), server_name: Some("elsewhere.example".into()) };
+    let elsewhere = Auth::Tls {
+        dir: dir.path().into(),
+        server_name: Some("elsewhere.example".into()),
+    };
     let (client, server) = meet(&elsewhere, &tls(dir.path()));
-    assert!(matches!(client, Err(SecureError::Untrusted(_))), "{client:?}");
+    assert!(
+        matches!(client, Err(SecureError::Untrusted(_))),
+        "{client:?}"
+    );
     assert!(server.is_err());
 }
 
@@ -88,8 +131,14 @@ fn a_certificate_for_another_name_is_refused() {
 fn different_keys_are_named_on_both_sides() {
     let (a, b) = (Psk::new("a", &[1; 32]), Psk::new("a", &[2; 32]));
     let (client, server) = meet(&Auth::Psk(a), &Auth::Psk(b));
-    assert!(matches!(client, Err(SecureError::KeyMismatch)), "{client:?}");
-    assert!(matches!(server, Err(SecureError::KeyMismatch)), "{server:?}");
+    assert!(
+        matches!(client, Err(SecureError::KeyMismatch)),
+        "{client:?}"
+    );
+    assert!(
+        matches!(server, Err(SecureError::KeyMismatch)),
+        "{server:?}"
+    );
 }
 
 #[test]
@@ -97,10 +146,28 @@ fn mixed_authentication_is_named() {
     let dir = pki(YEAR);
     let (tls, psk) = (tls(dir.path()), Auth::Psk(Psk::new("a", &[1; 32])));
     let (client, server) = meet(&psk, &tls);
-    assert!(matches!(server, Err(SecureError::Protocol { found: "uses a pre-shared key", .. })), "{server:?}");
+    assert!(
+        matches!(
+            server,
+            Err(SecureError::Protocol {
+                found: "uses a pre-shared key",
+                ..
+            })
+        ),
+        "{server:?}"
+    );
     assert!(client.is_err());
     let (client, server) = meet(&tls, &psk);
-    assert!(matches!(server, Err(SecureError::Protocol { found: "speaks TLS", .. })), "{server:?}");
+    assert!(
+        matches!(
+            server,
+            Err(SecureError::Protocol {
+                found: "speaks TLS",
+                ..
+            })
+        ),
+        "{server:?}"
+    );
     assert!(client.is_err());
 }
 
@@ -113,10 +180,17 @@ fn plain_clients_garbage_and_silence_are_refused_in_bounded_time() {
             let _ = link.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
             let _ = link.read(&mut [0; 64]);
         });
-        assert!(matches!(err, SecureError::Protocol { .. }), "{auth:?}: {err}");
+        assert!(
+            matches!(err, SecureError::Protocol { .. }),
+            "{auth:?}: {err}"
+        );
         assert!(took < 3 * limit, "{took:?}");
 
-        let (err, took) = accept_from(&auth, limit, |mut link| while link.write_all(&[0xa5; 4096]).is_ok() {});
+        let (err, took) = accept_from(
+            &auth,
+            limit,
+            |mut link| while link.write_all(&[0xa5; 4096]).is_ok() {},
+        );
         assert!(!matches!(err, SecureError::Timeout(_)), "{auth:?}: {err}");
         assert!(took < 3 * limit, "{took:?}");
 
@@ -129,7 +203,10 @@ fn plain_clients_garbage_and_silence_are_refused_in_bounded_time() {
                 }
             }
         });
-        assert!(matches!(err, SecureError::Timeout(_) | SecureError::Protocol { .. }), "{auth:?}: {err}");
+        assert!(
+            matches!(err, SecureError::Timeout(_) | SecureError::Protocol { .. }),
+            "{auth:?}: {err}"
+        );
         assert!(took >= limit && took < 4 * limit, "{took:?}");
     }
 }
@@ -148,7 +225,10 @@ fn endless_well_formed_records_before_authentication_are_cut_off() {
             }
         }
     });
-    assert!(matches!(err, SecureError::TooLong(_) | SecureError::Tls(_)), "{err}");
+    assert!(
+        matches!(err, SecureError::TooLong(_) | SecureError::Tls(_)),
+        "{err}"
+    );
 }
 
 #[test]
@@ -157,16 +237,21 @@ fn tls_1_2_clients_are_refused() {
     let roots = {
         use rustls::pki_types::{CertificateDer, pem::PemObject};
         let mut roots = rustls::RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_file(dir.path().join("ca-cert.pem")).unwrap()).unwrap();
+        roots
+            .add(CertificateDer::from_pem_file(dir.path().join("ca-cert.pem")).unwrap())
+            .unwrap();
         roots
     };
-    let config = rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
-        .with_protocol_versions(&[&rustls::version::TLS12])
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let config = rustls::ClientConfig::builder_with_provider(
+        rustls::crypto::ring::default_provider().into(),
+    )
+    .with_protocol_versions(&[&rustls::version::TLS12])
+    .unwrap()
+    .with_root_certificates(roots)
+    .with_no_client_auth();
     let (err, _) = accept_from(&tls(dir.path()), Duration::from_secs(5), move |mut link| {
-        let mut client = rustls::ClientConnection::new(config.into(), "localhost".try_into().unwrap()).unwrap();
+        let mut client =
+            rustls::ClientConnection::new(config.into(), "localhost".try_into().unwrap()).unwrap();
         assert!(client.complete_io(&mut link).is_err());
     });
     assert!(err.to_string().contains("TLS 1.3"), "{err}");
@@ -185,7 +270,10 @@ fn a_client_meets_a_silent_or_leaving_server_with_words() {
         let plain = transport::connect(&address, &Tuning::default()).unwrap();
         let err = secure::connect(plain, &auth, "localhost").unwrap_err();
         server.join().unwrap();
-        assert!(matches!(err, SecureError::Closed | SecureError::Io(_)), "{err}");
+        assert!(
+            matches!(err, SecureError::Closed | SecureError::Io(_)),
+            "{err}"
+        );
     }
 }
 
@@ -201,7 +289,12 @@ fn openssl_accepts_the_generated_certificates() {
             .output();
         match run {
             Err(err) => return eprintln!("skipped: openssl is not here: {err}"),
-            Ok(out) => assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr)),
+            Ok(out) => assert_eq!(
+                out.status.code(),
+                Some(0),
+                "{}",
+                String::from_utf8_lossy(&out.stderr)
+            ),
         }
     }
 }
@@ -212,7 +305,11 @@ fn openssl_accepts_the_generated_certificates() {
 fn altered_streams_are_refused_after_their_good_part() {
     let dir = pki(YEAR);
     for auth in [tls(dir.path()), Auth::Psk(Psk::new("a", &[1; 32]))] {
-        let listener = Listener::bind(&Address::parse("127.0.0.1:0", 0).unwrap(), &Tuning::default()).unwrap();
+        let listener = Listener::bind(
+            &Address::parse("127.0.0.1:0", 0).unwrap(),
+            &Tuning::default(),
+        )
+        .unwrap();
         let relay = TcpListener::bind("127.0.0.1:0").unwrap();
         let entrance = Address::from(relay.local_addr().unwrap());
         let target = listener.local().resolve().unwrap()[0];
@@ -226,7 +323,9 @@ fn altered_streams_are_refused_after_their_good_part() {
                 std::io::copy(&mut (&near).take(500_000), &mut far).unwrap();
                 near.read_exact(&mut buf).unwrap();
                 buf[100_000] ^= 1;
-                let _ = far.write_all(&buf).and_then(|()| std::io::copy(&mut near, &mut far).map(drop));
+                let _ = far
+                    .write_all(&buf)
+                    .and_then(|()| std::io::copy(&mut near, &mut far).map(drop));
             });
             let client = scope.spawn(|| {
                 let plain = transport::connect(&entrance, &Tuning::default()).unwrap();
@@ -237,8 +336,15 @@ fn altered_streams_are_refused_after_their_good_part() {
             let mut link = secure::accept(listener.accept().unwrap().unwrap(), &auth).unwrap();
             let mut got = Vec::new();
             assert!(link.reader.read_to_end(&mut got).is_err(), "{auth:?}");
-            assert!(got.len() > 400_000 && got.len() < 600_000 && got.iter().all(|&byte| byte == 3), "{}", got.len());
-            assert!(link.reader.read(&mut [0]).is_err(), "it stays refused: {auth:?}");
+            assert!(
+                got.len() > 400_000 && got.len() < 600_000 && got.iter().all(|&byte| byte == 3),
+                "{}",
+                got.len()
+            );
+            assert!(
+                link.reader.read(&mut [0]).is_err(),
+                "it stays refused: {auth:?}"
+            );
             link.shutdown.abort();
             drop(link);
             client.join().unwrap();

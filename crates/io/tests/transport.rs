@@ -27,12 +27,23 @@ impl Bench {
     fn auths(&self) -> [Auth; 3] {
         let pki = self.dir.path().join("pki");
         let psk = Psk::load(&pki.join(keys::PSK_FILE), Some("narrows")).unwrap();
-        [Auth::None, Auth::Tls { dir: pki, server_name: None }, Auth::Psk(psk)]
+        [
+            Auth::None,
+            Auth::Tls {
+                dir: pki,
+                server_name: None,
+            },
+            Auth::Psk(psk),
+        ]
     }
 
     fn addresses(&self) -> [Address; 3] {
         let tcp = |text| Address::parse(text, 0).unwrap();
-        [tcp("127.0.0.1:0"), tcp("localhost:0"), Address::Unix(self.dir.path().join("sock"))]
+        [
+            tcp("127.0.0.1:0"),
+            tcp("localhost:0"),
+            Address::Unix(self.dir.path().join("sock")),
+        ]
     }
 }
 
@@ -40,24 +51,37 @@ fn pair(listen: &Address, auth: &Auth) -> (Transport, Transport) {
     let tuning = Tuning::default();
     let listener = Listener::bind(listen, &tuning).unwrap();
     thread::scope(|scope| {
-        let server = scope.spawn(|| secure::accept(listener.accept().unwrap().unwrap(), auth).unwrap());
+        let server =
+            scope.spawn(|| secure::accept(listener.accept().unwrap().unwrap(), auth).unwrap());
         let client = transport::connect(listener.local(), &tuning).unwrap();
-        (secure::connect(client, auth, listener.local().host()).unwrap(), server.join().unwrap())
+        (
+            secure::connect(client, auth, listener.local().host()).unwrap(),
+            server.join().unwrap(),
+        )
     })
 }
 
 /// Bytes that differ at every offset, so that a swap or a gap shows.
 fn pattern(len: usize, seed: u32) -> Vec<u8> {
-    (0..len as u32).map(|i| (i ^ seed).wrapping_mul(0x9e37_79b9).to_le_bytes()[3]).collect()
+    (0..len as u32)
+        .map(|i| (i ^ seed).wrapping_mul(0x9e37_79b9).to_le_bytes()[3])
+        .collect()
 }
 
 /// Sends `out` in odd pieces while receiving until the end.
 fn exchange(link: Transport, out: Vec<u8>) -> Vec<u8> {
-    let Transport { mut reader, mut writer, .. } = link;
+    let Transport {
+        mut reader,
+        mut writer,
+        ..
+    } = link;
     let sending = thread::spawn(move || {
         for (n, piece) in out.chunks(200_003).enumerate() {
-            let (head, tail) = piece.split_at(piece.len().min(if n % 2 == 0 { 13 } else { 70_001 }));
-            writer.write_slices(&mut [IoSlice::new(head), IoSlice::new(&[]), IoSlice::new(tail)]).unwrap();
+            let (head, tail) =
+                piece.split_at(piece.len().min(if n % 2 == 0 { 13 } else { 70_001 }));
+            writer
+                .write_slices(&mut [IoSlice::new(head), IoSlice::new(&[]), IoSlice::new(tail)])
+                .unwrap();
         }
         writer.write_all(b"end").unwrap();
         writer.finish().unwrap();
@@ -96,8 +120,17 @@ fn one_side_that_never_reads_does_not_stop_the_other_direction() {
     let bench = Bench::new();
     for auth in bench.auths() {
         let (near, far) = pair(&bench.addresses()[0], &auth);
-        let Transport { reader: _unread, writer: mut near_writer, shutdown, .. } = near;
-        let Transport { reader: mut far_reader, writer: mut far_writer, .. } = far;
+        let Transport {
+            reader: _unread,
+            writer: mut near_writer,
+            shutdown,
+            ..
+        } = near;
+        let Transport {
+            reader: mut far_reader,
+            writer: mut far_writer,
+            ..
+        } = far;
         let stuck = thread::spawn(move || far_writer.write_all(&vec![0; 64 << 20]).unwrap_err());
         thread::sleep(Duration::from_millis(100));
         near_writer.write_all(b"still here").unwrap();
@@ -117,18 +150,35 @@ fn abort_frees_blocked_threads_of_both_halves_and_is_no_orderly_end() {
     for address in bench.addresses() {
         for auth in bench.auths() {
             let (near, far) = pair(&address, &auth);
-            let Transport { mut reader, mut writer, shutdown, .. } = near;
+            let Transport {
+                mut reader,
+                mut writer,
+                shutdown,
+                ..
+            } = near;
             let reading = thread::spawn(move || reader.read(&mut [0; 8]).unwrap_err().kind());
-            let writing = thread::spawn(move || writer.write_all(&vec![0; 64 << 20]).unwrap_err().kind());
+            let writing =
+                thread::spawn(move || writer.write_all(&vec![0; 64 << 20]).unwrap_err().kind());
             thread::sleep(Duration::from_millis(60));
             let begin = Instant::now();
             shutdown.abort();
-            assert_eq!(reading.join().unwrap(), io::ErrorKind::ConnectionAborted, "{address} {auth:?}");
-            assert_eq!(writing.join().unwrap(), io::ErrorKind::ConnectionAborted, "{address} {auth:?}");
+            assert_eq!(
+                reading.join().unwrap(),
+                io::ErrorKind::ConnectionAborted,
+                "{address} {auth:?}"
+            );
+            assert_eq!(
+                writing.join().unwrap(),
+                io::ErrorKind::ConnectionAborted,
+                "{address} {auth:?}"
+            );
             assert!(begin.elapsed() < Duration::from_secs(2));
             if !matches!(auth, Auth::None) {
                 let mut far = far;
-                assert!(io::copy(&mut far.reader, &mut io::sink()).is_err(), "a cut is not an end: {auth:?}");
+                assert!(
+                    io::copy(&mut far.reader, &mut io::sink()).is_err(),
+                    "a cut is not an end: {auth:?}"
+                );
             }
         }
     }
@@ -143,7 +193,11 @@ fn a_stream_cut_without_its_end_mark_is_told_apart() {
         drop(near);
         let mut got = Vec::new();
         let err = far.reader.read_to_end(&mut got).unwrap_err();
-        assert_eq!((got.as_slice(), err.kind()), (&b"half"[..], io::ErrorKind::UnexpectedEof), "{auth:?}");
+        assert_eq!(
+            (got.as_slice(), err.kind()),
+            (&b"half"[..], io::ErrorKind::UnexpectedEof),
+            "{auth:?}"
+        );
     }
 }
 
@@ -153,7 +207,12 @@ fn a_child_process_is_a_transport_and_is_waited_for() {
     let sent = pattern(3_000_000, 3);
     assert!(exchange(link, sent.clone()) == [&sent[..], b"end"].concat());
 
-    let Transport { mut reader, writer, shutdown, .. } = transport::spawn(Command::new("cat")).unwrap();
+    let Transport {
+        mut reader,
+        writer,
+        shutdown,
+        ..
+    } = transport::spawn(Command::new("cat")).unwrap();
     let reading = thread::spawn(move || reader.read(&mut [0]).unwrap_err().kind());
     thread::sleep(Duration::from_millis(50));
     shutdown.abort();
@@ -164,9 +223,17 @@ fn a_child_process_is_a_transport_and_is_waited_for() {
 #[test]
 fn connect_errors_say_what_to_look_at() {
     let bench = Bench::new();
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    for address in [Address::from(free), Address::Unix(bench.dir.path().join("nobody"))] {
-        let words = transport::connect(&address, &Tuning::default()).unwrap_err().to_string();
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    for address in [
+        Address::from(free),
+        Address::Unix(bench.dir.path().join("nobody")),
+    ] {
+        let words = transport::connect(&address, &Tuning::default())
+            .unwrap_err()
+            .to_string();
         assert!(words.contains("start the other side first"), "{words}");
     }
 }
@@ -188,18 +255,27 @@ fn the_kernel_tells_about_a_tcp_link_only() {
 #[test]
 fn both_ends_name_a_connection_alike() {
     for listen in ["127.0.0.1:0", "0.0.0.0:0", "[::]:0"] {
-        let Ok(listener) = Listener::bind(&Address::parse(listen, 0).unwrap(), &Tuning::default()) else {
+        let Ok(listener) = Listener::bind(&Address::parse(listen, 0).unwrap(), &Tuning::default())
+        else {
             eprintln!("skipped: {listen}, which this machine does not listen on");
             continue;
         };
-        let Address::Tcp { port, .. } = *listener.local() else { panic!("a port of TCP") };
+        let Address::Tcp { port, .. } = *listener.local() else {
+            panic!("a port of TCP")
+        };
         let to = Address::parse("127.0.0.1", port).unwrap();
         let near = transport::connect(&to, &Tuning::default()).unwrap();
         let far = listener.accept().unwrap().unwrap();
         let ends = near.probe.ends().unwrap();
-        assert!(ends.iter().all(|end| end.ip().is_loopback()) && ends[1].port() == port, "{listen}: {ends:?}");
+        assert!(
+            ends.iter().all(|end| end.ip().is_loopback()) && ends[1].port() == port,
+            "{listen}: {ends:?}"
+        );
         assert_eq!(far.probe.ends(), Some([ends[1], ends[0]]), "{listen}");
     }
     let bench = Bench::new();
-    assert_eq!(pair(&bench.addresses()[2], &Auth::None).0.probe.ends(), None);
+    assert_eq!(
+        pair(&bench.addresses()[2], &Auth::None).0.probe.ends(),
+        None
+    );
 }

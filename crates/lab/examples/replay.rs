@@ -34,7 +34,13 @@ use narrows_policy::{
 };
 
 /// Raw bytes of one run, by link, as `bench/wire/run.py` has them.
-const BYTES: [(f64, f64); 5] = [(10.0, 8e6), (100.0, 24e6), (1000.0, 160e6), (2500.0, 240e6), (10000.0, 2e9)];
+const BYTES: [(f64, f64); 5] = [
+    (10.0, 8e6),
+    (100.0, 24e6),
+    (1000.0, 160e6),
+    (2500.0, 240e6),
+    (10000.0, 2e9),
+];
 
 /// Beginnings of which a figure is the mean.
 const STARTS: usize = 6;
@@ -50,23 +56,33 @@ fn main() -> io::Result<()> {
             let mut files: Vec<String> = args.collect();
             let mut links = vec![10.0, 100.0, 1000.0, 2500.0];
             if files.first().is_some_and(|first| first == "--mbit") {
-                links = files[1].split(',').map(|mbit| mbit.parse().expect("a number")).collect();
+                links = files[1]
+                    .split(',')
+                    .map(|mbit| mbit.parse().expect("a number"))
+                    .collect();
                 files.drain(..2);
             }
             run(&links, &files)
         }
         Some("priors") => priors(&args.collect::<Vec<_>>()),
-        _ => Err(io::Error::other("replay record DIR FILE… | replay run [--mbit N,…] FILE…")),
+        _ => Err(io::Error::other(
+            "replay record DIR FILE… | replay run [--mbit N,…] FILE…",
+        )),
     }
 }
 
 fn offers() -> Vec<Offer> {
     let registry = default_registry();
-    default_offers(|name| registry.by_name(name).map(|codec| codec.id()), 4 << 20)
+    default_offers(
+        |name| registry.by_name(name).map(|codec| codec.id()),
+        4 << 20,
+    )
 }
 
 fn name(offer: &Offer) -> String {
-    let Candidate { level, history_len, .. } = offer.candidate;
+    let Candidate {
+        level, history_len, ..
+    } = offer.candidate;
     if history_len > 0 {
         format!("{}:{level}h{}", offer.name, history_len >> 10)
     } else {
@@ -84,8 +100,13 @@ fn record(dir: &Path, file: &Path) -> io::Result<()> {
             let codec = registry.by_id(offer.candidate.codec).expect("offered");
             let history = &bytes[at.saturating_sub(offer.candidate.history_len as usize)..at];
             for len in [BLOCK_LEN, AUDITION_LEN] {
-                let Cost { size, pack, unpack } = cost(&**codec, offer, &bytes[at..at + len], history, &mut ws);
-                lines += &format!("{} {} {len} {size} {pack} {unpack}\n", at / BLOCK_LEN, name(offer));
+                let Cost { size, pack, unpack } =
+                    cost(&**codec, offer, &bytes[at..at + len], history, &mut ws);
+                lines += &format!(
+                    "{} {} {len} {size} {pack} {unpack}\n",
+                    at / BLOCK_LEN,
+                    name(offer)
+                );
             }
         }
     }
@@ -102,7 +123,10 @@ fn beside(path: &Path, what: &str) -> PathBuf {
 }
 
 fn set(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default)
+    std::env::var(name)
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(default)
 }
 
 /// Stretches spread over the file.
@@ -115,13 +139,19 @@ fn sample(file: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for stretch in 0..stretches {
         let room = len.saturating_sub(stretch_len);
-        let at = if stretches == 1 { room / 2 } else { room * stretch / (stretches - 1) };
+        let at = if stretches == 1 {
+            room / 2
+        } else {
+            room * stretch / (stretches - 1)
+        };
         file.seek(SeekFrom::Start(at & !7))?;
         (&mut file).take(stretch_len).read_to_end(&mut bytes)?;
     }
     bytes.truncate(bytes.len() / BLOCK_LEN * BLOCK_LEN);
     if bytes.is_empty() {
-        return Err(io::Error::other(format!("it takes {BLOCK_LEN} bytes at least")));
+        return Err(io::Error::other(format!(
+            "it takes {BLOCK_LEN} bytes at least"
+        )));
     }
     Ok(bytes)
 }
@@ -134,18 +164,30 @@ fn cost(codec: &dyn Codec, offer: &Offer, raw: &[u8], history: &[u8], ws: &mut W
     let (mut pack, mut unpack, mut size) = (f32::INFINITY, f32::INFINITY, 1.0);
     for _ in 0..if offer.candidate.level.0 > 9 { 1 } else { 2 } {
         let began_ns = thread_cpu_ns();
-        let packed = codec.pack(raw, offer.candidate.level, history, &mut out[..raw.len() - 1], ws);
+        let packed = codec.pack(
+            raw,
+            offer.candidate.level,
+            history,
+            &mut out[..raw.len() - 1],
+            ws,
+        );
         pack = pack.min((thread_cpu_ns() - began_ns) as f32 / raw.len() as f32);
         if let Some(len) = packed {
             size = len as f32 / raw.len() as f32;
             let began_ns = thread_cpu_ns();
-            codec.unpack(&out[..len], history, &mut back, ws).expect("what was packed unpacks");
+            codec
+                .unpack(&out[..len], history, &mut back, ws)
+                .expect("what was packed unpacks");
             unpack = unpack.min((thread_cpu_ns() - began_ns) as f32 / raw.len() as f32);
         }
     }
     // The sums and copies around the codec.
     let Cost { pack: around, .. } = Cost::RAW;
-    Cost { size, pack: pack + around, unpack: if size < 1.0 { unpack + around } else { around } }
+    Cost {
+        size,
+        pack: pack + around,
+        unpack: if size < 1.0 { unpack + around } else { around },
+    }
 }
 
 fn load(path: &Path) -> io::Result<Recording> {
@@ -153,16 +195,32 @@ fn load(path: &Path) -> io::Result<Recording> {
     let blocks = bytes.len() / BLOCK_LEN;
     let offers = offers();
     let vacant = vec![vec![Cost::RAW; offers.len()]; blocks];
-    let mut recording = Recording { bytes: Vec::new(), chunks: vacant.clone(), slices: vacant };
+    let mut recording = Recording {
+        bytes: Vec::new(),
+        chunks: vacant.clone(),
+        slices: vacant,
+    };
     for line in fs::read_to_string(beside(path, ".costs"))?.lines() {
         let fields: Vec<&str> = line.split(' ').collect();
-        let [block, candidate, len, numbers @ ..] = &fields[..] else { panic!("six fields") };
+        let [block, candidate, len, numbers @ ..] = &fields[..] else {
+            panic!("six fields")
+        };
         let [size, pack, unpack] = [0, 1, 2].map(|at| numbers[at].parse().expect("a number"));
-        let Some(index) = offers.iter().position(|offer| name(offer) == *candidate) else { continue };
-        let to = if *len == BLOCK_LEN.to_string() { &mut recording.chunks } else { &mut recording.slices };
+        let Some(index) = offers.iter().position(|offer| name(offer) == *candidate) else {
+            continue;
+        };
+        let to = if *len == BLOCK_LEN.to_string() {
+            &mut recording.chunks
+        } else {
+            &mut recording.slices
+        };
         to[block.parse::<usize>().expect("a number")][index] = Cost { size, pack, unpack };
     }
-    recording.chunks.iter_mut().chain(&mut recording.slices).for_each(|row| row[0] = Cost::RAW);
+    recording
+        .chunks
+        .iter_mut()
+        .chain(&mut recording.slices)
+        .for_each(|row| row[0] = Cost::RAW);
     bytes.extend_from_within(..AHEAD.min(bytes.len()));
     recording.bytes = bytes;
     Ok(recording)
@@ -172,11 +230,32 @@ fn load(path: &Path) -> io::Result<Recording> {
 /// weights that solve for the whole recording, as a share of the whole.
 fn regret(recording: &Recording, offers: &[Offer], link: f64, trips: &[(&Recording, &Trip)]) {
     // Both ends share two processors.
-    let times = |cost: &Cost| [0.5 * (cost.pack + cost.unpack), cost.size / link as f32, 0.0];
-    let rows: Vec<Vec<Times>> = recording.chunks.iter().map(|costs| costs.iter().map(times).collect()).collect();
-    let weights = solve(&rows.iter().map(|row| (1.0, row.as_slice())).collect::<Vec<_>>());
-    let whole = |index: usize| (0..2).map(|at| rows.iter().map(|row| row[index][at]).sum::<f32>()).fold(0.0, f32::max);
-    let best = (0..offers.len()).min_by(|&a, &b| whole(a).total_cmp(&whole(b))).expect("raw is an offer");
+    let times = |cost: &Cost| {
+        [
+            0.5 * (cost.pack + cost.unpack),
+            cost.size / link as f32,
+            0.0,
+        ]
+    };
+    let rows: Vec<Vec<Times>> = recording
+        .chunks
+        .iter()
+        .map(|costs| costs.iter().map(times).collect())
+        .collect();
+    let weights = solve(
+        &rows
+            .iter()
+            .map(|row| (1.0, row.as_slice()))
+            .collect::<Vec<_>>(),
+    );
+    let whole = |index: usize| {
+        (0..2)
+            .map(|at| rows.iter().map(|row| row[index][at]).sum::<f32>())
+            .fold(0.0, f32::max)
+    };
+    let best = (0..offers.len())
+        .min_by(|&a, &b| whole(a).total_cmp(&whole(b)))
+        .expect("raw is an offer");
     let mut sums: BTreeMap<(String, &str), (f64, u32)> = BTreeMap::new();
     let mut all = 0.0;
     for (recording, trip) in trips {
@@ -184,15 +263,25 @@ fn regret(recording: &Recording, offers: &[Offer], link: f64, trips: &[(&Recordi
             let cost = recording.cost(trip.offset, trip.raw_len as usize, index, false);
             f64::from(weighted(times(&cost), weights)) * f64::from(trip.raw_len)
         };
-        let (sum, count) = sums.entry((name(&offers[trip.index]), trip.why)).or_default();
+        let (sum, count) = sums
+            .entry((name(&offers[trip.index]), trip.why))
+            .or_default();
         (*sum, *count) = (*sum + price(trip.index) - price(best), *count + 1);
         all += price(best);
     }
     let mut sums: Vec<_> = sums.into_iter().collect();
     sums.sort_by(|a, b| b.1.0.total_cmp(&a.1.0));
-    println!("  weights {:.3} {:.3}, best {}", weights[0], weights[1], name(&offers[best]));
+    println!(
+        "  weights {:.3} {:.3}, best {}",
+        weights[0],
+        weights[1],
+        name(&offers[best])
+    );
     for ((name, why), (sum, count)) in sums.iter().take(8) {
-        println!("  {name:<16} {why:<9} × {count:<5} {:+.2} %", 100.0 * sum / all);
+        println!(
+            "  {name:<16} {why:<9} × {count:<5} {:+.2} %",
+            100.0 * sum / all
+        );
     }
 }
 
@@ -208,23 +297,38 @@ fn priors(files: &[String]) -> io::Result<()> {
     // Sums of logarithms and count, by table, row and kind.
     let mut sums: BTreeMap<(Fit, String, i16), Vec<Sum>> = BTreeMap::new();
     let mut blocks = [0; Kind::ALL.len()];
-    let logs =
-        |cost: &Cost| [1.0 / cost.size.max(0.002), 1e3 / cost.pack, 1e3 / cost.unpack].map(|x| f64::from(x).ln());
+    let logs = |cost: &Cost| {
+        [
+            1.0 / cost.size.max(0.002),
+            1e3 / cost.pack,
+            1e3 / cost.unpack,
+        ]
+        .map(|x| f64::from(x).ln())
+    };
     for file in files {
         let recording = load(Path::new(file))?;
         for (block, costs) in recording.chunks.iter().enumerate() {
             let bytes = recording.bytes_at((block * BLOCK_LEN) as u64, BLOCK_LEN);
-            let Some(features) = Probe::default().look(bytes) else { continue };
+            let Some(features) = Probe::default().look(bytes) else {
+                continue;
+            };
             let (kind, stride) = (features.kind(), features.stride());
             blocks[kind as usize] += 1;
-            for (offer, cost) in offers.iter().zip(costs).skip(1).filter(|(offer, _)| offer.candidate.history_len == 0)
+            for (offer, cost) in offers
+                .iter()
+                .zip(costs)
+                .skip(1)
+                .filter(|(offer, _)| offer.candidate.history_len == 0)
             {
                 let (fit, row) = row_of(&offer.name, stride);
                 let cells = sums
                     .entry((fit, row, offer.candidate.level.0))
                     .or_insert_with(|| vec![([0.0; 3], 0.0); Kind::ALL.len()]);
                 let (sum, count) = &mut cells[kind as usize];
-                logs(cost).iter().zip(sum).for_each(|(log, sum)| *sum += log);
+                logs(cost)
+                    .iter()
+                    .zip(sum)
+                    .for_each(|(log, sum)| *sum += log);
                 *count += 1.0;
             }
         }
@@ -233,7 +337,11 @@ fn priors(files: &[String]) -> io::Result<()> {
     let mut table = None;
     for ((fit, row, level), cells) in sums {
         if table != Some(fit) {
-            println!("{}pub(super) const {}: &[Row] = &[", if table.is_some() { "];\n" } else { "" }, fit.name());
+            println!(
+                "{}pub(super) const {}: &[Row] = &[",
+                if table.is_some() { "];\n" } else { "" },
+                fit.name()
+            );
             table = Some(fit);
         }
         let cells: Vec<String> = Kind::ALL
@@ -260,7 +368,10 @@ fn run(links: &[f64], files: &[String]) -> io::Result<()> {
             let mut scene = Scene::new(Vec::new(), mbit, set("WORKERS", 2) as u32);
             (scene.shared, scene.recording) = (true, Some(recording.clone()));
             scene.noise = 0.03;
-            let bytes = BYTES.iter().find(|(rate, _)| *rate == mbit).map_or(160e6, |(_, bytes)| *bytes);
+            let bytes = BYTES
+                .iter()
+                .find(|(rate, _)| *rate == mbit)
+                .map_or(160e6, |(_, bytes)| *bytes);
             let time = |scene: &Scene, policy: &mut dyn Policy| {
                 let mut run = Run::new(scene, &offers);
                 let mut until = 0.0;
@@ -281,26 +392,43 @@ fn run(links: &[f64], files: &[String]) -> io::Result<()> {
                 .map(|start| {
                     let first = start * recording.chunks.len() / STARTS;
                     let recording = Some(Arc::new(recording.from_block(first)));
-                    Scene { seed: start as u64, recording, ..scene.clone() }
+                    Scene {
+                        seed: start as u64,
+                        recording,
+                        ..scene.clone()
+                    }
                 })
                 .collect();
-            let config = Config { shared_host: std::env::var_os("SHARED").is_some(), ..Config::default() };
-            let runs: Vec<_> =
-                starts.iter().map(|scene| time(scene, &mut Adaptive::new(offers.clone(), config.clone()))).collect();
-            let mine = runs.iter().map(|(took, _)| took / STARTS as f64).sum::<f64>();
+            let config = Config {
+                shared_host: std::env::var_os("SHARED").is_some(),
+                ..Config::default()
+            };
+            let runs: Vec<_> = starts
+                .iter()
+                .map(|scene| time(scene, &mut Adaptive::new(offers.clone(), config.clone())))
+                .collect();
+            let mine = runs
+                .iter()
+                .map(|(took, _)| took / STARTS as f64)
+                .sum::<f64>();
             let trips: Vec<(&Recording, &Trip)> = starts
                 .iter()
                 .zip(&runs)
                 .flat_map(|(scene, (took, trips))| {
                     let recording = scene.recording.as_deref().expect("set above");
-                    trips.iter().filter(|trip| trip.delivered_ns <= *took).map(move |trip| (recording, trip))
+                    trips
+                        .iter()
+                        .filter(|trip| trip.delivered_ns <= *took)
+                        .map(move |trip| (recording, trip))
                 })
                 .collect();
             let mut fixed: Vec<(f64, &Offer)> = offers
                 .iter()
                 .filter(|offer| offer.candidate.level.0 < 10 || mbit < 200.0)
                 .map(|offer| {
-                    let took = starts.iter().map(|scene| time(scene, &mut Fixed::new(offer.candidate)).0);
+                    let took = starts
+                        .iter()
+                        .map(|scene| time(scene, &mut Fixed::new(offer.candidate)).0);
                     (took.sum::<f64>() / STARTS as f64, offer)
                 })
                 .collect();
@@ -308,7 +436,8 @@ fn run(links: &[f64], files: &[String]) -> io::Result<()> {
             all.push(fixed[0].0 / mine);
             if std::env::var_os("TRACE").is_some() {
                 for (recording, trip) in &trips {
-                    let cost = recording.cost(trip.offset, trip.raw_len as usize, trip.index, false);
+                    let cost =
+                        recording.cost(trip.offset, trip.raw_len as usize, trip.index, false);
                     println!(
                         "{:9.2} ms to {:9.2} @{:6.2} MB {:>4} KiB {:<16} {:<9} size {:.3} pack {:6.2} ms link believed {:.1} MB/s",
                         trip.decided_ns / 1e6,
@@ -339,7 +468,10 @@ fn run(links: &[f64], files: &[String]) -> io::Result<()> {
                 .collect();
             println!(
                 "{:<24} {mbit:>6} Mbit/s  {:7.1} MB/s  × best fixed {:.3} ({}, {})  used {}",
-                Path::new(file).file_name().unwrap_or_default().to_string_lossy(),
+                Path::new(file)
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy(),
                 bytes * 1e3 / mine,
                 fixed[0].0 / mine,
                 name(fixed[0].1),
@@ -351,6 +483,9 @@ fn run(links: &[f64], files: &[String]) -> io::Result<()> {
     let mean = (all.iter().map(|ratio| ratio.ln()).sum::<f64>() / all.len() as f64).exp();
     let least = all.iter().copied().fold(f64::INFINITY, f64::min);
     let met = all.iter().filter(|ratio| **ratio >= 0.97).count();
-    println!("geometric mean {mean:.4}, least {least:.3}, {met} of {} at or above 0.97", all.len());
+    println!(
+        "geometric mean {mean:.4}, least {least:.3}, {met} of {} at or above 0.97",
+        all.len()
+    );
     Ok(())
 }

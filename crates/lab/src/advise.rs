@@ -119,7 +119,11 @@ pub fn ask(
     let mut place = Place {
         link_bytes_per_s: question.link.rate.map_or(f64::INFINITY, |rate| rate.0),
         delay_s: calibrate::delay(racer, &question.link)?,
-        threads: if racer.threads == 0 { question.processors as f64 } else { racer.threads as f64 },
+        threads: if racer.threads == 0 {
+            question.processors as f64
+        } else {
+            racer.threads as f64
+        },
         processors: question.processors as f64,
         shared: question.shared,
         wire_s: (0.0, 0.0),
@@ -128,19 +132,36 @@ pub fn ask(
         told("how much of the processors transfers get");
         place.processors = (place.processors * calibrate::processors(racer)?).max(1.0);
     }
-    let mut field = Field { racer, place, len: question.len as f64, settings: Vec::new() };
+    let mut field = Field {
+        racer,
+        place,
+        len: question.len as f64,
+        settings: Vec::new(),
+    };
     let first_len = (place.link_bytes_per_s * FIRST_S) as u64;
-    let sample = Sample::of(data, first_len.clamp(FIRST_LEN_MIN, FIRST_LEN_MAX).min(question.len))?;
+    let sample = Sample::of(
+        data,
+        first_len
+            .clamp(FIRST_LEN_MIN, FIRST_LEN_MAX)
+            .min(question.len),
+    )?;
     told("none");
     let raw = field.look("none", &sample)?;
-    field.place.wire_s = (raw.cost.send_s / raw.cost.size, raw.cost.recv_s / raw.cost.size);
+    field.place.wire_s = (
+        raw.cost.send_s / raw.cost.size,
+        raw.cost.recv_s / raw.cost.size,
+    );
     field.settings.push(raw);
     let registry = narrows::default_registry();
     let mut codecs = question.codecs.clone();
     if codecs.is_empty() {
         // ISA-L is not everywhere, and the list is ours.
         let here = |name: &String| narrows::candidate(&registry, name, 0).is_ok();
-        codecs = CODECS_DEFAULT.map(String::from).into_iter().filter(here).collect();
+        codecs = CODECS_DEFAULT
+            .map(String::from)
+            .into_iter()
+            .filter(here)
+            .collect();
         codecs.extend(crate::trial::typed(&data.excerpt(SUGGEST_LEN)?));
     }
     let mut too_slow = false;
@@ -165,9 +186,20 @@ pub fn ask(
     let options = field.settings.into_iter().map(|looked| {
         let usd = usd(&looked.prediction, question.prices);
         let sure_s = looked.prediction.seconds * looked.skew;
-        Setting { name: looked.name, cost: Some(looked.cost), prediction: looked.prediction, sure_s, usd }
+        Setting {
+            name: looked.name,
+            cost: Some(looked.cost),
+            prediction: looked.prediction,
+            sure_s,
+            usd,
+        }
     });
-    Ok(choose(options.collect(), question.goal, question.prices, rows))
+    Ok(choose(
+        options.collect(),
+        question.goal,
+        question.prices,
+        rows,
+    ))
 }
 
 /// Settings as far as they are known.
@@ -193,7 +225,10 @@ impl Looked {
     /// The row of a calibration; trials have rows of their own.
     fn row(&self) -> Row {
         let who: Contestant = self.name.parse().expect("settings are contestants");
-        self.look.row(Case { part: Some("calibration".into()), ..who.case() })
+        self.look.row(Case {
+            part: Some("calibration".into()),
+            ..who.case()
+        })
     }
 }
 
@@ -206,7 +241,11 @@ impl Field<'_> {
             return Ok(self.known(name, &who, &[one]));
         }
         let other = Look::at(self.racer, &UNLIMITED, sample, &who)?;
-        let faster = if one.seconds() <= other.seconds() { one } else { other };
+        let faster = if one.seconds() <= other.seconds() {
+            one
+        } else {
+            other
+        };
         Ok(self.known(name, &who, &[faster]))
     }
 
@@ -219,20 +258,35 @@ impl Field<'_> {
         len: u64,
         told: &mut impl FnMut(&str),
     ) -> Result<Vec<Row>, CalibrationError> {
-        self.settings.sort_by(|a, b| a.prediction.seconds.total_cmp(&b.prediction.seconds));
+        self.settings
+            .sort_by(|a, b| a.prediction.seconds.total_cmp(&b.prediction.seconds));
         let near = self.best_s() / TRY_SHARE;
-        let fixed = self.settings.iter().filter(|looked| looked.prediction.seconds <= near).take(TRY_FIXED_MAX);
+        let fixed = self
+            .settings
+            .iter()
+            .filter(|looked| looked.prediction.seconds <= near)
+            .take(TRY_FIXED_MAX);
         let mut names: Vec<String> = fixed.map(|looked| looked.name.clone()).collect();
         names.push("adaptive".into());
-        let carried = link.rate.map_or(TRY_LEN_MAX, |rate| (rate.0 * TRY_S) as u64);
+        let carried = link
+            .rate
+            .map_or(TRY_LEN_MAX, |rate| (rate.0 * TRY_S) as u64);
         let sample = Sample::of(data, carried.clamp(1 << 20, TRY_LEN_MAX).min(len))?;
         let mut looks = vec![Vec::new(); names.len()];
         let mut rows = Vec::new();
         for _ in 0..TRY_TIMES {
             for (name, looks) in names.iter().zip(&mut looks) {
                 told(name);
-                let look = Look::at(self.racer, link, &sample, &name.parse().expect("settings are contestants"))?;
-                rows.push(look.row(Case { part: Some("trial".into()), ..case(name, link, sample.len()) }));
+                let look = Look::at(
+                    self.racer,
+                    link,
+                    &sample,
+                    &name.parse().expect("settings are contestants"),
+                )?;
+                rows.push(look.row(Case {
+                    part: Some("trial".into()),
+                    ..case(name, link, sample.len())
+                }));
                 looks.push(look);
             }
         }
@@ -244,10 +298,24 @@ impl Field<'_> {
     }
 
     fn tried(&self, name: &str, looks: &[Look]) -> Looked {
-        let place = Place { link_bytes_per_s: f64::INFINITY, delay_s: 0.0, ..self.place };
+        let place = Place {
+            link_bytes_per_s: f64::INFINITY,
+            delay_s: 0.0,
+            ..self.place
+        };
         let who: Contestant = name.parse().expect("settings are contestants");
-        let mut looked = Field { place, settings: Vec::new(), ..*self }.known(name, &who, looks);
-        let Prediction { wire_bytes, seconds, slowest, .. } = &mut looked.prediction;
+        let mut looked = Field {
+            place,
+            settings: Vec::new(),
+            ..*self
+        }
+        .known(name, &who, looks);
+        let Prediction {
+            wire_bytes,
+            seconds,
+            slowest,
+            ..
+        } = &mut looked.prediction;
         if *wire_bytes / self.place.link_bytes_per_s > LINK_SHARE * *seconds {
             *slowest = "the link";
         }
@@ -260,35 +328,62 @@ impl Field<'_> {
     fn known(&self, name: &str, who: &Contestant, looks: &[Look]) -> Looked {
         let cost = calibrate::cost(looks, who);
         let prediction = predict(self.len, &cost, &self.place);
-        Looked { name: name.into(), cost, prediction, look: looks[0].clone(), again: looks.len() > 1, skew: 1.0 }
+        Looked {
+            name: name.into(),
+            cost,
+            prediction,
+            look: looks[0].clone(),
+            again: looks.len() > 1,
+            skew: 1.0,
+        }
     }
 
     fn best_s(&self) -> f64 {
-        self.settings.iter().map(|looked| looked.prediction.seconds).fold(f64::INFINITY, f64::min)
+        self.settings
+            .iter()
+            .map(|looked| looked.prediction.seconds)
+            .fold(f64::INFINITY, f64::min)
     }
 
     /// Until everyone near the best has been looked at again.
-    fn look_again(&mut self, data: &Data, len: u64, told: &mut impl FnMut(&str)) -> Result<(), CalibrationError> {
+    fn look_again(
+        &mut self,
+        data: &Data,
+        len: u64,
+        told: &mut impl FnMut(&str),
+    ) -> Result<(), CalibrationError> {
         let mut sample = None;
         loop {
             let near = self.best_s() / AGAIN_SHARE;
             let some: Vec<usize> = (0..self.settings.len())
-                .filter(|&number| !self.settings[number].again && self.settings[number].prediction.seconds <= near)
+                .filter(|&number| {
+                    !self.settings[number].again && self.settings[number].prediction.seconds <= near
+                })
                 .collect();
             if some.is_empty() {
                 return Ok(());
             }
             if sample.is_none() {
-                let slowest = some.iter().map(|&number| self.settings[number].cost.alone_s).fold(1e-12, f64::max);
+                let slowest = some
+                    .iter()
+                    .map(|&number| self.settings[number].cost.alone_s)
+                    .fold(1e-12, f64::max);
                 let long = ((AGAIN_S / slowest) as u64).clamp(AGAIN_LEN_MIN, AGAIN_LEN_MAX);
                 sample = Some(Sample::of(data, long.min(len))?);
             }
             let sample = sample.as_ref().expect("it was just taken");
             // In turns: what disturbs the machine for a while disturbs all of them.
             let mut looks = vec![Vec::new(); some.len()];
-            let names: Vec<String> = some.iter().map(|&number| self.settings[number].name.clone()).collect();
-            let slowest = some.iter().map(|&number| self.settings[number].cost.alone_s).fold(1e-12, f64::max);
-            let times = (AGAIN_ALL_S / (slowest * sample.len() as f64)).clamp(AGAIN_TIMES.0, AGAIN_TIMES.1);
+            let names: Vec<String> = some
+                .iter()
+                .map(|&number| self.settings[number].name.clone())
+                .collect();
+            let slowest = some
+                .iter()
+                .map(|&number| self.settings[number].cost.alone_s)
+                .fold(1e-12, f64::max);
+            let times =
+                (AGAIN_ALL_S / (slowest * sample.len() as f64)).clamp(AGAIN_TIMES.0, AGAIN_TIMES.1);
             for _ in 0..times as usize {
                 for (name, looks) in names.iter().zip(&mut looks) {
                     told(name);
@@ -305,11 +400,21 @@ impl Field<'_> {
 }
 
 fn choose(mut options: Vec<Setting>, goal: Goal, prices: (f64, f64), rows: Vec<Row>) -> Advice {
-    let best_s = options.iter().map(|option| option.sure_s).fold(f64::INFINITY, f64::min);
-    let raw = options.iter().find(|option| option.name == "none").expect("raw is always weighed");
+    let best_s = options
+        .iter()
+        .map(|option| option.sure_s)
+        .fold(f64::INFINITY, f64::min);
+    let raw = options
+        .iter()
+        .find(|option| option.name == "none")
+        .expect("raw is always weighed");
     let raw_s = raw.prediction.seconds;
     let tried = options.iter().any(|option| option.name == "adaptive");
-    if let Some(best) = options.iter().filter(|_| !tried).find(|option| option.prediction.seconds <= best_s) {
+    if let Some(best) = options
+        .iter()
+        .filter(|_| !tried)
+        .find(|option| option.prediction.seconds <= best_s)
+    {
         let seconds = best_s / ADAPTIVE_SHARE;
         let prediction = Prediction {
             seconds,
@@ -317,7 +422,13 @@ fn choose(mut options: Vec<Setting>, goal: Goal, prices: (f64, f64), rows: Vec<R
             ..best.prediction
         };
         let usd = usd(&prediction, prices);
-        options.push(Setting { name: "adaptive".into(), cost: None, prediction, sure_s: seconds, usd });
+        options.push(Setting {
+            name: "adaptive".into(),
+            cost: None,
+            prediction,
+            sure_s: seconds,
+            usd,
+        });
     }
     let enough = |option: &Setting| option.sure_s <= best_s / CPU_SPEED_SHARE;
     let near = |option: &Setting| option.sure_s <= best_s / TIME_SHARE;
@@ -330,7 +441,11 @@ fn choose(mut options: Vec<Setting>, goal: Goal, prices: (f64, f64), rows: Vec<R
         Goal::Cpu => 1e9 + option.sure_s,
         Goal::Cost => option.usd,
     };
-    options.sort_by(|a, b| key(a).total_cmp(&key(b)).then(a.prediction.cpu_s.total_cmp(&b.prediction.cpu_s)));
+    options.sort_by(|a, b| {
+        key(a)
+            .total_cmp(&key(b))
+            .then(a.prediction.cpu_s.total_cmp(&b.prediction.cpu_s))
+    });
     let first = &options[0];
     let times = raw_s / first.prediction.seconds;
     let why = match goal {
@@ -345,9 +460,16 @@ fn choose(mut options: Vec<Setting>, goal: Goal, prices: (f64, f64), rows: Vec<R
             (1.0 - CPU_SPEED_SHARE) * 100.0,
             first.prediction.cpu_s
         ),
-        Goal::Cost => format!("egress and processors come to the least, {:.6} USD; {times:.2} times raw", first.usd),
+        Goal::Cost => format!(
+            "egress and processors come to the least, {:.6} USD; {times:.2} times raw",
+            first.usd
+        ),
     };
-    Advice { reason: format!("{}: {why}.", first.name), options, rows }
+    Advice {
+        reason: format!("{}: {why}.", first.name),
+        options,
+        rows,
+    }
 }
 
 fn usd(prediction: &Prediction, (per_gb, per_hour): (f64, f64)) -> f64 {
@@ -387,14 +509,23 @@ pub fn verify(
             let who: Contestant = option.name.parse().expect("settings are contestants");
             let run = racer.run(link, &who, excerpt, None)?;
             rates.push(run.effective_mbit_s);
-            let case = Case { part: Some("verification".into()), ..case(&option.name, link, excerpt.len) };
+            let case = Case {
+                part: Some("verification".into()),
+                ..case(&option.name, link, excerpt.len)
+            };
             rows.push(run.row(case, excerpt.len));
         }
     }
     let outcomes = options.iter().zip(rates).map(|(option, rates)| {
-        let (predicted_mbit_s, measured_mbit_s) = (option.prediction.effective_mbit_s, median(rates));
+        let (predicted_mbit_s, measured_mbit_s) =
+            (option.prediction.effective_mbit_s, median(rates));
         let error = predicted_mbit_s / measured_mbit_s - 1.0;
-        Outcome { setting: option.name.clone(), predicted_mbit_s, measured_mbit_s, error }
+        Outcome {
+            setting: option.name.clone(),
+            predicted_mbit_s,
+            measured_mbit_s,
+            error,
+        }
     });
     Ok((outcomes.collect(), rows))
 }
@@ -403,7 +534,10 @@ pub fn verify(
 #[must_use]
 pub fn row(option: &Setting, link: &LinkSpec, len: u64, chosen: bool) -> Row {
     let mut row = Row::new(
-        Case { part: Some("prediction".into()), ..case(&option.name, link, len) },
+        Case {
+            part: Some("prediction".into()),
+            ..case(&option.name, link, len)
+        },
         [
             ("effective_mbit_s", option.prediction.effective_mbit_s),
             ("seconds", option.prediction.seconds),
@@ -420,7 +554,9 @@ pub fn row(option: &Setting, link: &LinkSpec, len: u64, chosen: bool) -> Row {
 }
 
 fn case(name: &str, link: &LinkSpec, len: u64) -> Case {
-    let who = name.parse::<Contestant>().map_or_else(|_| Case::default(), |who| who.case());
+    let who = name
+        .parse::<Contestant>()
+        .map_or_else(|_| Case::default(), |who| who.case());
     Case {
         data_bytes: Some(len),
         link_mbit_s: link.rate.map(Rate::mbit),
@@ -432,7 +568,9 @@ fn case(name: &str, link: &LinkSpec, len: u64) -> Case {
 /// How much of the data a link is asked to carry: what it carries raw in `raw`, at least a megabyte, at most `len_max`.
 #[must_use]
 pub fn len(data: &Data, link: &LinkSpec, raw: Duration, len_max: u64) -> u64 {
-    let fits = link.rate.map_or(u64::MAX, |rate| (rate.0 * raw.as_secs_f64()) as u64);
+    let fits = link
+        .rate
+        .map_or(u64::MAX, |rate| (rate.0 * raw.as_secs_f64()) as u64);
     data.len().min(fits.max(1 << 20)).min(len_max)
 }
 
@@ -473,9 +611,20 @@ mod tests {
     use super::*;
 
     fn option(setting: &str, seconds: f64, cpu_s: f64, usd: f64) -> Setting {
-        let prediction =
-            Prediction { seconds, effective_mbit_s: 80.0 / seconds, wire_bytes: usd * 1e9, cpu_s, slowest: "link" };
-        Setting { name: setting.into(), cost: None, prediction, sure_s: seconds, usd }
+        let prediction = Prediction {
+            seconds,
+            effective_mbit_s: 80.0 / seconds,
+            wire_bytes: usd * 1e9,
+            cpu_s,
+            slowest: "link",
+        };
+        Setting {
+            name: setting.into(),
+            cost: None,
+            prediction,
+            sure_s: seconds,
+            usd,
+        }
     }
 
     #[test]
@@ -489,7 +638,9 @@ mod tests {
                 option("zstd:19", 9.0, 30.0, 0.3),
             ];
             let advice = choose(options, goal, (1.0, 0.0), Vec::new());
-            assert!(advice.reason.starts_with(&advice.options[0].name) && advice.options.len() == 6);
+            assert!(
+                advice.reason.starts_with(&advice.options[0].name) && advice.options.len() == 6
+            );
             advice.options[0].name.clone()
         };
         assert_eq!(

@@ -67,7 +67,10 @@ pub struct Progress<'a> {
 /// A sentence for people, where there is no such codec or level.
 pub fn settings(registry: &Registry, text: &str) -> Result<Vec<String>, String> {
     if text == "all" {
-        return Ok(registry.entries().map(|entries| named(registry, entries[0].codec.info().name)).collect());
+        return Ok(registry
+            .entries()
+            .map(|entries| named(registry, entries[0].codec.info().name))
+            .collect());
     }
     let level = |text: &str| match narrows::candidate(registry, text, 0) {
         Ok(candidate) => Ok(candidate.level.0),
@@ -77,9 +80,14 @@ pub fn settings(registry: &Registry, text: &str) -> Result<Vec<String>, String> 
         return level(text).map(|_| vec![named(registry, text)]);
     };
     let (from, to) = levels.split_once("..").unwrap_or((levels, levels));
-    let (from, to) = (level(&format!("{name}:{from}"))?, level(&format!("{name}:{to}"))?);
+    let (from, to) = (
+        level(&format!("{name}:{from}"))?,
+        level(&format!("{name}:{to}"))?,
+    );
     if from > to {
-        return Err(format!("levels {from}..{to} are none; the lower comes first"));
+        return Err(format!(
+            "levels {from}..{to} are none; the lower comes first"
+        ));
     }
     Ok((from..=to).map(|level| format!("{name}:{level}")).collect())
 }
@@ -87,7 +95,9 @@ pub fn settings(registry: &Registry, text: &str) -> Result<Vec<String>, String> 
 /// A codec at its default level, the level spelled out where it has several.
 fn named(registry: &Registry, name: &str) -> String {
     match registry.by_name(name).map(|codec| codec.info()) {
-        Some(info) if info.levels.start() != info.levels.end() => format!("{name}:{}", info.level_default),
+        Some(info) if info.levels.start() != info.levels.end() => {
+            format!("{name}:{}", info.level_default)
+        }
         _ => name.into(),
     }
 }
@@ -141,7 +151,11 @@ pub fn run(
     }
     let total = cases.len();
     let rows = cases.into_iter().enumerate().map(|(done, case)| {
-        progress(Progress { done, total, case: &case });
+        progress(Progress {
+            done,
+            total,
+            case: &case,
+        });
         bencher.row(case, &excerpt, plan.seconds)
     });
     let mut rows: Vec<_> = rows.collect();
@@ -161,7 +175,10 @@ impl Bencher {
         };
         match self.measure(&job, excerpt) {
             Ok(measured) => measured.row(case),
-            Err(fault) => Row { fault: Some(fault), ..Row::new(case, []) },
+            Err(fault) => Row {
+                fault: Some(fault),
+                ..Row::new(case, [])
+            },
         }
     }
 
@@ -173,13 +190,18 @@ impl Bencher {
         let input = excerpt.open().map_err(|fault| fault.to_string())?;
         let job = serde_json::to_string(job).expect("numbers and text are JSON");
         let mut command = Command::new(&self.program);
-        command.args(["bench", "codecs", "--worker", &job]).stdin(Stdio::from(input));
-        let output = command.output().map_err(|fault| format!("cannot start the program: {fault}"))?;
+        command
+            .args(["bench", "codecs", "--worker", &job])
+            .stdin(Stdio::from(input));
+        let output = command
+            .output()
+            .map_err(|fault| format!("cannot start the program: {fault}"))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             return Err(format!("{}: {}", output.status, said.trim()));
         }
-        serde_json::from_slice(&output.stdout).map_err(|fault| format!("unreadable result: {fault}"))
+        serde_json::from_slice(&output.stdout)
+            .map_err(|fault| format!("unreadable result: {fault}"))
     }
 }
 
@@ -187,11 +209,23 @@ impl Bencher {
 fn mark_front(rows: &mut [Row]) {
     let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (number, row) in rows.iter().enumerate() {
-        groups.entry((row.case.data.clone(), row.case.threads)).or_default().push(number);
+        groups
+            .entry((row.case.data.clone(), row.case.threads))
+            .or_default()
+            .push(number);
     }
-    for (mark, speed) in [("pareto_pack", "pack_mb_s"), ("pareto_unpack", "unpack_mb_s")] {
+    for (mark, speed) in [
+        ("pareto_pack", "pack_mb_s"),
+        ("pareto_unpack", "unpack_mb_s"),
+    ] {
         for group in groups.values() {
-            let point = |number: &usize| Some((*number, rows[*number].value("ratio")?, rows[*number].value(speed)?));
+            let point = |number: &usize| {
+                Some((
+                    *number,
+                    rows[*number].value("ratio")?,
+                    rows[*number].value(speed)?,
+                ))
+            };
             let mut points: Vec<_> = group.iter().filter_map(point).collect();
             // By falling ratio, then falling speed: on the front is who is faster than all that pack at least as well.
             points.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.2.total_cmp(&a.2)));
@@ -219,9 +253,12 @@ mod tests {
         assert_eq!(of("snappy").unwrap(), ["snappy"]);
         assert!(of("zstd").unwrap()[0].starts_with("zstd:"));
         assert!(of("all").unwrap().len() > 10);
-        for (text, said) in
-            [("zsdt", "narrows codecs"), ("zstd:99", "levels"), ("zstd:9..1", "levels"), ("zstd:x", "levels")]
-        {
+        for (text, said) in [
+            ("zsdt", "narrows codecs"),
+            ("zstd:99", "levels"),
+            ("zstd:9..1", "levels"),
+            ("zstd:x", "levels"),
+        ] {
             assert!(of(text).unwrap_err().contains(said), "{text}");
         }
         for text in CODECS_DEFAULT {
@@ -240,7 +277,10 @@ mod tests {
         for _ in 0..200 {
             let mut rows: Vec<_> = (0..20)
                 .map(|number| {
-                    let case = Case { threads: Some(number % 2), ..Case::default() };
+                    let case = Case {
+                        threads: Some(number % 2),
+                        ..Case::default()
+                    };
                     Row::new(case, [("ratio", random()), ("pack_mb_s", 1.0 + random())])
                 })
                 .collect();

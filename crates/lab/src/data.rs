@@ -80,7 +80,9 @@ pub enum DataError {
     #[error("there are no data: {0} holds no bytes")]
     Empty(String),
     /// The copy that is sent.
-    #[error("cannot write a copy of the data to {dir}: {fault}; set TMPDIR to a directory with room")]
+    #[error(
+        "cannot write a copy of the data to {dir}: {fault}; set TMPDIR to a directory with room"
+    )]
     Copy {
         /// Where temporary files go.
         dir: String,
@@ -135,9 +137,17 @@ impl Data {
         let files = sample::PARTS.iter().map(|part| {
             let (now, later) = rest.split_at(part.len);
             rest = later;
-            Source { name: part.name.into(), begin: 0, len: part.len as u64, bytes: Bytes::Here(now.into()) }
+            Source {
+                name: part.name.into(),
+                begin: 0,
+                len: part.len as u64,
+                bytes: Bytes::Here(now.into()),
+            }
         });
-        Self { files: files.collect(), what: "the bundled sample".into() }
+        Self {
+            files: files.collect(),
+            what: "the bundled sample".into(),
+        }
     }
 
     /// Generated data.
@@ -149,7 +159,15 @@ impl Data {
         let mut bytes = Vec::new();
         synthetic::write(kind, len, seed, &mut bytes).expect("memory takes it");
         let what = kind.name().to_string();
-        Self { files: vec![Source { name: what.clone(), begin: 0, len, bytes: Bytes::Here(bytes.into()) }], what }
+        Self {
+            files: vec![Source {
+                name: what.clone(),
+                begin: 0,
+                len,
+                bytes: Bytes::Here(bytes.into()),
+            }],
+            what,
+        }
     }
 
     /// Files, and all files below directories, in order of name. Links below directories are not followed.
@@ -157,12 +175,25 @@ impl Data {
     /// # Errors
     /// [`DataError`] where something cannot be read or nothing is there.
     pub fn paths(paths: &[PathBuf]) -> Result<Self, DataError> {
-        let what: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-        let mut data = Self { what: what.join(", "), files: Vec::new() };
+        let what: Vec<_> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        let mut data = Self {
+            what: what.join(", "),
+            files: Vec::new(),
+        };
         for path in paths {
-            data.add(path, &fs::metadata(path).map_err(|fault| cannot_read(path, fault))?)?;
+            data.add(
+                path,
+                &fs::metadata(path).map_err(|fault| cannot_read(path, fault))?,
+            )?;
         }
-        if data.is_empty() { Err(DataError::Empty(data.what)) } else { Ok(data) }
+        if data.is_empty() {
+            Err(DataError::Empty(data.what))
+        } else {
+            Ok(data)
+        }
     }
 
     fn add(&mut self, path: &Path, meta: &fs::Metadata) -> Result<(), DataError> {
@@ -172,12 +203,19 @@ impl Data {
             inside.sort_by_key(fs::DirEntry::file_name);
             for below in inside {
                 let path = below.path();
-                let meta = below.metadata().map_err(|fault| cannot_read(&path, fault))?;
+                let meta = below
+                    .metadata()
+                    .map_err(|fault| cannot_read(&path, fault))?;
                 self.add(&path, &meta)?;
             }
         } else if meta.is_file() && meta.len() > 0 {
             let name = path.display().to_string();
-            self.files.push(Source { name, begin: 0, len: meta.len(), bytes: Bytes::At(path.into()) });
+            self.files.push(Source {
+                name,
+                begin: 0,
+                len: meta.len(),
+                bytes: Bytes::At(path.into()),
+            });
         }
         Ok(())
     }
@@ -185,7 +223,13 @@ impl Data {
     /// Each file for itself.
     #[must_use]
     pub fn each(self) -> Vec<Self> {
-        self.files.into_iter().map(|file| Self { what: file.name.clone(), files: vec![file] }).collect()
+        self.files
+            .into_iter()
+            .map(|file| Self {
+                what: file.name.clone(),
+                files: vec![file],
+            })
+            .collect()
     }
 
     /// Bytes of all files.
@@ -211,14 +255,25 @@ impl Data {
     pub fn part(&self, len_max: u64) -> Self {
         let files = self.pieces(len_max).into_iter().map(|piece| {
             let bytes = self.source(&piece).bytes.clone();
-            Source { name: piece.name, begin: piece.offset, len: piece.len, bytes }
+            Source {
+                name: piece.name,
+                begin: piece.offset,
+                len: piece.len,
+                bytes,
+            }
         });
-        Self { what: self.what.clone(), files: files.collect() }
+        Self {
+            what: self.what.clone(),
+            files: files.collect(),
+        }
     }
 
     /// Of files of one name any will do: they are one file.
     fn source(&self, piece: &Piece) -> &Source {
-        self.files.iter().find(|file| file.name == piece.name).expect("pieces are of these files")
+        self.files
+            .iter()
+            .find(|file| file.name == piece.name)
+            .expect("pieces are of these files")
     }
 
     /// Copies at most `len_max` bytes, evenly spread, to a temporary file.
@@ -252,7 +307,13 @@ impl Data {
             len += piece.len;
             pieces.push(piece);
         }
-        Ok(Excerpt { file, len, xxh3: format!("{:016x}", hash.digest()), pieces, times: 1 })
+        Ok(Excerpt {
+            file,
+            len,
+            xxh3: format!("{:016x}", hash.digest()),
+            pieces,
+            times: 1,
+        })
     }
 
     /// Which bytes an excerpt takes.
@@ -269,7 +330,11 @@ impl Data {
             // Lengths differ by at most one byte; the gaps between pieces are even too, and both ends are taken.
             let len = (number + 1) * len_max / count - number * len_max / count;
             let before = number * len_max / count;
-            let gap = if count == 1 { 0 } else { mul_div(total - len_max, number, count - 1) };
+            let gap = if count == 1 {
+                0
+            } else {
+                mul_div(total - len_max, number, count - 1)
+            };
             self.take(before + gap, len, &mut pieces);
         }
         pieces
@@ -281,7 +346,11 @@ impl Data {
         for file in &self.files {
             let (from, to) = (at.max(begin), end.min(begin + file.len));
             if from < to {
-                pieces.push(Piece { name: file.name.clone(), offset: file.begin + from - begin, len: to - from });
+                pieces.push(Piece {
+                    name: file.name.clone(),
+                    offset: file.begin + from - begin,
+                    len: to - from,
+                });
             }
             begin += file.len;
         }
@@ -293,11 +362,17 @@ fn mul_div(a: u64, b: u64, c: u64) -> u64 {
 }
 
 fn cannot_read(path: &Path, fault: io::Error) -> DataError {
-    DataError::Read { path: path.display().to_string(), fault }
+    DataError::Read {
+        path: path.display().to_string(),
+        fault,
+    }
 }
 
 fn cannot_copy(fault: io::Error) -> DataError {
-    DataError::Copy { dir: std::env::temp_dir().display().to_string(), fault }
+    DataError::Copy {
+        dir: std::env::temp_dir().display().to_string(),
+        fault,
+    }
 }
 
 /// Data that repeat after so many bytes repeat beyond the history of every codec that is raced, 1 MiB at most, and
@@ -325,7 +400,11 @@ mod tests {
     fn small_data_is_taken_whole_and_in_order() {
         let excerpt = Data::sample().excerpt(u64::MAX).unwrap();
         assert_eq!(read(&excerpt), sample::unpack());
-        let names: Vec<_> = excerpt.pieces.iter().map(|piece| piece.name.as_str()).collect();
+        let names: Vec<_> = excerpt
+            .pieces
+            .iter()
+            .map(|piece| piece.name.as_str())
+            .collect();
         assert_eq!(names, sample::PARTS.map(|part| part.name));
     }
 
@@ -339,16 +418,37 @@ mod tests {
         fs::write(dir.path().join("a"), b"").unwrap();
         let data = Data::paths(&[dir.path().to_path_buf()]).unwrap();
         assert_eq!((data.len(), data.files()), (12_000_000, 2));
-        for len in [1, 1000, 4 << 20, (4 << 20) + 1, 9_000_000, 11_999_999, 12_000_000] {
+        for len in [
+            1,
+            1000,
+            4 << 20,
+            (4 << 20) + 1,
+            9_000_000,
+            11_999_999,
+            12_000_000,
+        ] {
             let excerpt = data.excerpt(len).unwrap();
             assert_eq!(read(&excerpt).len() as u64, len);
             let mut last = None;
             for piece in &excerpt.pieces {
-                let at = piece.offset + if piece.name.ends_with('c') { 5_000_000 } else { 0 };
-                assert!(last.is_none_or(|end| at >= end), "{len}: {:?}", excerpt.pieces);
+                let at = piece.offset
+                    + if piece.name.ends_with('c') {
+                        5_000_000
+                    } else {
+                        0
+                    };
+                assert!(
+                    last.is_none_or(|end| at >= end),
+                    "{len}: {:?}",
+                    excerpt.pieces
+                );
                 last = Some(at + piece.len);
             }
-            assert!(len <= 256 << 10 || last == Some(12_000_000), "{len}: {:?}", excerpt.pieces);
+            assert!(
+                len <= 256 << 10 || last == Some(12_000_000),
+                "{len}: {:?}",
+                excerpt.pieces
+            );
         }
     }
 
@@ -359,26 +459,43 @@ mod tests {
         let bytes: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
         fs::write(dir.path().join("a"), &bytes[..5_000_000]).unwrap();
         fs::write(dir.path().join("b"), &bytes[5_000_000..]).unwrap();
-        for data in [Data::paths(&[dir.path().to_path_buf()]).unwrap(), Data::sample()] {
+        for data in [
+            Data::paths(&[dir.path().to_path_buf()]).unwrap(),
+            Data::sample(),
+        ] {
             let excerpt = data.excerpt(3_000_000).unwrap();
             let part = data.part(3_000_000);
             let whole = part.excerpt(u64::MAX).unwrap();
             assert!(read(&whole) == read(&excerpt) && whole.pieces == excerpt.pieces);
             let within = part.excerpt(300_000).unwrap();
             let bytes = read(&excerpt);
-            assert!(bytes.starts_with(&read(&within)[..100_000]) && bytes.ends_with(&read(&within)[200_000..]));
+            assert!(
+                bytes.starts_with(&read(&within)[..100_000])
+                    && bytes.ends_with(&read(&within)[200_000..])
+            );
         }
     }
 
     #[test]
     fn long_data_are_lengthened_and_short_data_left() {
         let bytes: Vec<u8> = sample::unpack();
-        let excerpt = Data::sample().excerpt(u64::MAX).unwrap().lengthened(25_000_000).unwrap();
+        let excerpt = Data::sample()
+            .excerpt(u64::MAX)
+            .unwrap()
+            .lengthened(25_000_000)
+            .unwrap();
         assert_eq!((excerpt.times, excerpt.len), (3, 3 * bytes.len() as u64));
         let sent = read(&excerpt);
         assert!(sent == bytes.repeat(3));
-        assert_eq!(excerpt.xxh3, format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&sent)));
-        let short = Data::sample().excerpt(1 << 20).unwrap().lengthened(20_000_000).unwrap();
+        assert_eq!(
+            excerpt.xxh3,
+            format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&sent))
+        );
+        let short = Data::sample()
+            .excerpt(1 << 20)
+            .unwrap()
+            .lengthened(20_000_000)
+            .unwrap();
         assert_eq!((short.times, short.len), (1, 1 << 20));
     }
 

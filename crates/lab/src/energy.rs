@@ -45,10 +45,15 @@ impl Meter {
     fn below(dir: &Path) -> Result<Self, Absent> {
         let entries = fs::read_dir(dir).map_err(|_| Absent::NoCounters)?;
         // `intel-rapl:0` is a package (AMD's too), `intel-rapl:0:0` a part of it, which would count twice.
-        let package = |name: &str| name.starts_with("intel-rapl:") && name.matches(':').count() == 1;
+        let package =
+            |name: &str| name.starts_with("intel-rapl:") && name.matches(':').count() == 1;
         let names = entries.flatten().map(|entry| entry.path());
-        let paths: Vec<_> =
-            names.filter(|path| path.file_name().is_some_and(|name| package(&name.to_string_lossy()))).collect();
+        let paths: Vec<_> = names
+            .filter(|path| {
+                path.file_name()
+                    .is_some_and(|name| package(&name.to_string_lossy()))
+            })
+            .collect();
         if paths.is_empty() {
             return Err(Absent::NoCounters);
         }
@@ -56,7 +61,11 @@ impl Meter {
             let counter = path.join("energy_uj");
             let range_uj = number(&path.join("max_energy_range_uj"))?;
             let began_uj = number(&counter)?;
-            Some(Zone { counter, range_uj, began_uj })
+            Some(Zone {
+                counter,
+                range_uj,
+                began_uj,
+            })
         };
         let zones: Option<Vec<_>> = paths.into_iter().map(zone).collect();
         zones.map(|zones| Self { zones }).ok_or(Absent::NotReadable)
@@ -68,7 +77,11 @@ impl Meter {
     pub fn joules(&self) -> Option<f64> {
         let spent = |zone: &Zone| {
             let now = number(&zone.counter)?;
-            let round = if now < zone.began_uj { zone.range_uj } else { 0 };
+            let round = if now < zone.began_uj {
+                zone.range_uj
+            } else {
+                0
+            };
             Some((now + round).saturating_sub(zone.began_uj) as f64 / 1e6)
         };
         self.zones.iter().map(spent).sum()

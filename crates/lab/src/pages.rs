@@ -174,13 +174,22 @@ pub const SLOW_NS: u64 = 100_000;
 ///
 /// # Errors
 /// [`PagesError`].
-pub fn run(sets: &[Set], plan: &Plan, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Document, PagesError> {
+pub fn run(
+    sets: &[Set],
+    plan: &Plan,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Document, PagesError> {
     let total = sets.len() * plan.contestants.len() * (plan.rounds as usize + 1);
     let mut done = 0;
     let mut results = vec![];
     for set in sets {
         let mut tell = |who: &str| {
-            progress(Progress { done, total, set: &set.name, who });
+            progress(Progress {
+                done,
+                total,
+                set: &set.name,
+                who,
+            });
             done += 1;
         };
         let mut measured = race(set, plan, &mut tell)?;
@@ -200,9 +209,14 @@ pub fn run(sets: &[Set], plan: &Plan, progress: &mut dyn FnMut(Progress<'_>)) ->
         results.push(sum(&results));
     }
     for set in &mut results {
-        let most = set.results.iter().map(|measured| measured.ratio).fold(1.0, f64::max);
+        let most = set
+            .results
+            .iter()
+            .map(|measured| measured.ratio)
+            .fold(1.0, f64::max);
         for measured in &mut set.results {
-            let behind = |backing: &Backing| effective(measured, 1.0 / most, backing.bytes_per_s / 1e6);
+            let behind =
+                |backing: &Backing| effective(measured, 1.0 / most, backing.bytes_per_s / 1e6);
             measured.effective_mb_s = plan.backings.iter().map(behind).collect();
         }
     }
@@ -230,7 +244,11 @@ pub fn effective(measured: &Measured, memory: f64, backing: f64) -> f64 {
 }
 
 fn race(set: &Set, plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Vec<Measured>, PagesError> {
-    let mut turns: Vec<Turn> = plan.contestants.iter().map(|who| Turn::new(who, plan.limit, plan.threads)).collect();
+    let mut turns: Vec<Turn> = plan
+        .contestants
+        .iter()
+        .map(|who| Turn::new(who, plan.limit, plan.threads))
+        .collect();
     for turn in &mut turns {
         tell(turn.name());
         turn.pack_all(set)?;
@@ -245,7 +263,13 @@ fn race(set: &Set, plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Vec<Measur
 }
 
 impl Measured {
-    fn new(name: &str, raw_bytes: f64, stored_bytes: f64, pack_mb_s: f64, unpack_mb_s: f64) -> Self {
+    fn new(
+        name: &str,
+        raw_bytes: f64,
+        stored_bytes: f64,
+        pack_mb_s: f64,
+        unpack_mb_s: f64,
+    ) -> Self {
         let ratio = raw_bytes / stored_bytes;
         let name = name.to_owned();
         let effective_mb_s = vec![];
@@ -268,15 +292,32 @@ fn sum(sets: &[SetResult]) -> SetResult {
     let of = |n: usize| {
         let all = || sets.iter().map(|set| &set.results[n]);
         let raw: f64 = all().map(|measured| measured.raw_bytes).sum();
-        let time = |speed: &dyn Fn(&Measured) -> f64| raw / all().map(|m| m.raw_bytes / speed(m)).sum::<f64>();
+        let time = |speed: &dyn Fn(&Measured) -> f64| {
+            raw / all().map(|m| m.raw_bytes / speed(m)).sum::<f64>()
+        };
         let stored = all().map(|measured| measured.stored_bytes).sum();
-        let one = |m: &Measured| m.one_thread.unwrap_or(OneThread { pack_mb_s: 1.0, unpack_mb_s: 1.0 });
+        let one = |m: &Measured| {
+            m.one_thread.unwrap_or(OneThread {
+                pack_mb_s: 1.0,
+                unpack_mb_s: 1.0,
+            })
+        };
         let first = &sets[0].results[n];
-        let one_thread = first
-            .one_thread
-            .map(|_| OneThread { pack_mb_s: time(&|m| one(m).pack_mb_s), unpack_mb_s: time(&|m| one(m).unpack_mb_s) });
-        let measured = Measured::new(&first.name, raw, stored, time(&|m| m.pack_mb_s), time(&|m| m.unpack_mb_s));
-        Measured { one_thread, ..measured }
+        let one_thread = first.one_thread.map(|_| OneThread {
+            pack_mb_s: time(&|m| one(m).pack_mb_s),
+            unpack_mb_s: time(&|m| one(m).unpack_mb_s),
+        });
+        let measured = Measured::new(
+            &first.name,
+            raw,
+            stored,
+            time(&|m| m.pack_mb_s),
+            time(&|m| m.unpack_mb_s),
+        );
+        Measured {
+            one_thread,
+            ..measured
+        }
     };
     SetResult {
         name: "all".into(),
@@ -295,8 +336,17 @@ mod tests {
     // Goal: ratios are those of the pages, and one set alone or two together give the same. Method: a table, and noise.
     #[test]
     fn a_set_is_measured_and_two_are_summed() {
-        let names = ["lz4", "zbewalgo", "fast", "chain:dk8-zz8-pk8", "zbewalgo:bwt-mtf-huffman"];
-        let contestants = names.iter().map(|name| Contestant::named(name).unwrap()).collect();
+        let names = [
+            "lz4",
+            "zbewalgo",
+            "fast",
+            "chain:dk8-zz8-pk8",
+            "zbewalgo:bwt-mtf-huffman",
+        ];
+        let contestants = names
+            .iter()
+            .map(|name| Contestant::named(name).unwrap())
+            .collect();
         let plan = Plan {
             contestants,
             rounds: 1,
@@ -309,13 +359,24 @@ mod tests {
         let table = Set::load("table:40", 64).unwrap();
         let noise = Set::load("noise:4", 4).unwrap();
         let document = run(&[table, noise], &plan, &mut |_| {}).unwrap();
-        let [table, noise, all] = &document.sets[..] else { panic!("two sets and their sum") };
+        let [table, noise, all] = &document.sets[..] else {
+            panic!("two sets and their sum")
+        };
         assert_eq!(all.pages, table.pages + noise.pages);
         for ((a, b), both) in table.results.iter().zip(&noise.results).zip(&all.results) {
-            assert!(a.ratio >= 1.0 && b.ratio >= 1.0 && a.pack_mb_s > 0.0 && a.unpack_mb_s > 0.0, "{a:?} {b:?}");
+            assert!(
+                a.ratio >= 1.0 && b.ratio >= 1.0 && a.pack_mb_s > 0.0 && a.unpack_mb_s > 0.0,
+                "{a:?} {b:?}"
+            );
             let least = a.ratio.min(b.ratio);
-            assert!((least..=a.ratio.max(b.ratio)).contains(&both.ratio), "{both:?}");
-            assert!(both.effective_mb_s.len() == 3 && both.effective_mb_s[0] <= both.effective_mb_s[1], "{both:?}");
+            assert!(
+                (least..=a.ratio.max(b.ratio)).contains(&both.ratio),
+                "{both:?}"
+            );
+            assert!(
+                both.effective_mb_s.len() == 3 && both.effective_mb_s[0] <= both.effective_mb_s[1],
+                "{both:?}"
+            );
         }
         assert!(table.results[2].ratio > table.results[0].ratio, "{table:?}");
     }
@@ -328,13 +389,22 @@ mod tests {
         assert_eq!(sets.len() + absent.len(), paper::ROWS.len());
         let given = sets.iter().find(|set| set.name == "isabel-p").unwrap();
         assert_eq!(given.from, "jacobi:borders:64:10");
-        assert!(absent.iter().any(|absent| absent.name == "linux"), "{absent:?}");
-        assert!(matches!(paper::sets(&["other=x".into()], 16), Err(PagesError::Unknown(_))));
+        assert!(
+            absent.iter().any(|absent| absent.name == "linux"),
+            "{absent:?}"
+        );
+        assert!(matches!(
+            paper::sets(&["other=x".into()], 16),
+            Err(PagesError::Unknown(_))
+        ));
     }
 
     #[test]
     fn what_does_not_fit_waits_for_the_device() {
-        let measured = |ratio| Measured { ratio, ..Measured::new("x", 1.0, 1.0, 1000.0, 1000.0) };
+        let measured = |ratio| Measured {
+            ratio,
+            ..Measured::new("x", 1.0, 1.0, 1000.0, 1000.0)
+        };
         assert!((effective(&measured(4.0), 0.25, 100.0) - 1000.0).abs() < 1e-9);
         // Half of it fits: 0.5 / 1000 + 0.5 / 100 seconds a megabyte.
         assert!((effective(&measured(2.0), 0.25, 100.0) - 1.0 / 0.0055).abs() < 1e-9);

@@ -124,10 +124,19 @@ impl Racer {
         excerpt: &Excerpt,
         explain: Option<&Path>,
     ) -> Result<Run, RaceError> {
-        let mut receiver = self.end("receiver", &["recv", "--discard", "--json", "--listen", "127.0.0.1:0"], None)?;
+        let mut receiver = self.end(
+            "receiver",
+            &["recv", "--discard", "--json", "--listen", "127.0.0.1:0"],
+            None,
+        )?;
         let address = receiver.address()?;
-        let emulator = (*link != LinkSpec::default()).then(|| emulate(link, &address)).transpose()?;
-        let to = emulator.as_ref().map_or(address, |emulator| emulator.local().clone()).to_string();
+        let emulator = (*link != LinkSpec::default())
+            .then(|| emulate(link, &address))
+            .transpose()?;
+        let to = emulator
+            .as_ref()
+            .map_or(address, |emulator| emulator.local().clone())
+            .to_string();
         let mut words = vec!["send", "-", &to, "--json", "--policy", who.policy];
         if let Some(codec) = &who.codec {
             words.extend(["--codec", codec]);
@@ -136,17 +145,27 @@ impl Racer {
         if let Some(explain) = &explain {
             words.extend(["--explain", explain]);
         }
-        let input = excerpt.open().map_err(|fault| start("open the data", &fault))?;
+        let input = excerpt
+            .open()
+            .map_err(|fault| start("open the data", &fault))?;
         let began = Instant::now();
         let mut sender = self.end("sender", &words, Some(input))?;
         let deadline = began + time_max(link, excerpt.len);
         let sent = sender.finish(began, deadline)?;
         let process_seconds = began.elapsed().as_secs_f64();
-        let received = receiver.finish(began, deadline.max(Instant::now() + Duration::from_secs(5)))?;
+        let received =
+            receiver.finish(began, deadline.max(Instant::now() + Duration::from_secs(5)))?;
         let expected = format!("{} bytes, XXH3 {}", excerpt.len, excerpt.xxh3);
-        let arrived = format!("{} bytes, XXH3 {}", received.content_bytes, received.xxh3.as_deref().unwrap_or("none"));
+        let arrived = format!(
+            "{} bytes, XXH3 {}",
+            received.content_bytes,
+            received.xxh3.as_deref().unwrap_or("none")
+        );
         if expected != arrived {
-            return Err(RaceError::Differs { sent: expected, received: arrived });
+            return Err(RaceError::Differs {
+                sent: expected,
+                received: arrived,
+            });
         }
         Ok(Run {
             seconds: sent.seconds,
@@ -160,15 +179,30 @@ impl Racer {
         })
     }
 
-    fn end(&self, name: &'static str, words: &[&str], input: Option<File>) -> Result<End, RaceError> {
+    fn end(
+        &self,
+        name: &'static str,
+        words: &[&str],
+        input: Option<File>,
+    ) -> Result<End, RaceError> {
         let mut command = Command::new(&self.program);
-        command.args(words).args(["--threads", &self.threads.to_string()]).args(&self.packing);
+        command
+            .args(words)
+            .args(["--threads", &self.threads.to_string()])
+            .args(&self.packing);
         // The user's own settings for other transfers must not steer a contestant.
-        for (key, _) in std::env::vars_os().filter(|(key, _)| key.to_string_lossy().starts_with("NARROWS_")) {
+        for (key, _) in
+            std::env::vars_os().filter(|(key, _)| key.to_string_lossy().starts_with("NARROWS_"))
+        {
             command.env_remove(key);
         }
-        command.stdin(input.map_or_else(Stdio::null, Stdio::from)).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|fault| start("start the program", &fault))?;
+        command
+            .stdin(input.map_or_else(Stdio::null, Stdio::from))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .map_err(|fault| start("start the program", &fault))?;
         let (out, mut result) = (mpsc::channel(), child.stdout.take().expect("it is piped"));
         thread::spawn(move || {
             let mut text = String::new();
@@ -181,7 +215,12 @@ impl Racer {
                 let _ = lines.0.send(line);
             }
         });
-        Ok(End { name, child, result: out.1, said: lines.1 })
+        Ok(End {
+            name,
+            child,
+            result: out.1,
+            said: lines.1,
+        })
     }
 }
 
@@ -198,27 +237,46 @@ impl End {
     fn address(&mut self) -> Result<Address, RaceError> {
         let until = Instant::now() + Duration::from_secs(20);
         let mut other = Vec::new();
-        while let Ok(line) = self.said.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            match line.strip_prefix("listening on ").and_then(|text| Address::parse(text, 0).ok()) {
+        while let Ok(line) = self
+            .said
+            .recv_timeout(until.saturating_duration_since(Instant::now()))
+        {
+            match line
+                .strip_prefix("listening on ")
+                .and_then(|text| Address::parse(text, 0).ok())
+            {
                 Some(address) => return Ok(address),
                 None => other.push(line),
             }
         }
         other.push("it did not say where it listens".into());
-        Err(RaceError::Failed { end: self.name, said: other.join("; ") })
+        Err(RaceError::Failed {
+            end: self.name,
+            said: other.join("; "),
+        })
     }
 
     fn finish(&mut self, began: Instant, deadline: Instant) -> Result<Transfer, RaceError> {
         // Its output ends when it ends; waiting for that takes no processor time from those who are measured.
-        let text = match self.result.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        let text = match self
+            .result
+            .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
             Ok(text) => text,
             Err(_) => return Err(RaceError::TimedOut(began.elapsed())),
         };
         let said = || self.said.iter().collect::<Vec<_>>().join("; ");
         match self.child.wait() {
-            Ok(status) if status.success() => serde_json::from_str(&text)
-                .map_err(|fault| RaceError::Failed { end: self.name, said: format!("unreadable result: {fault}") }),
-            Ok(status) => Err(RaceError::Failed { end: self.name, said: format!("{status}: {}", said()) }),
+            Ok(status) if status.success() => {
+                serde_json::from_str(&text).map_err(|fault| RaceError::Failed {
+                    end: self.name,
+                    said: format!("unreadable result: {fault}"),
+                })
+            }
+            Ok(status) => Err(RaceError::Failed {
+                end: self.name,
+                said: format!("{status}: {}", said()),
+            }),
             Err(fault) => Err(start("wait for a process", &fault)),
         }
     }
@@ -244,26 +302,38 @@ struct Transfer {
 }
 
 fn emulate(link: &LinkSpec, to: &Address) -> Result<Emulator, RaceError> {
-    let way = Link { rate: link.rate, delay: link.delay, ..Link::default() };
+    let way = Link {
+        rate: link.rate,
+        delay: link.delay,
+        ..Link::default()
+    };
     let listen = Address::parse("127.0.0.1:0", 0).expect("it is an address");
     Emulator::start(&listen, to, way, way).map_err(|fault| start("emulate a link", &fault))
 }
 
 /// Ten times what raw would take, and half a minute: whoever needs longer hangs.
 fn time_max(link: &LinkSpec, len: u64) -> Duration {
-    let raw_s = link.rate.map_or(len as f64 / 20e6, |rate| len as f64 / rate.0);
+    let raw_s = link
+        .rate
+        .map_or(len as f64 / 20e6, |rate| len as f64 / rate.0);
     Duration::from_secs_f64((raw_s * 10.0).min(1e6)) + Duration::from_secs(30)
 }
 
 fn start(what: &'static str, fault: &dyn fmt::Display) -> RaceError {
-    RaceError::Start { what, fault: fault.to_string() }
+    RaceError::Start {
+        what,
+        fault: fault.to_string(),
+    }
 }
 
 impl Contestant {
     /// A policy without a codec.
     #[must_use]
     pub fn plain(policy: &'static str) -> Self {
-        Self { policy, codec: None }
+        Self {
+            policy,
+            codec: None,
+        }
     }
 }
 
@@ -283,7 +353,10 @@ impl Run {
                 ("recv_cpu_s", self.recv_cpu_s),
             ],
         );
-        for (name, bytes) in [("send_rss_bytes", self.send_rss_bytes), ("recv_rss_bytes", self.recv_rss_bytes)] {
+        for (name, bytes) in [
+            ("send_rss_bytes", self.send_rss_bytes),
+            ("recv_rss_bytes", self.recv_rss_bytes),
+        ] {
             row.extend([(name, bytes.map_or(f64::NAN, |bytes| bytes as f64))]);
         }
         row
@@ -294,7 +367,11 @@ impl Contestant {
     /// What results call it.
     #[must_use]
     pub fn case(&self) -> Case {
-        Case { policy: Some(self.policy.into()), codec: self.codec.clone(), ..Case::default() }
+        Case {
+            policy: Some(self.policy.into()),
+            codec: self.codec.clone(),
+            ..Case::default()
+        }
     }
 }
 
@@ -308,8 +385,14 @@ impl FromStr for Contestant {
             "adaptive" => Ok(Self::plain("adaptive")),
             "" | "naive" => Err("name a codec: naive:lz4, or zstd:3 for a fixed one".into()),
             _ => match text.strip_prefix("naive:") {
-                Some(codec) => Ok(Self { policy: "naive", codec: Some(codec.into()) }),
-                None => Ok(Self { policy: "fixed", codec: Some(text.into()) }),
+                Some(codec) => Ok(Self {
+                    policy: "naive",
+                    codec: Some(codec.into()),
+                }),
+                None => Ok(Self {
+                    policy: "fixed",
+                    codec: Some(text.into()),
+                }),
             },
         }
     }
@@ -332,9 +415,15 @@ impl FromStr for LinkSpec {
         let rate = if text == "none" {
             None
         } else {
-            Some(text.parse().map_err(|fault| format!("{fault}, or none for no limit"))?)
+            Some(
+                text.parse()
+                    .map_err(|fault| format!("{fault}, or none for no limit"))?,
+            )
         };
-        Ok(Self { rate, delay: Duration::ZERO })
+        Ok(Self {
+            rate,
+            delay: Duration::ZERO,
+        })
     }
 }
 
@@ -344,7 +433,11 @@ impl fmt::Display for LinkSpec {
             Some(rate) => write!(f, "{rate}")?,
             None => f.write_str("no limit")?,
         }
-        if self.delay > Duration::ZERO { write!(f, ", {:?} each way", self.delay) } else { Ok(()) }
+        if self.delay > Duration::ZERO {
+            write!(f, ", {:?} each way", self.delay)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -363,7 +456,10 @@ mod tests {
     #[test]
     fn links_read_as_rates_or_none() {
         assert_eq!("none".parse::<LinkSpec>().unwrap(), LinkSpec::default());
-        assert_eq!("100mbit".parse::<LinkSpec>().unwrap().to_string(), "100 Mbit/s");
+        assert_eq!(
+            "100mbit".parse::<LinkSpec>().unwrap().to_string(),
+            "100 Mbit/s"
+        );
         assert!("fast".parse::<LinkSpec>().unwrap_err().contains("none"));
     }
 }

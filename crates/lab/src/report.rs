@@ -89,7 +89,10 @@ pub enum Mark {
 
 impl From<String> for Cell {
     fn from(text: String) -> Self {
-        Self { text, mark: Mark::Plain }
+        Self {
+            text,
+            mark: Mark::Plain,
+        }
     }
 }
 
@@ -113,7 +116,10 @@ impl Report {
             add(&format!("<p class=\"intro\">{}</p>\n", escape(text)));
         }
         for section in &self.sections {
-            add(&format!("<section>\n<h2>{}</h2>\n", escape(&section.heading)));
+            add(&format!(
+                "<section>\n<h2>{}</h2>\n",
+                escape(&section.heading)
+            ));
             for block in &section.blocks {
                 match block {
                     Block::Text(text) => add(&format!("<p>{}</p>\n", escape(text))),
@@ -131,10 +137,20 @@ impl Report {
             }
             add("</section>\n");
         }
-        let scripts = if pictures.is_empty() { Vec::new() } else { vec![VEGA, VEGA_LITE, VEGA_EMBED, DRAW] };
-        let sources: Vec<_> =
-            scripts.iter().map(|script| format!("'sha256-{}'", base64(&Sha256::digest(script)))).collect();
-        let allowed = if sources.is_empty() { "'none'".into() } else { sources.join(" ") };
+        let scripts = if pictures.is_empty() {
+            Vec::new()
+        } else {
+            vec![VEGA, VEGA_LITE, VEGA_EMBED, DRAW]
+        };
+        let sources: Vec<_> = scripts
+            .iter()
+            .map(|script| format!("'sha256-{}'", base64(&Sha256::digest(script))))
+            .collect();
+        let allowed = if sources.is_empty() {
+            "'none'".into()
+        } else {
+            sources.join(" ")
+        };
         let mut html = format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src {allowed}; \
@@ -147,8 +163,15 @@ impl Report {
             html.push_str("<noscript><p class=\"note\">The pictures need JavaScript; every number stands in the tables.</p></noscript>\n");
         }
         html.push_str("</main>\n");
-        for (id, value) in [("document", &self.document), ("pictures", &Value::from(pictures))] {
-            let _ = writeln!(html, "<script type=\"application/json\" id=\"{id}\">{}</script>", quiet(value));
+        for (id, value) in [
+            ("document", &self.document),
+            ("pictures", &Value::from(pictures)),
+        ] {
+            let _ = writeln!(
+                html,
+                "<script type=\"application/json\" id=\"{id}\">{}</script>",
+                quiet(value)
+            );
         }
         for script in scripts {
             let _ = writeln!(html, "<script>{script}</script>");
@@ -167,7 +190,12 @@ impl Table {
         html.push_str("<thead><tr>");
         let class = |number: bool| if number { " class=\"n\"" } else { "" };
         for (name, number) in &self.columns {
-            let _ = write!(html, "<th scope=\"col\"{}>{}</th>", class(*number), escape(name));
+            let _ = write!(
+                html,
+                "<th scope=\"col\"{}>{}</th>",
+                class(*number),
+                escape(name)
+            );
         }
         html.push_str("</tr></thead>\n<tbody>\n");
         for row in &self.rows {
@@ -177,7 +205,11 @@ impl Table {
                 let _ = match cell.mark {
                     Mark::Plain => write!(html, "<td{}>{text}</td>", class(*number)),
                     Mark::Best => write!(html, "<td{}><b>{text}</b></td>", class(*number)),
-                    Mark::Loss => write!(html, "<td{}><span class=\"loss\">{text}</span></td>", class(*number)),
+                    Mark::Loss => write!(
+                        html,
+                        "<td{}><span class=\"loss\">{text}</span></td>",
+                        class(*number)
+                    ),
                     Mark::Name => write!(html, "<th scope=\"row\">{text}</th>"),
                 };
             }
@@ -205,7 +237,10 @@ fn dressed(spec: &Value) -> Value {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 /// JSON that no text in it can end the script block of.
@@ -217,10 +252,17 @@ fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for three in bytes.chunks(3) {
-        let group = three.iter().fold(0_u32, |group, byte| group << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        let group = three
+            .iter()
+            .fold(0_u32, |group, byte| group << 8 | u32::from(*byte))
+            << (8 * (3 - three.len()));
         for place in 0..4 {
             let digit = DIGITS[(group >> (18 - 6 * place) & 63) as usize];
-            text.push(if place <= three.len() { digit.into() } else { '=' });
+            text.push(if place <= three.len() {
+                digit.into()
+            } else {
+                '='
+            });
         }
     }
     text
@@ -287,7 +329,13 @@ mod tests {
 
     #[test]
     fn base64_is_that_of_the_rfc() {
-        for (raw, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
+        for (raw, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foobar", "Zm9vYmFy"),
+        ] {
             assert_eq!(base64(raw.as_bytes()), text);
         }
     }
@@ -301,13 +349,23 @@ mod tests {
             columns: vec![(evil.into(), false)],
             rows: vec![vec![evil.to_string().into()]],
         };
-        let picture = Picture { caption: evil.into(), spec: json!({ "title": evil }) };
-        let blocks =
-            vec![Block::Text(evil.into()), Block::Note(evil.into()), Block::Table(table), Block::Picture(picture)];
+        let picture = Picture {
+            caption: evil.into(),
+            spec: json!({ "title": evil }),
+        };
+        let blocks = vec![
+            Block::Text(evil.into()),
+            Block::Note(evil.into()),
+            Block::Table(table),
+            Block::Picture(picture),
+        ];
         let report = Report {
             title: evil.into(),
             intro: vec![evil.into()],
-            sections: vec![Section { heading: evil.into(), blocks }],
+            sections: vec![Section {
+                heading: evil.into(),
+                blocks,
+            }],
             document: json!({ "a": evil }),
         };
         assert!(!report.html().contains("<script>alert"));
@@ -323,7 +381,12 @@ mod tests {
 
     #[test]
     fn a_report_without_pictures_has_no_script() {
-        let report = Report { title: "t".into(), intro: vec![], sections: vec![], document: json!({}) };
+        let report = Report {
+            title: "t".into(),
+            intro: vec![],
+            sections: vec![],
+            document: json!({}),
+        };
         assert!(report.html().len() < 10_000 && report.html().contains("script-src 'none'"));
     }
 }

@@ -157,7 +157,14 @@ impl Origin {
             Err(why) => why.to_string(),
         };
         let (tool, command) = (tool.into(), command.into());
-        Self { tool, started: machine::now(), command, machine: Sheet::of_this_machine(), seeds, energy }
+        Self {
+            tool,
+            started: machine::now(),
+            command,
+            machine: Sheet::of_this_machine(),
+            seeds,
+            energy,
+        }
     }
 }
 
@@ -165,7 +172,12 @@ impl Row {
     /// A row without marks.
     #[must_use]
     pub fn new<const N: usize>(case: Case, values: [(&str, f64); N]) -> Self {
-        let mut row = Self { case, values: BTreeMap::new(), marks: BTreeSet::new(), fault: None };
+        let mut row = Self {
+            case,
+            values: BTreeMap::new(),
+            marks: BTreeSet::new(),
+            fault: None,
+        };
         row.extend(values);
         row
     }
@@ -173,7 +185,8 @@ impl Row {
     /// Adds values. JSON has no number for infinity, so what is not finite is left out.
     pub fn extend<const N: usize>(&mut self, values: [(&str, f64); N]) {
         let finite = values.into_iter().filter(|(_, value)| value.is_finite());
-        self.values.extend(finite.map(|(name, value)| (name.to_string(), value)));
+        self.values
+            .extend(finite.map(|(name, value)| (name.to_string(), value)));
     }
 
     /// A value by name.
@@ -188,8 +201,16 @@ impl Run {
     #[must_use]
     pub fn new(origin: Origin) -> Self {
         // Runs of one second on one machine differ by the process; sheets differ by the machine.
-        let text = format!("{origin:?} {} {:?}", std::process::id(), std::time::Instant::now());
-        Self { id: format!("{:016x}", xxh3_64(text.as_bytes())), origin, rows: Vec::new() }
+        let text = format!(
+            "{origin:?} {} {:?}",
+            std::process::id(),
+            std::time::Instant::now()
+        );
+        Self {
+            id: format!("{:016x}", xxh3_64(text.as_bytes())),
+            origin,
+            rows: Vec::new(),
+        }
     }
 
     /// Its lines, the origin first.
@@ -228,7 +249,11 @@ impl Journal {
     pub fn open(path: &Path, run: &Run) -> Result<Self, ResultError> {
         let name = path.display().to_string();
         let open = || {
-            let mut file = OpenOptions::new().create(true).read(true).append(true).open(path)?;
+            let mut file = OpenOptions::new()
+                .create(true)
+                .read(true)
+                .append(true)
+                .open(path)?;
             // A line that a cut run left half must not swallow the next one.
             let ends_line = match file.metadata()?.len() {
                 0 => true,
@@ -245,8 +270,15 @@ impl Journal {
             file.write_all(line(&run.id, What::Origin(run.origin.clone())).as_bytes())?;
             Ok(file)
         };
-        let file = open().map_err(|fault| ResultError::File { path: name.clone(), fault })?;
-        Ok(Self { file, path: name, run: run.id.clone() })
+        let file = open().map_err(|fault| ResultError::File {
+            path: name.clone(),
+            fault,
+        })?;
+        Ok(Self {
+            file,
+            path: name,
+            run: run.id.clone(),
+        })
     }
 
     /// Writes a row, in one call.
@@ -255,7 +287,12 @@ impl Journal {
     /// [`ResultError::File`].
     pub fn add(&mut self, row: &Row) -> Result<(), ResultError> {
         let text = line(&self.run, What::Row(row.clone()));
-        self.file.write_all(text.as_bytes()).map_err(|fault| ResultError::File { path: self.path.clone(), fault })
+        self.file
+            .write_all(text.as_bytes())
+            .map_err(|fault| ResultError::File {
+                path: self.path.clone(),
+                fault,
+            })
     }
 }
 
@@ -266,7 +303,10 @@ impl Journal {
 /// [`ResultError`].
 pub fn read(path: &Path) -> Result<Vec<Run>, ResultError> {
     let name = path.display().to_string();
-    let file = File::open(path).map_err(|fault| ResultError::File { path: name.clone(), fault })?;
+    let file = File::open(path).map_err(|fault| ResultError::File {
+        path: name.clone(),
+        fault,
+    })?;
     parse(BufReader::new(file), &name)
 }
 
@@ -279,10 +319,20 @@ pub fn parse(mut from: impl BufRead, name: &str) -> Result<Vec<Run>, ResultError
     let mut text = Vec::new();
     let mut cut: Option<ResultError> = None;
     for number in 1.. {
-        let at = |what: String| ResultError::Line { path: name.into(), line: number, what };
+        let at = |what: String| ResultError::Line {
+            path: name.into(),
+            line: number,
+            what,
+        };
         text.clear();
-        let len = from.by_ref().take(LINE_LEN_MAX).read_until(b'\n', &mut text);
-        let len = len.map_err(|fault| ResultError::File { path: name.into(), fault })?;
+        let len = from
+            .by_ref()
+            .take(LINE_LEN_MAX)
+            .read_until(b'\n', &mut text);
+        let len = len.map_err(|fault| ResultError::File {
+            path: name.into(),
+            fault,
+        })?;
         if len as u64 == LINE_LEN_MAX {
             return Err(at(format!("longer than {LINE_LEN_MAX} bytes")));
         }
@@ -309,14 +359,20 @@ pub fn parse(mut from: impl BufRead, name: &str) -> Result<Vec<Run>, ResultError
         match line.what {
             What::Origin(origin) => {
                 cut = None;
-                runs.push(Run { id: line.run, origin, rows: Vec::new() });
+                runs.push(Run {
+                    id: line.run,
+                    origin,
+                    rows: Vec::new(),
+                });
             }
             What::Row(row) => {
                 if let Some(fault) = cut {
                     return Err(fault);
                 }
                 let run = runs.iter_mut().rev().find(|run| run.id == line.run);
-                run.ok_or_else(|| at(format!("run {} has no origin before this line", line.run)))?.rows.push(row);
+                run.ok_or_else(|| at(format!("run {} has no origin before this line", line.run)))?
+                    .rows
+                    .push(row);
             }
         }
     }
@@ -324,7 +380,11 @@ pub fn parse(mut from: impl BufRead, name: &str) -> Result<Vec<Run>, ResultError
 }
 
 fn line(run: &str, what: What) -> String {
-    let line = Line { schema: SCHEMA.into(), run: run.into(), what };
+    let line = Line {
+        schema: SCHEMA.into(),
+        run: run.into(),
+        what,
+    };
     let mut text = serde_json::to_string(&line).expect("numbers and text are JSON");
     text.push('\n');
     text
@@ -340,8 +400,15 @@ mod tests {
     fn run() -> Run {
         let mut run = Run::new(Origin::now("bench", "narrows bench", vec![7]));
         for threads in 1..4 {
-            let case = Case { codec: Some("zstd:1".into()), threads: Some(threads), ..Case::default() };
-            run.rows.push(Row::new(case, [("ratio", 2.0), ("pack_mb_s", f64::INFINITY)]));
+            let case = Case {
+                codec: Some("zstd:1".into()),
+                threads: Some(threads),
+                ..Case::default()
+            };
+            run.rows.push(Row::new(
+                case,
+                [("ratio", 2.0), ("pack_mb_s", f64::INFINITY)],
+            ));
         }
         run
     }

@@ -15,13 +15,41 @@ pub struct Part {
 
 /// What the sample holds, in order.
 pub const PARTS: [Part; 7] = [
-    Part { name: "flights.csv", len: 2_097_152, what: "a table as CSV" },
-    Part { name: "source.rs", len: 720_896, what: "program text" },
-    Part { name: "program.bin", len: 786_432, what: "machine code" },
-    Part { name: "flights.heap", len: 2_097_152, what: "database pages" },
-    Part { name: "ocean.f32", len: 1_048_576, what: "sea temperatures, f32" },
-    Part { name: "planets.f64", len: 262_144, what: "coefficients, f64" },
-    Part { name: "relief.f32", len: 524_288, what: "heights, f32" },
+    Part {
+        name: "flights.csv",
+        len: 2_097_152,
+        what: "a table as CSV",
+    },
+    Part {
+        name: "source.rs",
+        len: 720_896,
+        what: "program text",
+    },
+    Part {
+        name: "program.bin",
+        len: 786_432,
+        what: "machine code",
+    },
+    Part {
+        name: "flights.heap",
+        len: 2_097_152,
+        what: "database pages",
+    },
+    Part {
+        name: "ocean.f32",
+        len: 1_048_576,
+        what: "sea temperatures, f32",
+    },
+    Part {
+        name: "planets.f64",
+        len: 262_144,
+        what: "coefficients, f64",
+    },
+    Part {
+        name: "relief.f32",
+        len: 524_288,
+        what: "heights, f32",
+    },
 ];
 
 /// Unpacks the sample: the bytes of [`PARTS`], one after the other.
@@ -33,7 +61,8 @@ pub fn unpack() -> Vec<u8> {
     let registry = narrows::default_registry();
     let zstd = registry.by_name("zstd").expect("zstd is always registered");
     let mut bytes = vec![0; PARTS.iter().map(|part| part.len).sum()];
-    zstd.unpack(PACKED, &[], &mut bytes, &mut Workspace::default()).expect("the bundled sample is whole");
+    zstd.unpack(PACKED, &[], &mut bytes, &mut Workspace::default())
+        .expect("the bundled sample is whole");
     bytes
 }
 
@@ -50,7 +79,11 @@ mod tests {
         assert_eq!(xxhash_rust::xxh3::xxh3_64(&bytes), 0x972c67bb76e7fda7);
         let readme = include_str!("../sample/README.md");
         for part in PARTS {
-            assert!(readme.contains(&format!("`{}`", part.name)), "{} is not in the README", part.name);
+            assert!(
+                readme.contains(&format!("`{}`", part.name)),
+                "{} is not in the README",
+                part.name
+            );
         }
     }
 }

@@ -30,7 +30,11 @@ use crate::{
 };
 
 /// Weights of the trade-off, the paper's.
-pub const WEIGHTS: Weights = Weights { bandwidth: 0.60, size: 0.15, threads: 0.25 };
+pub const WEIGHTS: Weights = Weights {
+    bandwidth: 0.60,
+    size: 0.15,
+    threads: 0.25,
+};
 
 /// α, β, δ.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -74,7 +78,9 @@ impl Grid {
             threads: vec![1, 2, 4, 8],
             depths: vec![2, 4, 8, 16, 32, 64],
             chunks: (9..=17).map(|power| 1 << power).collect(),
-            codecs: ["snappy", "gipfeli", "lz4", "lzo1x"].map(String::from).into(),
+            codecs: ["snappy", "gipfeli", "lz4", "lzo1x"]
+                .map(String::from)
+                .into(),
             links: vec![10.0, 100.0, 1000.0],
             messages: (12..=26).step_by(2).map(|power| 1 << power).collect(),
             search_s: 0.1,
@@ -93,7 +99,9 @@ impl Grid {
             messages: vec![4096, 65_536, 1 << 18, 1 << 20, 4 << 20, 16 << 20],
             search_s: 0.06,
             figure_s: 0.35,
-            full: ["sparse", "traced"].map(|data| ("gipfeli".to_string(), data.to_string())).into(),
+            full: ["sparse", "traced"]
+                .map(|data| ("gipfeli".to_string(), data.to_string()))
+                .into(),
             ..Self::full()
         }
     }
@@ -154,8 +162,13 @@ pub fn key(case: &Case) -> String {
 /// Rows of earlier runs by their case.
 #[must_use]
 pub fn known(runs: &[Run]) -> HashMap<String, Row> {
-    let rows = runs.iter().filter(|run| run.origin.tool == "study").flat_map(|run| &run.rows);
-    rows.filter(|row| row.fault.is_none()).map(|row| (key(&row.case), row.clone())).collect()
+    let rows = runs
+        .iter()
+        .filter(|run| run.origin.tool == "study")
+        .flat_map(|run| &run.rows);
+    rows.filter(|row| row.fault.is_none())
+        .map(|row| (key(&row.case), row.clone()))
+        .collect()
 }
 
 impl Study<'_> {
@@ -165,7 +178,11 @@ impl Study<'_> {
     /// [`StudyError`]. A transfer that fails is a row with a fault.
     pub fn run(&mut self) -> Result<(), StudyError> {
         let names: Vec<String> = self.data.iter().map(|(name, _)| name.clone()).collect();
-        let (links, codecs, grid) = (self.grid.links.clone(), self.grid.codecs.clone(), self.grid.clone());
+        let (links, codecs, grid) = (
+            self.grid.links.clone(),
+            self.grid.codecs.clone(),
+            self.grid.clone(),
+        );
         let mut number = 0;
         // Figures and staged searches first: should the time run out, it is the full search that lacks cases.
         for full in [false, true] {
@@ -189,12 +206,24 @@ impl Study<'_> {
                         if !full {
                             // Short messages begin as slowly raw: what a search gains is against raw of the same
                             // length.
-                            let raw =
-                                Case { codec: None, keep_larger: None, policy: Some("none".into()), ..cell.clone() };
-                            self.measure(Case { part: Some("raw".into()), ..raw }, &excerpt)?;
+                            let raw = Case {
+                                codec: None,
+                                keep_larger: None,
+                                policy: Some("none".into()),
+                                ..cell.clone()
+                            };
+                            self.measure(
+                                Case {
+                                    part: Some("raw".into()),
+                                    ..raw
+                                },
+                                &excerpt,
+                            )?;
                             self.staged(&cell, &excerpt)?;
                             self.figures(at, name, codec, link)?;
-                        } else if grid.full.is_empty() || grid.full.contains(&(codec.clone(), name.clone())) {
+                        } else if grid.full.is_empty()
+                            || grid.full.contains(&(codec.clone(), name.clone()))
+                        {
                             self.everything(&cell, &excerpt)?;
                         }
                     }
@@ -206,13 +235,19 @@ impl Study<'_> {
 
     /// What a link carries raw in `seconds`.
     fn excerpt(&self, data: usize, link: f64, seconds: f64) -> Result<Excerpt, DataError> {
-        self.data[data].1.excerpt((Rate::from_mbit(link).0 * seconds) as u64)
+        self.data[data]
+            .1
+            .excerpt((Rate::from_mbit(link).0 * seconds) as u64)
     }
 
     fn staged(&mut self, cell: &Case, excerpt: &Excerpt) -> Result<(), StudyError> {
         let grid = self.grid.clone();
         let most = |axis: &[u64]| axis.iter().copied().max().unwrap_or(1);
-        let mut at = Case { depth: Some(most(&grid.depths)), threads: Some(most(&grid.threads)), ..cell.clone() };
+        let mut at = Case {
+            depth: Some(most(&grid.depths)),
+            threads: Some(most(&grid.threads)),
+            ..cell.clone()
+        };
         let stages: [(&[u64], Set); 3] = [
             (&grid.chunks, |case, value| case.chunk_bytes = Some(value)),
             (&grid.depths, |case, value| case.depth = Some(value)),
@@ -226,7 +261,10 @@ impl Study<'_> {
                 rows.extend(self.measure(case, excerpt)?);
             }
             if let Some((best, _)) = best(&rows.iter().collect::<Vec<_>>(), WEIGHTS) {
-                at = Case { data_bytes: None, ..best.case.clone() };
+                at = Case {
+                    data_bytes: None,
+                    ..best.case.clone()
+                };
             }
         }
         Ok(())
@@ -238,7 +276,15 @@ impl Study<'_> {
             for &depth in &grid.depths {
                 for &threads in &grid.threads {
                     let (chunk_bytes, depth, threads) = (Some(chunk), Some(depth), Some(threads));
-                    self.measure(Case { chunk_bytes, depth, threads, ..cell.clone() }, excerpt)?;
+                    self.measure(
+                        Case {
+                            chunk_bytes,
+                            depth,
+                            threads,
+                            ..cell.clone()
+                        },
+                        excerpt,
+                    )?;
                 }
             }
         }
@@ -246,7 +292,13 @@ impl Study<'_> {
     }
 
     /// Bandwidth over the length of the message, and the share of chunks that travels packed.
-    fn figures(&mut self, data: usize, name: &str, codec: &str, link: f64) -> Result<(), StudyError> {
+    fn figures(
+        &mut self,
+        data: usize,
+        name: &str,
+        codec: &str,
+        link: f64,
+    ) -> Result<(), StudyError> {
         let whole = self.data[data].1.len();
         for len in self.grid.messages.clone() {
             if len as f64 > (Rate::from_mbit(link).0 * self.grid.figure_s).min(whole as f64) {
@@ -265,11 +317,19 @@ impl Study<'_> {
                 ..Case::default()
             };
             if !self.known.contains_key(&key(&share)) && self.time_is_left() {
-                let job =
-                    Job { codec: codec.into(), chunk_bytes: PIPELINE.2, threads: 1, history_bytes: 0, seconds: 0.0 };
+                let job = Job {
+                    codec: codec.into(),
+                    chunk_bytes: PIPELINE.2,
+                    threads: 1,
+                    history_bytes: 0,
+                    seconds: 0.0,
+                };
                 let row = match self.bencher.measure(&job, &excerpt) {
                     Ok(measured) => measured.row(share),
-                    Err(fault) => Row { fault: Some(fault), ..Row::new(share, []) },
+                    Err(fault) => Row {
+                        fault: Some(fault),
+                        ..Row::new(share, [])
+                    },
                 };
                 self.keep(row)?;
             }
@@ -279,7 +339,10 @@ impl Study<'_> {
 
     /// The row of a case, measured unless it is known; none where the time is over or the transfer failed.
     fn measure(&mut self, case: Case, excerpt: &Excerpt) -> Result<Option<Row>, StudyError> {
-        let case = Case { data_bytes: Some(excerpt.len), ..case };
+        let case = Case {
+            data_bytes: Some(excerpt.len),
+            ..case
+        };
         if let Some(row) = self.known.get(&key(&case)) {
             return Ok(Some(row.clone()).filter(|row| row.fault.is_none()));
         }
@@ -290,7 +353,11 @@ impl Study<'_> {
         (self.told)(self.rows.len(), &case);
         let mut packing = Vec::new();
         let mut flag = |name: &str, value: Option<u64>| {
-            packing.extend(value.into_iter().flat_map(|value| [name.to_string(), value.to_string()]));
+            packing.extend(
+                value
+                    .into_iter()
+                    .flat_map(|value| [name.to_string(), value.to_string()]),
+            );
         };
         flag("--chunk", case.chunk_bytes);
         flag("--depth", case.depth);
@@ -300,19 +367,32 @@ impl Study<'_> {
         if case.policy.as_deref() == Some("fixed") {
             packing.push("--no-history".into());
         }
-        let racer = Racer { threads: case.threads.unwrap_or(0) as usize, packing, ..self.racer.clone() };
-        let link = LinkSpec { rate: case.link_mbit_s.map(Rate::from_mbit), delay: Duration::ZERO };
+        let racer = Racer {
+            threads: case.threads.unwrap_or(0) as usize,
+            packing,
+            ..self.racer.clone()
+        };
+        let link = LinkSpec {
+            rate: case.link_mbit_s.map(Rate::from_mbit),
+            delay: Duration::ZERO,
+        };
         let policy = match case.policy.as_deref() {
             Some("none") => "none",
             Some("naive") => "naive",
             Some("adaptive") => "adaptive",
             _ => "fixed",
         };
-        let codec = case.codec.clone().filter(|_| !["none", "adaptive"].contains(&policy));
+        let codec = case
+            .codec
+            .clone()
+            .filter(|_| !["none", "adaptive"].contains(&policy));
         let row = match racer.run(&link, &Contestant { policy, codec }, excerpt, None) {
             Ok(run) => run.row(case, excerpt.len),
             Err(fault @ RaceError::Differs { .. }) => return Err(StudyError::Damaged(fault)),
-            Err(fault) => Row { fault: Some(fault.to_string()), ..Row::new(case, []) },
+            Err(fault) => Row {
+                fault: Some(fault.to_string()),
+                ..Row::new(case, [])
+            },
         };
         self.keep(row.clone())?;
         Ok(Some(row).filter(|row| row.fault.is_none()))
@@ -335,9 +415,17 @@ impl Study<'_> {
 /// A message of the figures. Without a codec the case is the same for all codecs, and measured once.
 fn way_case(way: &str, data: &str, codec: &str, link: f64) -> Case {
     let (threads, depth, chunk) = PIPELINE;
-    let base =
-        Case { part: Some("figure".into()), data: Some(data.into()), link_mbit_s: Some(link), ..Case::default() };
-    let packed = |policy: &str| Case { policy: Some(policy.into()), codec: Some(codec.into()), ..base.clone() };
+    let base = Case {
+        part: Some("figure".into()),
+        data: Some(data.into()),
+        link_mbit_s: Some(link),
+        ..Case::default()
+    };
+    let packed = |policy: &str| Case {
+        policy: Some(policy.into()),
+        codec: Some(codec.into()),
+        ..base.clone()
+    };
     let piped = |keep_larger| Case {
         threads: Some(threads),
         depth: Some(depth),
@@ -346,11 +434,17 @@ fn way_case(way: &str, data: &str, codec: &str, link: f64) -> Case {
         ..packed("fixed")
     };
     match way {
-        "none" => Case { policy: Some("none".into()), ..base },
+        "none" => Case {
+            policy: Some("none".into()),
+            ..base
+        },
         "naive" => packed("naive"),
         "pipeline" => piped(true),
         "keep if smaller" => piped(false),
-        _ => Case { policy: Some("adaptive".into()), ..base },
+        _ => Case {
+            policy: Some("adaptive".into()),
+            ..base
+        },
     }
 }
 
@@ -370,7 +464,10 @@ pub fn way(case: &Case) -> &'static str {
 #[must_use]
 pub fn best<'a>(rows: &[&'a Row], weights: Weights) -> Option<(&'a Row, f64)> {
     let scores = trade_offs(rows, weights);
-    rows.iter().copied().zip(scores).max_by(|a, b| a.1.total_cmp(&b.1))
+    rows.iter()
+        .copied()
+        .zip(scores)
+        .max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// The trade-off of each row.
@@ -378,7 +475,11 @@ pub fn best<'a>(rows: &[&'a Row], weights: Weights) -> Option<(&'a Row, f64)> {
 pub fn trade_offs(rows: &[&Row], weights: Weights) -> Vec<f64> {
     let of = |row: &Row| {
         let number = |value: Option<u64>| value.unwrap_or(1) as f64;
-        [row.value("effective_mbit_s").unwrap_or(0.0), number(row.case.chunk_bytes), number(row.case.threads)]
+        [
+            row.value("effective_mbit_s").unwrap_or(0.0),
+            number(row.case.chunk_bytes),
+            number(row.case.threads),
+        ]
     };
     let least = rows.iter().fold([f64::INFINITY; 3], |least, row| {
         let here = of(row);
@@ -402,7 +503,15 @@ mod tests {
 
     fn row(chunk: u64, depth: u64, threads: u64, mbit: f64) -> Row {
         let (chunk_bytes, depth, threads) = (Some(chunk), Some(depth), Some(threads));
-        Row::new(Case { chunk_bytes, depth, threads, ..Case::default() }, [("effective_mbit_s", mbit)])
+        Row::new(
+            Case {
+                chunk_bytes,
+                depth,
+                threads,
+                ..Case::default()
+            },
+            [("effective_mbit_s", mbit)],
+        )
     }
 
     // By hand: 0.6·2 − 0.15·2 − 0.25·2 = 0.4; 0.6 − 0.15 − 0.25 = 0.2.
@@ -411,7 +520,10 @@ mod tests {
         let rows = [row(512, 2, 1, 100.0), row(1024, 2, 2, 200.0)];
         let rows: Vec<_> = rows.iter().collect();
         let scores = trade_offs(&rows, WEIGHTS);
-        assert!((scores[0] - 0.2).abs() < 1e-12 && (scores[1] - 0.4).abs() < 1e-12, "{scores:?}");
+        assert!(
+            (scores[0] - 0.2).abs() < 1e-12 && (scores[1] - 0.4).abs() < 1e-12,
+            "{scores:?}"
+        );
         assert_eq!(best(&rows, WEIGHTS).unwrap().0, rows[1]);
         assert!(best(&[], WEIGHTS).is_none());
     }
@@ -421,6 +533,9 @@ mod tests {
         for name in WAYS {
             assert_eq!(way(&way_case(name, "sparse", "lz4", 10.0)), name);
         }
-        assert_eq!(key(&way_case("none", "sparse", "lz4", 10.0)), key(&way_case("none", "sparse", "snappy", 10.0)));
+        assert_eq!(
+            key(&way_case("none", "sparse", "lz4", 10.0)),
+            key(&way_case("none", "sparse", "snappy", 10.0))
+        );
     }
 }

@@ -51,7 +51,12 @@ impl FromStr for Kind {
 /// # Errors
 /// Those of `out`.
 pub fn write(kind: Kind, len: u64, seed: u64, out: &mut impl Write) -> io::Result<()> {
-    let mut source = Source { kind, random: SplitMix64(seed), next: seed as u32, zeros: true };
+    let mut source = Source {
+        kind,
+        random: SplitMix64(seed),
+        next: seed as u32,
+        zeros: true,
+    };
     let mut left = len;
     let mut block = Vec::with_capacity(BLOCK_LEN + RUN_LEN_MAX + 8);
     while left > 0 {
@@ -134,9 +139,17 @@ mod tests {
     #[test]
     fn bytes_are_those_of_the_specification() {
         let page = include_str!("../../../docs/specs/gen.md");
-        for (kind, name) in [(Kind::Lineal, "lineal"), (Kind::Random, "random"), (Kind::Sparse, "sparse")] {
+        for (kind, name) in [
+            (Kind::Lineal, "lineal"),
+            (Kind::Random, "random"),
+            (Kind::Sparse, "sparse"),
+        ] {
             let bytes = made(kind, 1 << 20, 0);
-            let row = format!("| `{name}` | `{}` | `{:016x}` |", hex(&bytes[..16]), xxh3_64(&bytes));
+            let row = format!(
+                "| `{name}` | `{}` | `{:016x}` |",
+                hex(&bytes[..16]),
+                xxh3_64(&bytes)
+            );
             assert!(page.contains(&row), "the page lacks {row}");
         }
     }
@@ -155,11 +168,17 @@ mod tests {
     fn sparse_begins_with_zeros_and_is_half_zeros() {
         let bytes = made(Kind::Sparse, 1 << 20, 3);
         let zeros = bytes.iter().filter(|byte| **byte == 0).count();
-        assert!(bytes[0] == 0 && (450_000..600_000).contains(&zeros), "{zeros}");
+        assert!(
+            bytes[0] == 0 && (450_000..600_000).contains(&zeros),
+            "{zeros}"
+        );
     }
 
     #[test]
     fn lineal_counts_from_the_seed_and_wraps() {
-        assert_eq!(hex(&made(Kind::Lineal, 8, u64::from(u32::MAX))), "ffffffff00000000");
+        assert_eq!(
+            hex(&made(Kind::Lineal, 8, u64::from(u32::MAX))),
+            "ffffffff00000000"
+        );
     }
 }

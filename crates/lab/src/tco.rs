@@ -88,32 +88,54 @@ pub fn allocated_ratio(ratio: f64, unit: f64, granule: f64) -> f64 {
 /// # Errors
 /// [`Fault`] where the inputs contradict each other.
 pub fn costs(inputs: &Inputs) -> Result<Vec<Cost>, Fault> {
-    inputs.designs.iter().map(|design| cost(inputs, design)).collect()
+    inputs
+        .designs
+        .iter()
+        .map(|design| cost(inputs, design))
+        .collect()
 }
 
 fn cost(inputs: &Inputs, design: &Design) -> Result<Cost, Fault> {
     let of = |name| inputs.value(name);
-    let copies = if design.packs_each_copy { of("replication") } else { 1.0 };
+    let copies = if design.packs_each_copy {
+        of("replication")
+    } else {
+        1.0
+    };
     let cpu_s_per_gb = of("stack_cpu_s_per_gb") + copies * design.pack_cpu_s_per_gb.value;
-    let cpu_gb_per_s = |processor: &Processor| processor.threads * of("cpu_load_max") / cpu_s_per_gb;
+    let cpu_gb_per_s =
+        |processor: &Processor| processor.threads * of("cpu_load_max") / cpu_s_per_gb;
     let hours = of("years") * HOURS_PER_YEAR;
     let usd_per_w = hours / 1e3 * of("pue") * of("usd_per_kwh");
     // The least dear that leaves the bandwidth to the drives; if none does, the fastest.
-    let load_of =
-        |processor: &Processor| of("io_gb_per_s").min(cpu_gb_per_s(processor)) * cpu_s_per_gb / processor.threads;
-    let usd_of = |processor: &Processor| processor.usd() + processor.watts() * load_of(processor) * usd_per_w;
-    let enough = inputs.processors.iter().filter(|processor| cpu_gb_per_s(processor) >= of("io_gb_per_s"));
+    let load_of = |processor: &Processor| {
+        of("io_gb_per_s").min(cpu_gb_per_s(processor)) * cpu_s_per_gb / processor.threads
+    };
+    let usd_of = |processor: &Processor| {
+        processor.usd() + processor.watts() * load_of(processor) * usd_per_w
+    };
+    let enough = inputs
+        .processors
+        .iter()
+        .filter(|processor| cpu_gb_per_s(processor) >= of("io_gb_per_s"));
     let processor = enough
         .min_by(|a, b| usd_of(a).total_cmp(&usd_of(b)))
-        .or_else(|| inputs.processors.iter().max_by(|a, b| a.threads.total_cmp(&b.threads)))
+        .or_else(|| {
+            inputs
+                .processors
+                .iter()
+                .max_by(|a, b| a.threads.total_cmp(&b.threads))
+        })
         .ok_or(Fault::Empty("processors"))?;
     let gb_per_s = of("io_gb_per_s").min(cpu_gb_per_s(processor));
     let cpu_load = load_of(processor);
 
     let allocated = allocated_ratio(design.ratio.value, design.unit_bytes, design.granule_bytes);
     let raw_tb = of("drives") * of("drive_tb");
-    let effective_tb = raw_tb * of("utilisation") / (of("encoding") * of("replication")) * allocated;
-    let drive_w = of("drive_duty") * of("drive_active_w") + (1.0 - of("drive_duty")) * of("drive_idle_w");
+    let effective_tb =
+        raw_tb * of("utilisation") / (of("encoding") * of("replication")) * allocated;
+    let drive_w =
+        of("drive_duty") * of("drive_active_w") + (1.0 - of("drive_duty")) * of("drive_idle_w");
     let power = [
         ("power: processors", processor.watts() * cpu_load),
         ("power: drives", of("drives") * drive_w),
@@ -121,16 +143,27 @@ fn cost(inputs: &Inputs, design: &Design) -> Result<Cost, Fault> {
     ];
     let capex = vec![
         ("processors", processor.usd()),
-        ("drives", raw_tb * of("drive_usd_per_tb") * design.drive_price_factor.value),
+        (
+            "drives",
+            raw_tb * of("drive_usd_per_tb") * design.drive_price_factor.value,
+        ),
         ("memory", of("dram_usd")),
         ("chassis", of("chassis_usd")),
         ("network", of("nic_usd")),
         ("share of the rack", of("rack_usd") / of("servers_per_rack")),
     ];
-    let mut opex: Vec<_> = power.iter().map(|(part, watts)| (*part, watts * usd_per_w)).collect();
-    opex.push(("failed drives", of("drives") * of("drive_afr") * of("years") * of("drive_service_usd")));
+    let mut opex: Vec<_> = power
+        .iter()
+        .map(|(part, watts)| (*part, watts * usd_per_w))
+        .collect();
+    opex.push((
+        "failed drives",
+        of("drives") * of("drive_afr") * of("years") * of("drive_service_usd"),
+    ));
     let usd_per_server: f64 = capex.iter().chain(&opex).map(|(_, usd)| usd).sum();
-    let servers = (of("demand_tb") / effective_tb).max(of("demand_gb_per_s") / gb_per_s).ceil();
+    let servers = (of("demand_tb") / effective_tb)
+        .max(of("demand_gb_per_s") / gb_per_s)
+        .ceil();
     Ok(Cost {
         design: design.name.clone(),
         processor: processor.name.clone(),
@@ -173,7 +206,9 @@ mod tests {
     // Goal: the deck's ratios come out of granules alone. The numbers on the right are the deck's.
     #[test]
     fn granules_make_the_published_ratios() {
-        let close = |found: f64, published: f64| assert!((found - published).abs() < 0.001, "{found} {published}");
+        let close = |found: f64, published: f64| {
+            assert!((found - published).abs() < 0.001, "{found} {published}")
+        };
         close(allocated_ratio(2.46, 65536.0, 4096.0), 2.2857);
         close(allocated_ratio(2.45, 4096.0, 512.0), 2.0);
         close(allocated_ratio(2.45, 8192.0, 4096.0), 2.0);
@@ -190,9 +225,14 @@ mod tests {
         let inputs = Inputs::deck();
         let costs = costs(&inputs).unwrap();
         let (host, drive) = (&costs[0], &costs[1]);
-        assert!((host.gb_per_s - 6.3).abs() < 0.05 && host.cpu_bound && host.processor.contains("6338"), "{host:?}");
         assert!(
-            (drive.gb_per_s - 8.3).abs() < 0.05 && !drive.cpu_bound && drive.processor.contains("5318N"),
+            (host.gb_per_s - 6.3).abs() < 0.05 && host.cpu_bound && host.processor.contains("6338"),
+            "{host:?}"
+        );
+        assert!(
+            (drive.gb_per_s - 8.3).abs() < 0.05
+                && !drive.cpu_bound
+                && drive.processor.contains("5318N"),
             "{drive:?}"
         );
         assert!((drive.cpu_load - 0.887).abs() < 0.01);
@@ -207,10 +247,20 @@ mod tests {
     fn parts_add_up_and_longer_years_cost_more_power() {
         let mut inputs = Inputs::deck();
         let before = costs(&inputs).unwrap().remove(0);
-        let sum: f64 = before.capex.iter().chain(&before.opex).map(|(_, usd)| usd).sum();
+        let sum: f64 = before
+            .capex
+            .iter()
+            .chain(&before.opex)
+            .map(|(_, usd)| usd)
+            .sum();
         assert!((sum - before.usd_per_server).abs() < 1e-6);
         let energy = before.watts * 5.0 * 8766.0 / 1e3 * 1.4 * 0.10;
-        let power: f64 = before.opex.iter().filter(|(part, _)| part.starts_with("power")).map(|(_, usd)| usd).sum();
+        let power: f64 = before
+            .opex
+            .iter()
+            .filter(|(part, _)| part.starts_with("power"))
+            .map(|(_, usd)| usd)
+            .sum();
         assert!((power - energy).abs() < 1e-6, "{power} {energy}");
         inputs.set("years", 10.0).unwrap();
         let after = costs(&inputs).unwrap().remove(0);
@@ -222,7 +272,10 @@ mod tests {
         let mut inputs = Inputs::deck();
         inputs.set("demand_gb_per_s", 0.1).unwrap();
         let by_space = costs(&inputs).unwrap();
-        assert_eq!(by_space[0].servers, (2000.0 / by_space[0].effective_tb).ceil() as u64);
+        assert_eq!(
+            by_space[0].servers,
+            (2000.0 / by_space[0].effective_tb).ceil() as u64
+        );
         assert!(by_space[1].servers > by_space[0].servers);
         inputs.set("demand_gb_per_s", 1e4).unwrap();
         let by_speed = costs(&inputs).unwrap();

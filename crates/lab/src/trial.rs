@@ -176,9 +176,18 @@ pub struct Verdict {
 /// Raced where the user names nobody: raw, the best-known fixed choices, one of the published study's, and ours.
 #[must_use]
 pub fn default_contestants() -> Vec<Contestant> {
-    ["none", "naive:zstd:1", "lz4", "gipfeli", "zstd:1", "zstd:3", "zstd:9", "adaptive"]
-        .map(|text| text.parse().expect("these are well formed"))
-        .into()
+    [
+        "none",
+        "naive:zstd:1",
+        "lz4",
+        "gipfeli",
+        "zstd:1",
+        "zstd:3",
+        "zstd:9",
+        "adaptive",
+    ]
+    .map(|text| text.parse().expect("these are well formed"))
+    .into()
 }
 
 /// Races. `progress` is told before each transfer.
@@ -212,16 +221,31 @@ pub fn run(
     };
     let mut links = Vec::new();
     for link in &plan.links {
-        let fits = link.rate.map_or(plan.len_max, |rate| (rate.0 * plan.raw_s).max(1.0) as u64);
-        let enough = link.rate.map_or(f64::INFINITY, |rate| rate.0 * ENOUGH_S.min(plan.raw_s)) as u64;
-        links.push(trial.link(link, &data.excerpt(fits.min(plan.len_max))?.lengthened(enough.min(plan.len_max))?)?);
+        let fits = link
+            .rate
+            .map_or(plan.len_max, |rate| (rate.0 * plan.raw_s).max(1.0) as u64);
+        let enough =
+            link.rate
+                .map_or(f64::INFINITY, |rate| rate.0 * ENOUGH_S.min(plan.raw_s)) as u64;
+        links.push(
+            trial.link(
+                link,
+                &data
+                    .excerpt(fits.min(plan.len_max))?
+                    .lengthened(enough.min(plan.len_max))?,
+            )?,
+        );
     }
     Ok(Document {
         schema: "narrows.try/1",
         started,
         command: plan.command.clone(),
         machine,
-        data: DataSheet { what: data.what.clone(), bytes: data.len(), files: data.files() },
+        data: DataSheet {
+            what: data.what.clone(),
+            bytes: data.len(),
+            files: data.files(),
+        },
         repeat: plan.repeat,
         threads: racer.threads,
         checked: true,
@@ -245,7 +269,10 @@ pub fn results(document: &Document) -> result::Run {
                 delay_ms: Some(link.delay_ms),
                 link_mbit_s: link.rate_mbit_s,
                 threads: Some(document.threads as u64).filter(|threads| *threads > 0),
-                ..policy.name.parse::<Contestant>().map_or_else(|_| Case::default(), |who| who.case())
+                ..policy
+                    .name
+                    .parse::<Contestant>()
+                    .map_or_else(|_| Case::default(), |who| who.case())
             };
             for round in &policy.runs {
                 let mut row = round.row(case(), link.sent_bytes);
@@ -255,7 +282,10 @@ pub fn results(document: &Document) -> result::Run {
                 run.rows.push(row);
             }
             if let Some(fault) = &policy.fault {
-                run.rows.push(Row { fault: Some(fault.clone()), ..Row::new(case(), []) });
+                run.rows.push(Row {
+                    fault: Some(fault.clone()),
+                    ..Row::new(case(), [])
+                });
             }
         }
     }
@@ -280,11 +310,16 @@ impl Trial<'_> {
         if let Ok(trace) = tempfile::NamedTempFile::with_prefix("narrows-try-") {
             self.tell(link, &adaptive);
             // A failure shows in the rounds that count.
-            if self.racer.run(link, &adaptive, excerpt, Some(trace.path())).is_ok() {
+            if self
+                .racer
+                .run(link, &adaptive, excerpt, Some(trace.path()))
+                .is_ok()
+            {
                 timeline = timeline::read(trace.path());
             }
         }
-        let mut outcomes: Vec<(Vec<Run>, Option<String>)> = vec![Default::default(); self.contestants.len()];
+        let mut outcomes: Vec<(Vec<Run>, Option<String>)> =
+            vec![Default::default(); self.contestants.len()];
         for round in 0..self.repeat {
             let mut order: Vec<usize> = (0..self.contestants.len()).collect();
             if round % 2 == 1 {
@@ -292,7 +327,12 @@ impl Trial<'_> {
             }
             for number in order {
                 let (who, outcome) = (&self.contestants[number], &mut outcomes[number]);
-                if outcome.1.is_some() || outcome.0.first().is_some_and(|run| run.seconds > self.slow_s) {
+                if outcome.1.is_some()
+                    || outcome
+                        .0
+                        .first()
+                        .is_some_and(|run| run.seconds > self.slow_s)
+                {
                     self.done += 1;
                     continue;
                 }
@@ -300,15 +340,20 @@ impl Trial<'_> {
                 match self.racer.run(link, who, excerpt, None) {
                     Ok(run) => outcome.0.push(run),
                     Err(fault @ RaceError::Differs { .. }) => {
-                        return Err(TrialError::Damaged { who: who.to_string(), link: link.to_string(), fault });
+                        return Err(TrialError::Damaged {
+                            who: who.to_string(),
+                            link: link.to_string(),
+                            fault,
+                        });
                     }
                     Err(fault) => outcome.1 = Some(fault.to_string()),
                 }
             }
         }
         let outcomes = self.contestants.iter().zip(outcomes);
-        let mut policies: Vec<_> =
-            outcomes.map(|(who, (runs, fault))| PolicyResult::new(who, excerpt.len, runs, fault)).collect();
+        let mut policies: Vec<_> = outcomes
+            .map(|(who, (runs, fault))| PolicyResult::new(who, excerpt.len, runs, fault))
+            .collect();
         compare(&mut policies);
         Ok(LinkResult {
             link: link.to_string(),
@@ -325,7 +370,12 @@ impl Trial<'_> {
     }
 
     fn tell(&mut self, link: &LinkSpec, who: &Contestant) {
-        (self.progress)(Progress { done: self.done, total: self.total, link, who });
+        (self.progress)(Progress {
+            done: self.done,
+            total: self.total,
+            link,
+            who,
+        });
         self.done += 1;
     }
 }
@@ -343,7 +393,11 @@ impl PolicyResult {
             times_raw: None,
             seconds: of(|run| run.seconds),
             wire_bytes: wire_bytes as u64,
-            ratio: if wire_bytes > 0.0 { len as f64 / wire_bytes } else { 0.0 },
+            ratio: if wire_bytes > 0.0 {
+                len as f64 / wire_bytes
+            } else {
+                0.0
+            },
             send_cpu_s: of(|run| run.send_cpu_s),
             recv_cpu_s: of(|run| run.recv_cpu_s),
             best: false,
@@ -360,9 +414,14 @@ impl PolicyResult {
 }
 
 fn compare(policies: &mut [PolicyResult]) {
-    let raw = policies.iter().find(|policy| policy.name == "none" && policy.arrived());
+    let raw = policies
+        .iter()
+        .find(|policy| policy.name == "none" && policy.arrived());
     let raw_mbit_s = raw.map(|policy| policy.effective_mbit_s);
-    let most = policies.iter().map(|policy| policy.effective_mbit_s).fold(0.0, f64::max);
+    let most = policies
+        .iter()
+        .map(|policy| policy.effective_mbit_s)
+        .fold(0.0, f64::max);
     for policy in policies.iter_mut().filter(|policy| policy.arrived()) {
         policy.times_raw = raw_mbit_s.map(|raw| policy.effective_mbit_s / raw);
         policy.best = policy.effective_mbit_s >= most;
@@ -371,12 +430,16 @@ fn compare(policies: &mut [PolicyResult]) {
 
 impl Verdict {
     fn of(policies: &[PolicyResult]) -> Option<Self> {
-        let ours = policies.iter().find(|policy| policy.name == "adaptive" && policy.arrived())?;
+        let ours = policies
+            .iter()
+            .find(|policy| policy.name == "adaptive" && policy.arrived())?;
         let best = policies
             .iter()
             .filter(|policy| policy.name != "adaptive" && policy.arrived())
             .max_by(|a, b| a.effective_mbit_s.total_cmp(&b.effective_mbit_s))?;
-        let raw = policies.iter().find(|policy| policy.name == "none" && policy.arrived());
+        let raw = policies
+            .iter()
+            .find(|policy| policy.name == "none" && policy.arrived());
         Some(Self {
             best_other: best.name.clone(),
             against_best_other: ours.effective_mbit_s / best.effective_mbit_s,
@@ -392,23 +455,36 @@ impl LinkResult {
     /// How adaptive did, in a sentence or two.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let ours = self.policies.iter().find(|policy| policy.name == "adaptive" && policy.arrived());
+        let ours = self
+            .policies
+            .iter()
+            .find(|policy| policy.name == "adaptive" && policy.arrived());
         let (Some(verdict), Some(ours)) = (&self.verdict, ours) else {
             return format!("{}: adaptive has no number to compare.", self.link);
         };
-        let best = self.policies.iter().find(|policy| policy.name == verdict.best_other);
+        let best = self
+            .policies
+            .iter()
+            .find(|policy| policy.name == verdict.best_other);
         let percent = (verdict.against_best_other - 1.0) * 100.0;
         let place = if percent.abs() < 0.05 {
             "level with".into()
         } else {
-            format!("{:.1} % {}", percent.abs(), if percent < 0.0 { "below" } else { "above" })
+            format!(
+                "{:.1} % {}",
+                percent.abs(),
+                if percent < 0.0 { "below" } else { "above" }
+            )
         };
-        let raw = verdict.against_raw.map_or_else(String::new, |times| format!("{times:.2} × raw, "));
-        let spread = if verdict.within_spread && self.policies.iter().any(|policy| policy.runs.len() > 1) {
-            "; their rounds overlap"
-        } else {
-            ""
-        };
+        let raw = verdict
+            .against_raw
+            .map_or_else(String::new, |times| format!("{times:.2} × raw, "));
+        let spread =
+            if verdict.within_spread && self.policies.iter().any(|policy| policy.runs.len() > 1) {
+                "; their rounds overlap"
+            } else {
+                ""
+            };
         let short = if verdict.short {
             " Raw took under half a second, so starting up counts for much: give more data to judge by."
         } else {
@@ -437,7 +513,11 @@ pub fn digits(value: f64) -> String {
 /// `1 round`, `3 rounds`.
 #[must_use]
 pub fn rounds(count: u32) -> String {
-    if count == 1 { "1 round".into() } else { format!("{count} rounds") }
+    if count == 1 {
+        "1 round".into()
+    } else {
+        format!("{count} rounds")
+    }
 }
 
 /// The typed codec that the data calls for, if one does: `shuffle4-zstd:1`.
@@ -484,17 +564,30 @@ pub(crate) mod tests {
 
     #[test]
     fn medians_are_in_the_middle() {
-        assert!([median(vec![3.0, 1.0, 2.0]), median(vec![1.0, 3.0]), median(vec![])] == [2.0, 2.0, 0.0]);
+        assert!(
+            [
+                median(vec![3.0, 1.0, 2.0]),
+                median(vec![1.0, 3.0]),
+                median(vec![])
+            ] == [2.0, 2.0, 0.0]
+        );
     }
 
     #[test]
     fn a_loss_is_said() {
-        let mut policies =
-            vec![policy("none", &[95.0, 96.0, 94.0]), policy("zstd:3", &[200.0]), policy("adaptive", &[190.0])];
+        let mut policies = vec![
+            policy("none", &[95.0, 96.0, 94.0]),
+            policy("zstd:3", &[200.0]),
+            policy("adaptive", &[190.0]),
+        ];
         compare(&mut policies);
         assert!(policies[1].best && !policies[2].best && policies[2].times_raw == Some(2.0));
         let verdict = Verdict::of(&policies).unwrap();
-        assert!(verdict.best_other == "zstd:3" && verdict.against_best_other == 0.95 && !verdict.within_spread);
+        assert!(
+            verdict.best_other == "zstd:3"
+                && verdict.against_best_other == 0.95
+                && !verdict.within_spread
+        );
         let link = LinkResult {
             link: "100 Mbit/s".into(),
             rate_mbit_s: Some(100.0),
@@ -508,7 +601,10 @@ pub(crate) mod tests {
             timeline: Vec::new(),
         };
         let said = link.sentence();
-        assert!(said.contains("2.00 × raw, 5.0 % below the best of the others, zstd:3 (200"), "{said}");
+        assert!(
+            said.contains("2.00 × raw, 5.0 % below the best of the others, zstd:3 (200"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -21,11 +21,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some("ratio") => Profile::Ratio,
         _ => return Err("usage: cold fast|dense|balanced|ratio FILE…".into()),
     };
-    println!("{:28}{:>8}{:>8}{:>8}{:>8}{:>8}", "", "packed", "used", "packed", "used", "s");
+    println!(
+        "{:28}{:>8}{:>8}{:>8}{:>8}{:>8}",
+        "", "packed", "used", "packed", "used", "s"
+    );
     let mut all = Vec::new();
     for path in args {
         let bytes = fs::read(&path)?;
-        let name = Path::new(&path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = Path::new(&path)
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         line(&name, profile, &bytes)?;
         all.extend_from_slice(&bytes[..bytes.len() / 4096 * 4096]);
     }
@@ -49,13 +56,20 @@ fn line(name: &str, profile: Profile, bytes: &[u8]) -> std::io::Result<()> {
         [stat.compr_data_size, stat.mem_used_total].map(|len| bytes.len() as f64 / len as f64)
     };
     let fresh = ratios();
-    let config = KeeperConfig { idle_after: std::time::Duration::ZERO, recompress: true, chains: Chains::default() };
+    let config = KeeperConfig {
+        idle_after: std::time::Duration::ZERO,
+        recompress: true,
+        chains: Chains::default(),
+    };
     let began = Instant::now();
     for _ in 0..ROUNDS {
         keeper::round(&store, &config);
     }
     let seconds = began.elapsed().as_secs_f64();
     let cold = ratios();
-    println!("{name:28}{:8.3}{:8.3}{:8.3}{:8.3}{seconds:8.1}", fresh[0], fresh[1], cold[0], cold[1]);
+    println!(
+        "{name:28}{:8.3}{:8.3}{:8.3}{:8.3}{seconds:8.1}",
+        fresh[0], fresh[1], cold[0], cold[1]
+    );
     Ok(())
 }

@@ -77,13 +77,22 @@ impl Backing {
     /// # Errors
     /// See [`BackingError`].
     pub fn open(path: &Path, limit: Option<u64>) -> Result<Self, BackingError> {
-        let fault = |source| BackingError::Io { path: path.into(), source };
+        let fault = |source| BackingError::Io {
+            path: path.into(),
+            source,
+        };
         let open = |flags| {
             // Of a device this takes only one that nobody has mounted or claimed. Pages are nobody else's to read.
-            let is_device = path.metadata().is_ok_and(|it| it.file_type().is_block_device());
+            let is_device = path
+                .metadata()
+                .is_ok_and(|it| it.file_type().is_block_device());
             let exclusive = if is_device { libc::O_EXCL } else { 0 };
             let mut how = OpenOptions::new();
-            how.read(true).write(true).create(!is_device).truncate(false).mode(0o600);
+            how.read(true)
+                .write(true)
+                .create(!is_device)
+                .truncate(false)
+                .mode(0o600);
             how.custom_flags(flags | exclusive).open(path)
         };
         let is_new = fs::symlink_metadata(path).is_err();
@@ -97,7 +106,11 @@ impl Backing {
         let is_device = metadata.file_type().is_block_device();
         let mut first = Box::new(Aligned([0; FRAME as usize]));
         file.read_at(&mut first.0, 0).map_err(fault)?;
-        let blank = if is_device { is_zero(&file).map_err(fault)? } else { metadata.len() == 0 };
+        let blank = if is_device {
+            is_zero(&file).map_err(fault)?
+        } else {
+            metadata.len() == 0
+        };
         if !blank && !first.0.starts_with(MARK) {
             return Err(BackingError::NotOurs(path.into()));
         }
@@ -118,7 +131,10 @@ impl Backing {
         Ok(Self {
             file,
             is_device,
-            frames: Mutex::new(Frames { free: Vec::new(), next: 1 }),
+            frames: Mutex::new(Frames {
+                free: Vec::new(),
+                next: 1,
+            }),
             limit: limit.min(u64::from(u32::MAX)),
             used: AtomicU64::new(0),
             reads: AtomicU64::new(0),
@@ -211,7 +227,9 @@ fn is_zero(device: &File) -> io::Result<bool> {
 fn fill(device: &File) -> io::Result<()> {
     let zeroes = Box::new(Aligned([0; FRAME as usize]));
     let end = device_len(device)?.min(HEAD) / FRAME * FRAME;
-    (0..end).step_by(FRAME as usize).try_for_each(|at| device.write_all_at(&zeroes.0, at))
+    (0..end)
+        .step_by(FRAME as usize)
+        .try_for_each(|at| device.write_all_at(&zeroes.0, at))
 }
 
 /// The length of a block device, which its metadata does not say.
@@ -267,13 +285,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("theirs");
         fs::write(&path, "precious").unwrap();
-        assert!(matches!(Backing::open(&path, None), Err(BackingError::NotOurs(_))));
+        assert!(matches!(
+            Backing::open(&path, None),
+            Err(BackingError::NotOurs(_))
+        ));
         assert_eq!(fs::read(&path).unwrap(), b"precious");
 
         let path = dir.path().join("ours");
         fs::write(&path, "").unwrap();
         let backing = Backing::open(&path, Some(2 * FRAME)).unwrap();
-        assert!(matches!(Backing::open(&path, None), Err(BackingError::InUse(_))));
+        assert!(matches!(
+            Backing::open(&path, None),
+            Err(BackingError::InUse(_))
+        ));
         let first = backing.put(&[1; 4096]).unwrap();
         assert!(backing.has_room());
         let second = backing.put(&[2; 4096]).unwrap();

@@ -17,7 +17,11 @@ impl Budget {
     #[must_use]
     pub fn new(bytes: Option<u64>) -> Self {
         let limit = bytes.map_or(u64::MAX, |bytes| bytes / FRAME as u64);
-        Self { limit, used: AtomicU64::new(0), peak: AtomicU64::new(0) }
+        Self {
+            limit,
+            used: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+        }
     }
 
     /// Takes `frames` if the limit allows.
@@ -25,7 +29,9 @@ impl Budget {
     pub(crate) fn take(&self, frames: u64) -> bool {
         // Not added first and taken back: who asks for much would have others refused meanwhile.
         let within = |used: u64| used.checked_add(frames).filter(|&used| used <= self.limit);
-        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within);
+        let taken = self
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, within);
         if let Ok(used) = taken {
             self.peak.fetch_max(used + frames, Ordering::Relaxed);
         }
@@ -57,7 +63,8 @@ impl Budget {
     /// Whether more than `percent` of the limit is in use.
     #[must_use]
     pub fn is_above(&self, percent: u64) -> bool {
-        self.limit().is_some_and(|limit| self.used() > limit / 100 * percent)
+        self.limit()
+            .is_some_and(|limit| self.used() > limit / 100 * percent)
     }
 }
 

@@ -48,9 +48,18 @@ impl Default for Bundler {
 impl Bundler {
     /// Packs `raw` into `packed`, with a dictionary if there is one, if that takes at most `len_max` bytes. Says
     /// whether it did.
-    pub(crate) fn pack(&mut self, len_max: usize, dictionary: Option<(Number, &mut dictionary::Packer)>) -> bool {
+    pub(crate) fn pack(
+        &mut self,
+        len_max: usize,
+        dictionary: Option<(Number, &mut dictionary::Packer)>,
+    ) -> bool {
         self.packed.resize(len_max.clamp(1, LEN - 1), 0);
-        let Self { raw, packed, workspace, .. } = self;
+        let Self {
+            raw,
+            packed,
+            workspace,
+            ..
+        } = self;
         let (number, room) = packed.split_first_mut().expect("a byte or more");
         let len = match dictionary {
             Some((of, packer)) => {
@@ -73,7 +82,12 @@ impl Bundler {
 
     /// Unpacks `packed` into `raw`, with the `dictionary` that is here for it.
     pub(crate) fn unpack(&mut self) -> Result<(), LoadError> {
-        let Self { raw, packed, workspace, dictionary } = self;
+        let Self {
+            raw,
+            packed,
+            workspace,
+            dictionary,
+        } = self;
         let packed = packed.get(1..).unwrap_or(&[]);
         match dictionary.take() {
             Some(dictionary) => dictionary.unpack(packed, &mut raw[..], workspace)?,
@@ -84,7 +98,9 @@ impl Bundler {
 
     /// One of the four pages.
     pub(crate) fn page(&self, at: usize) -> &[u8; PAGE] {
-        self.raw[at * PAGE..].first_chunk().expect("a cluster is four pages")
+        self.raw[at * PAGE..]
+            .first_chunk()
+            .expect("a cluster is four pages")
     }
 
     /// The pieces. None is empty: a zstd frame has more bytes than there are pieces.

@@ -65,20 +65,30 @@ impl Control {
     ///
     /// # Errors
     /// The path is taken, or cannot be listened on.
-    pub fn start(path: &Path, report: Arc<dyn Fn() -> Report + Send + Sync>) -> Result<Self, ListenError> {
+    pub fn start(
+        path: &Path,
+        report: Arc<dyn Fn() -> Report + Send + Sync>,
+    ) -> Result<Self, ListenError> {
         let address = Address::Unix(path.into());
         let listener = Listener::bind(&address, &Tuning::default())?;
         let stop = listener.stopper();
         let answer = move || {
             for mut transport in listener.incoming() {
-                let document = serde_json::to_vec(&report()).expect("a report holds nothing that JSON cannot");
+                let document =
+                    serde_json::to_vec(&report()).expect("a report holds nothing that JSON cannot");
                 // A few kilobytes: the socket takes them whole, so a client that does not read holds nobody up.
-                let _ = transport.writer.write_all(&document).and_then(|()| transport.writer.finish());
+                let _ = transport
+                    .writer
+                    .write_all(&document)
+                    .and_then(|()| transport.writer.finish());
             }
         };
         let thread = thread::Builder::new().name("control".into()).spawn(answer);
         let thread = thread.map_err(|source| ListenError::Io { address, source })?;
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self {
+            stop,
+            thread: Some(thread),
+        })
     }
 }
 

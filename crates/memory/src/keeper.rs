@@ -84,16 +84,21 @@ impl Keeper {
     pub fn start(stores: Vec<Arc<Store>>, config: KeeperConfig) -> std::io::Result<Self> {
         let bell = Arc::new((Mutex::new(false), Condvar::new()));
         let mine = bell.clone();
-        let thread = thread::Builder::new().name("keeper".into()).spawn(move || {
-            let mut worker = Worker::new(&config, Some(mine));
-            while worker.rest(config.idle_after) {
-                for store in &stores {
-                    let round = worker.round(store);
-                    tracing::debug!(?round, "looked after cold pages");
+        let thread = thread::Builder::new()
+            .name("keeper".into())
+            .spawn(move || {
+                let mut worker = Worker::new(&config, Some(mine));
+                while worker.rest(config.idle_after) {
+                    for store in &stores {
+                        let round = worker.round(store);
+                        tracing::debug!(?round, "looked after cold pages");
+                    }
                 }
-            }
-        })?;
-        Ok(Self { bell, thread: Some(thread) })
+            })?;
+        Ok(Self {
+            bell,
+            thread: Some(thread),
+        })
     }
 }
 
@@ -125,7 +130,13 @@ struct Worker {
 impl Worker {
     fn new(config: &KeeperConfig, bell: Option<Arc<(Mutex<bool>, Condvar)>>) -> Self {
         let kit = Kit::new(Profile::Ratio, &config.chains);
-        Self { kit, recompress: config.recompress, book: None, bell, since: Instant::now() }
+        Self {
+            kit,
+            recompress: config.recompress,
+            book: None,
+            bell,
+            since: Instant::now(),
+        }
     }
 
     /// Waits; `false` once the keeper is to end.
@@ -176,7 +187,14 @@ impl Worker {
             }
             let frames = shard.lock().object_frames();
             let any = frames > before || store.budget().is_above(SHORT_PERCENT);
-            round.compacted += self.compact(shard, if any { 1 } else { (frames / LOOSE_SHARE).max(1) });
+            round.compacted += self.compact(
+                shard,
+                if any {
+                    1
+                } else {
+                    (frames / LOOSE_SHARE).max(1)
+                },
+            );
         }
         round
     }
@@ -189,8 +207,10 @@ impl Worker {
         lexicon.forget_unused();
         let (mut fresh, mut groups, mut any_ripe) = (0, 0, false);
         each_cold(store, |shard, first| {
-            let slots: [Slot; cluster::PAGES] = std::array::from_fn(|member| shard.slot(first + member));
-            let is_fresh = |slot: &&Slot| slot.is_idle() && slot.kind() == Kind::Packed && !slot.is_deep();
+            let slots: [Slot; cluster::PAGES] =
+                std::array::from_fn(|member| shard.slot(first + member));
+            let is_fresh =
+                |slot: &&Slot| slot.is_idle() && slot.kind() == Kind::Packed && !slot.is_deep();
             fresh += slots.iter().filter(is_fresh).count() as u64;
             any_ripe |= is_ripe(&slots);
             groups += 1;
@@ -198,11 +218,19 @@ impl Worker {
         if fresh == 0 && !any_ripe {
             return;
         }
-        let pack = |(number, dictionary): (Number, Arc<Dictionary>)| Some((number, dictionary.packer()?));
+        let pack =
+            |(number, dictionary): (Number, Arc<Dictionary>)| Some((number, dictionary.packer()?));
         self.book = lexicon.last().and_then(pack);
-        let Some(expected) = lexicon.is_due(fresh) else { return };
+        let Some(expected) = lexicon.is_due(fresh) else {
+            return;
+        };
         let samples = self.samples(store, groups / SAMPLES + 1);
-        let pages: Vec<&[u8]> = samples.as_chunks::<PAGE>().0.iter().map(|page| &page[..]).collect();
+        let pages: Vec<&[u8]> = samples
+            .as_chunks::<PAGE>()
+            .0
+            .iter()
+            .map(|page| &page[..])
+            .collect();
         if pages.len() < SAMPLES_MIN {
             return;
         }
@@ -210,7 +238,10 @@ impl Worker {
             let Kit { tools, image } = &mut self.kit;
             let page = page.try_into().expect("samples are pages");
             let len = tools.packer.pack(page, image).unwrap_or(PAGE);
-            let primed = self.book.as_mut().and_then(|(_, packer)| packer.pack(page, &mut image[..len]));
+            let primed = self
+                .book
+                .as_mut()
+                .and_then(|(_, packer)| packer.pack(page, &mut image[..len]));
             primed.unwrap_or(len)
         });
         let Some(trained) = trained else { return };
@@ -218,7 +249,9 @@ impl Worker {
         let texts = expected * pages.len() as u64 / (groups.min(SAMPLES) * cluster::PAGES) as u64;
         let gain = (trained.without - trained.with) as u64 * texts / trained.pages as u64;
         tracing::debug!(?trained, texts, gain, "made a dictionary");
-        if gain > lexicon::frames(&trained.dictionary) * FRAME as u64 && lexicon.add(trained.dictionary) {
+        if gain > lexicon::frames(&trained.dictionary) * FRAME as u64
+            && lexicon.add(trained.dictionary)
+        {
             self.book = lexicon.last().and_then(pack);
         }
     }
@@ -250,7 +283,11 @@ impl Worker {
         const SLABS: usize = 64;
         let (before, slots, moves) = {
             let mut shard = shard.lock();
-            (shard.object_frames(), shard.slots(), shard.begin_compaction(frames_min))
+            (
+                shard.object_frames(),
+                shard.slots(),
+                shard.begin_compaction(frames_min),
+            )
         };
         if !moves {
             return 0;
@@ -272,8 +309,19 @@ impl Worker {
     }
 
     /// Looks after the cold pages of a group.
-    fn group(&mut self, store: &Store, shard: &Mutex<Shard>, first: usize, mut seen: [Slot; 4], round: &mut Round) {
-        for (member, slot) in seen.iter_mut().enumerate().filter(|(_, slot)| slot.is_idle()) {
+    fn group(
+        &mut self,
+        store: &Store,
+        shard: &Mutex<Shard>,
+        first: usize,
+        mut seen: [Slot; 4],
+        round: &mut Round,
+    ) {
+        for (member, slot) in seen
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, slot)| slot.is_idle())
+        {
             let at = first + member;
             let leaves = match slot.kind() {
                 Kind::Raw => true,
@@ -303,17 +351,27 @@ impl Worker {
                 }
                 let packed = tools.packer.pack(&page, image);
                 let mut smaller = packed
-                    .map(|len| Smaller { kind: Kind::Packed, bytes: &image[..len] })
+                    .map(|len| Smaller {
+                        kind: Kind::Packed,
+                        bytes: &image[..len],
+                    })
                     .filter(|it| it.bytes.len() < slot.len());
                 if let Some((number, packer)) = &mut self.book
                     && packed.is_none_or(|len| chain::has_matches(&image[..len]))
                 {
-                    let room = smaller.map_or(slot.len(), |smaller| smaller.bytes.len()).max(2) - 1;
-                    let (head, rest) =
-                        tools.packed[..room.min(OBJECT_LEN_MAX)].split_first_mut().expect("a byte or more");
+                    let room = smaller
+                        .map_or(slot.len(), |smaller| smaller.bytes.len())
+                        .max(2)
+                        - 1;
+                    let (head, rest) = tools.packed[..room.min(OBJECT_LEN_MAX)]
+                        .split_first_mut()
+                        .expect("a byte or more");
                     *head = *number;
                     if let Some(len) = packer.pack(&page, rest) {
-                        smaller = Some(Smaller { kind: Kind::Primed, bytes: &tools.packed[..1 + len] });
+                        smaller = Some(Smaller {
+                            kind: Kind::Primed,
+                            bytes: &tools.packed[..1 + len],
+                        });
                         round.primed += 1;
                     }
                 }
@@ -334,7 +392,9 @@ impl Worker {
         for (member, slot) in seen.into_iter().enumerate() {
             let mut page = [0; PAGE];
             let shard = shard.lock();
-            if shard.slot(first + member) != slot || shard.peek(first + member, tools, &mut page).is_err() {
+            if shard.slot(first + member) != slot
+                || shard.peek(first + member, tools, &mut page).is_err()
+            {
                 return;
             }
             tools.bundler.raw[member * PAGE..][..PAGE].copy_from_slice(&page);
@@ -361,7 +421,9 @@ fn debt(frames: u64) -> u64 {
 /// Whether a group is cold, packed as hard as its pages are alone, and not yet tried as a cluster.
 fn is_ripe(slots: &[Slot; cluster::PAGES]) -> bool {
     let is_alone = |slot: &Slot| matches!(slot.kind(), Kind::Packed | Kind::Primed);
-    slots.iter().all(|slot| slot.is_idle() && slot.is_deep() && is_alone(slot))
+    slots
+        .iter()
+        .all(|slot| slot.is_idle() && slot.is_deep() && is_alone(slot))
         && !slots.iter().all(|slot| slot.is_apart())
 }
 
@@ -375,7 +437,9 @@ fn each_cold(store: &Store, mut look: impl FnMut(&Shard, usize)) {
             let shard = shard.lock();
             for first in (part..slots.min(part + SLOTS)).step_by(cluster::PAGES) {
                 let mut group = (first..first + cluster::PAGES).map(|at| shard.slot(at));
-                if group.any(|slot| slot.is_idle() && matches!(slot.kind(), Kind::Packed | Kind::Primed)) {
+                if group.any(|slot| {
+                    slot.is_idle() && matches!(slot.kind(), Kind::Packed | Kind::Primed)
+                }) {
                     look(&shard, first);
                 }
             }

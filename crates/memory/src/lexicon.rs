@@ -48,7 +48,10 @@ const PAGES_MOST: u64 = 1 << 18;
 
 impl Lexicon {
     pub(crate) fn new(budget: Arc<Budget>) -> Self {
-        Self { budget, shelf: Mutex::default() }
+        Self {
+            budget,
+            shelf: Mutex::default(),
+        }
     }
 
     /// Notes that so many `pages` went cold. When it is time to make a dictionary, says how many pages it is for: as
@@ -68,7 +71,11 @@ impl Lexicon {
     pub(crate) fn get(&self, number: Number) -> Option<Arc<Dictionary>> {
         let index = index(number)?;
         let shelf = self.shelf.lock();
-        shelf.books.get(index)?.as_ref().map(|book| book.dictionary.clone())
+        shelf
+            .books
+            .get(index)?
+            .as_ref()
+            .map(|book| book.dictionary.clone())
     }
 
     /// The one to pack with.
@@ -83,11 +90,17 @@ impl Lexicon {
     pub(crate) fn add(&self, dictionary: Dictionary) -> bool {
         let frames = frames(&dictionary);
         let mut shelf = self.shelf.lock();
-        let Some(free) = shelf.books.iter().position(Option::is_none) else { return false };
+        let Some(free) = shelf.books.iter().position(Option::is_none) else {
+            return false;
+        };
         if !self.budget.take(frames) {
             return false;
         }
-        shelf.books[free] = Some(Book { dictionary: Arc::new(dictionary), users: 0, frames });
+        shelf.books[free] = Some(Book {
+            dictionary: Arc::new(dictionary),
+            users: 0,
+            frames,
+        });
         let before = shelf.last.replace(free as Number + 1);
         self.put_away(&mut shelf, before);
         true
@@ -95,9 +108,16 @@ impl Lexicon {
 
     /// One more object needs it, if it needs any. Says whether it is there.
     pub(crate) fn hold(&self, number: Number) -> bool {
-        let Some(index) = index(number) else { return true };
+        let Some(index) = index(number) else {
+            return true;
+        };
         let mut shelf = self.shelf.lock();
-        shelf.books.get_mut(index).and_then(Option::as_mut).map(|book| book.users += 1).is_some()
+        shelf
+            .books
+            .get_mut(index)
+            .and_then(Option::as_mut)
+            .map(|book| book.users += 1)
+            .is_some()
     }
 
     /// One object less needs it.
@@ -116,12 +136,15 @@ impl Lexicon {
         let mut shelf = self.shelf.lock();
         let last = shelf.last.take();
         self.put_away(&mut shelf, last);
-        shelf.last = last.filter(|number| index(*number).is_some_and(|index| shelf.books[index].is_some()));
+        shelf.last =
+            last.filter(|number| index(*number).is_some_and(|index| shelf.books[index].is_some()));
     }
 
     /// Takes a dictionary from the shelf that is not the one to pack with, if nobody needs it.
     fn put_away(&self, shelf: &mut Shelf, number: Option<Number>) {
-        let Some(index) = number.filter(|_| number != shelf.last).and_then(index) else { return };
+        let Some(index) = number.filter(|_| number != shelf.last).and_then(index) else {
+            return;
+        };
         if let Some(book) = shelf.books[index].take_if(|book| book.users == 0) {
             self.budget.give(book.frames);
         }
@@ -131,7 +154,9 @@ impl Lexicon {
     pub(crate) fn cost(&self) -> (u64, u64) {
         let shelf = self.shelf.lock();
         let books = shelf.books.iter().flatten();
-        books.fold((0, 0), |(count, frames), book| (count + 1, frames + book.frames))
+        books.fold((0, 0), |(count, frames), book| {
+            (count + 1, frames + book.frames)
+        })
     }
 }
 

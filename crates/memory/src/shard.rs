@@ -101,7 +101,9 @@ impl Shard {
     ) -> io::Result<Self> {
         // Asked for on trial first: a zeroed table that cannot be had would end the process.
         let mut trial = Vec::<u64>::new();
-        trial.try_reserve_exact(pages).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        trial
+            .try_reserve_exact(pages)
+            .map_err(|_| io::ErrorKind::OutOfMemory)?;
         drop(std::hint::black_box(trial));
         let slabs = Slabs::new(pages, budget.clone())?;
         if !budget.take(pages.div_ceil(SLOTS_PER_FRAME) as u64) {
@@ -137,7 +139,12 @@ impl Shard {
 
     /// Takes the page at `at` and marks it as in use. What must be unpacked is left in `tools`, so that the caller
     /// unpacks it by [`Tools::finish`] when it has let go of the shard.
-    pub(crate) fn fetch(&mut self, at: usize, tools: &mut Tools, page: &mut Page) -> Result<Fetched, LoadError> {
+    pub(crate) fn fetch(
+        &mut self,
+        at: usize,
+        tools: &mut Tools,
+        page: &mut Page,
+    ) -> Result<Fetched, LoadError> {
         let slot = self.slot(at);
         if slot.is_idle() {
             self.slots[at] = slot.with_idle(false).0;
@@ -146,13 +153,23 @@ impl Shard {
     }
 
     /// Fills `page` and marks it as in use.
-    pub(crate) fn load(&mut self, at: usize, tools: &mut Tools, page: &mut Page) -> Result<(), LoadError> {
+    pub(crate) fn load(
+        &mut self,
+        at: usize,
+        tools: &mut Tools,
+        page: &mut Page,
+    ) -> Result<(), LoadError> {
         let fetched = self.fetch(at, tools, page)?;
         tools.finish(fetched, page)
     }
 
     /// Fills `page`.
-    pub(crate) fn peek(&self, at: usize, tools: &mut Tools, page: &mut Page) -> Result<(), LoadError> {
+    pub(crate) fn peek(
+        &self,
+        at: usize,
+        tools: &mut Tools,
+        page: &mut Page,
+    ) -> Result<(), LoadError> {
         let fetched = self.look_up(at, tools, page)?;
         tools.finish(fetched, page)
     }
@@ -162,11 +179,16 @@ impl Shard {
         match slot.kind() {
             Kind::Hole | Kind::Zero => page.fill(0),
             Kind::Same => {
-                let word: [u8; 8] = *self.slabs.get(slot.place(), 8).first_chunk().expect("asked for eight");
+                let word: [u8; 8] = *self
+                    .slabs
+                    .get(slot.place(), 8)
+                    .first_chunk()
+                    .expect("asked for eight");
                 page.as_chunks_mut::<8>().0.fill(word);
             }
             Kind::Packed => {
-                tools.packed[..slot.len()].copy_from_slice(self.slabs.get(slot.place(), slot.len()));
+                tools.packed[..slot.len()]
+                    .copy_from_slice(self.slabs.get(slot.place(), slot.len()));
                 return Ok(Fetched::Packed(slot.len()));
             }
             Kind::Primed => {
@@ -181,7 +203,10 @@ impl Shard {
                 return Ok(Fetched::Cluster(at % cluster::PAGES));
             }
             Kind::Backed => {
-                let backing = self.backing.as_ref().expect("a page is backed only where there is a file");
+                let backing = self
+                    .backing
+                    .as_ref()
+                    .expect("a page is backed only where there is a file");
                 backing.get(slot.place(), page)?;
             }
         }
@@ -192,16 +217,31 @@ impl Shard {
     fn gather(&self, at: usize, tools: &mut Tools) {
         let first = at - at % cluster::PAGES;
         tools.bundler.packed.clear();
-        for slot in self.slots[first..first + cluster::PAGES].iter().map(|&slot| Slot(slot)) {
-            tools.bundler.packed.extend_from_slice(self.slabs.get(slot.place(), slot.len()));
+        for slot in self.slots[first..first + cluster::PAGES]
+            .iter()
+            .map(|&slot| Slot(slot))
+        {
+            tools
+                .bundler
+                .packed
+                .extend_from_slice(self.slabs.get(slot.place(), slot.len()));
         }
         tools.bundler.dictionary = self.lexicon.get(tools.bundler.number());
     }
 
     /// Puts `page`, whose `image` this is, in a slot whose page is in no cluster: in memory, if need be after moving
     /// objects together, else in the backing file. On an error the page that was there is still there.
-    pub(crate) fn store(&mut self, at: usize, page: &Page, image: Image<'_>) -> Result<(), StoreError> {
-        debug_assert_ne!(self.slot(at).kind(), Kind::Cluster, "the caller dissolved it");
+    pub(crate) fn store(
+        &mut self,
+        at: usize,
+        page: &Page,
+        image: Image<'_>,
+    ) -> Result<(), StoreError> {
+        debug_assert_ne!(
+            self.slot(at).kind(),
+            Kind::Cluster,
+            "the caller dissolved it"
+        );
         let (kind, bytes): (_, &[u8]) = match &image {
             Image::Zero => {
                 self.set(at, Slot::ZERO);
@@ -223,12 +263,22 @@ impl Shard {
         if self.put_object(at, kind, bytes, true).is_ok() {
             return Ok(());
         }
-        let frame = self.backing.as_ref().and_then(|backing| backing.put(page)).ok_or(StoreError::Full)?;
+        let frame = self
+            .backing
+            .as_ref()
+            .and_then(|backing| backing.put(page))
+            .ok_or(StoreError::Full)?;
         self.set(at, Slot::new(Kind::Backed, PAGE, frame));
         Ok(())
     }
 
-    fn put_object(&mut self, at: usize, kind: Kind, bytes: &[u8], loosely: bool) -> Result<(), Full> {
+    fn put_object(
+        &mut self,
+        at: usize,
+        kind: Kind,
+        bytes: &[u8],
+        loosely: bool,
+    ) -> Result<(), Full> {
         let old = self.slot(at);
         let number = self.number(at, old);
         if old.kind().has_object() && self.slabs.replace(old.place(), bytes, loosely) {
@@ -257,7 +307,9 @@ impl Shard {
     fn number(&self, at: usize, slot: Slot) -> Number {
         match slot.kind() {
             Kind::Primed => self.slabs.get(slot.place(), 1)[0],
-            Kind::Cluster if at.is_multiple_of(cluster::PAGES) => self.slabs.get(slot.place(), 1)[0],
+            Kind::Cluster if at.is_multiple_of(cluster::PAGES) => {
+                self.slabs.get(slot.place(), 1)[0]
+            }
             _ => 0,
         }
     }
@@ -266,7 +318,11 @@ impl Shard {
     fn forget(&mut self, slot: Slot) {
         match slot.kind() {
             kind if kind.has_object() => self.slabs.free(slot.place()),
-            Kind::Backed => self.backing.as_ref().expect("a file holds it").free(slot.place()),
+            Kind::Backed => self
+                .backing
+                .as_ref()
+                .expect("a file holds it")
+                .free(slot.place()),
             _ => {}
         }
     }
@@ -282,7 +338,13 @@ impl Shard {
     }
 
     /// Forgets the content of `count` slots from `at` on. A cluster that lies in the range in part is dissolved first.
-    pub(crate) fn clear(&mut self, at: usize, count: usize, to: Slot, tools: &mut Tools) -> Result<(), StoreError> {
+    pub(crate) fn clear(
+        &mut self,
+        at: usize,
+        count: usize,
+        to: Slot,
+        tools: &mut Tools,
+    ) -> Result<(), StoreError> {
         for slot in at..at + count {
             if self.slot(slot).kind() == Kind::Cluster {
                 let first = slot - slot % cluster::PAGES;
@@ -308,7 +370,11 @@ impl Shard {
         let first = at - at % cluster::PAGES;
         let mut fresh: Vec<Slot> = Vec::with_capacity(cluster::PAGES);
         for page in 0..cluster::PAGES {
-            let image = Image::of(tools.bundler.page(page), &mut tools.packer, &mut tools.packed);
+            let image = Image::of(
+                tools.bundler.page(page),
+                &mut tools.packer,
+                &mut tools.packed,
+            );
             let (kind, bytes): (_, &[u8]) = match &image {
                 Image::Zero => {
                     fresh.push(Slot::ZERO);
@@ -322,7 +388,13 @@ impl Shard {
                 let frame = self.backing.as_ref()?.put(tools.bundler.page(page))?;
                 Some(Slot::new(Kind::Backed, PAGE, frame))
             };
-            match self.slabs.put(bytes).ok().map(|place| Slot::new(kind, bytes.len(), place)).or_else(backed) {
+            match self
+                .slabs
+                .put(bytes)
+                .ok()
+                .map(|place| Slot::new(kind, bytes.len(), place))
+                .or_else(backed)
+            {
                 Some(slot) => fresh.push(slot),
                 None => {
                     fresh.into_iter().for_each(|slot| self.forget(slot));
@@ -337,7 +409,12 @@ impl Shard {
     }
 
     /// Puts four packed pages in one cluster's place, if no slot changed since `seen`. Says whether it did.
-    pub(crate) fn bundle(&mut self, first: usize, seen: [Slot; cluster::PAGES], tools: &Tools) -> Result<bool, Full> {
+    pub(crate) fn bundle(
+        &mut self,
+        first: usize,
+        seen: [Slot; cluster::PAGES],
+        tools: &Tools,
+    ) -> Result<bool, Full> {
         if (0..cluster::PAGES).any(|page| self.slot(first + page) != seen[page]) {
             return Ok(false);
         }
@@ -348,7 +425,11 @@ impl Shard {
         for piece in tools.bundler.pieces() {
             match self.slabs.put(piece) {
                 Ok(place) => {
-                    fresh.push(Slot::new(Kind::Cluster, piece.len(), place).with_idle(true).with_deep());
+                    fresh.push(
+                        Slot::new(Kind::Cluster, piece.len(), place)
+                            .with_idle(true)
+                            .with_deep(),
+                    );
                 }
                 Err(full) => {
                     for slot in fresh {
@@ -385,7 +466,9 @@ impl Shard {
             // Elsewhere, since a hole as long as an object can be filled, and many that are short cannot.
             match self.slabs.put(bytes) {
                 Ok(place) => self.set(at, Slot::new(kind, bytes.len(), place)),
-                Err(Full) => self.put_object(at, kind, bytes, false).expect("what is smaller fits in its place"),
+                Err(Full) => self
+                    .put_object(at, kind, bytes, false)
+                    .expect("what is smaller fits in its place"),
             }
         }
         self.slots[at] = self.slot(at).with_idle(true).with_deep().0;
@@ -401,11 +484,15 @@ impl Shard {
 
     /// Moves a page to the backing file, if the slot is still `seen`. Says whether it did.
     pub(crate) fn write_back(&mut self, at: usize, seen: Slot, page: &Page) -> bool {
-        let Some(backing) = self.backing.clone() else { return false };
+        let Some(backing) = self.backing.clone() else {
+            return false;
+        };
         if self.slot(at) != seen {
             return false;
         }
-        let Some(frame) = backing.put(page) else { return false };
+        let Some(frame) = backing.put(page) else {
+            return false;
+        };
         self.set(at, Slot::new(Kind::Backed, PAGE, frame));
         true
     }
@@ -467,6 +554,7 @@ impl Shard {
 
 impl Drop for Shard {
     fn drop(&mut self) {
-        self.budget.give(self.slots.len().div_ceil(SLOTS_PER_FRAME) as u64);
+        self.budget
+            .give(self.slots.len().div_ceil(SLOTS_PER_FRAME) as u64);
     }
 }

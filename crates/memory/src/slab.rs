@@ -219,13 +219,20 @@ impl Slabs {
         // Room of less than a frame is what filling slabs leaves anyway.
         let capacity = |slab: &Slab| (SLAB_LEN - slab.live as usize) / FRAME * FRAME;
         let mut sparse: Vec<u32> = (0..self.slabs.len() as u32)
-            .filter(|&number| self.slabs[number as usize].used > 0 && capacity(&self.slabs[number as usize]) > 0)
+            .filter(|&number| {
+                self.slabs[number as usize].used > 0 && capacity(&self.slabs[number as usize]) > 0
+            })
             .collect();
         sparse.sort_unstable_by_key(|&number| self.slabs[number as usize].live);
-        let mut left: usize = sparse.iter().map(|&number| capacity(&self.slabs[number as usize])).sum();
+        let mut left: usize = sparse
+            .iter()
+            .map(|&number| capacity(&self.slabs[number as usize]))
+            .sum();
         for number in sparse {
             let slab = &mut self.slabs[number as usize];
-            let Some(rest) = left.checked_sub(capacity(slab) + slab.live as usize) else { break };
+            let Some(rest) = left.checked_sub(capacity(slab) + slab.live as usize) else {
+                break;
+            };
             left = rest;
             slab.leaving = true;
             self.refile(number);
@@ -261,9 +268,13 @@ impl Slabs {
             if slab.room() >= FRAME {
                 self.slide(number as u32);
                 let slab = &mut self.slabs[number];
-                let (from, to) = ((slab.top as usize).div_ceil(FRAME), usize::from(slab.frames));
+                let (from, to) = (
+                    (slab.top as usize).div_ceil(FRAME),
+                    usize::from(slab.frames),
+                );
                 slab.frames = from as u8;
-                self.region.release(number * SLAB_LEN + from * FRAME..number * SLAB_LEN + to * FRAME);
+                self.region
+                    .release(number * SLAB_LEN + from * FRAME..number * SLAB_LEN + to * FRAME);
                 self.touched -= (to - from) as u64;
                 self.budget.give((to - from) as u64);
             }
@@ -337,16 +348,26 @@ impl Slabs {
     /// Makes an object of `len` bytes in a slab that has the room.
     fn add(&mut self, number: u32, len: usize) -> Result<u16, Full> {
         let slab = &self.slabs[number as usize];
-        debug_assert!(slab.room() >= len && slab.has_entries(), "the caller chose it for its room");
+        debug_assert!(
+            slab.room() >= len && slab.has_entries(),
+            "the caller chose it for its room"
+        );
         let (held, more) = (slab.extents.capacity(), slab.extents.len().max(8));
         if slab.free == LAST && slab.extents.len() == held {
             self.take_table(more * size_of::<Extent>())?;
             let slab = &mut self.slabs[number as usize];
             slab.extents.reserve_exact(more);
-            debug_assert_eq!(slab.extents.capacity(), held + more, "the table is what was counted");
+            debug_assert_eq!(
+                slab.extents.capacity(),
+                held + more,
+                "the table is what was counted"
+            );
         }
         let at = self.find_gap(number, len);
-        let extent = Extent { at: at as u16, len: len as u16 };
+        let extent = Extent {
+            at: at as u16,
+            len: len as u16,
+        };
         let slab = &mut self.slabs[number as usize];
         let object = match slab.free {
             LAST => {
@@ -392,7 +413,11 @@ impl Slabs {
     fn sort(&mut self, number: u32) {
         self.order.clear();
         let extents = self.slabs[number as usize].extents.iter().zip(0_u32..);
-        self.order.extend(extents.filter(|(it, _)| it.len > 0).map(|(it, object)| u32::from(it.at) << 16 | object));
+        self.order.extend(
+            extents
+                .filter(|(it, _)| it.len > 0)
+                .map(|(it, object)| u32::from(it.at) << 16 | object),
+        );
         self.order.sort_unstable();
     }
 
@@ -443,10 +468,15 @@ impl Slabs {
     fn release(&mut self, number: u32) {
         let before = self.frames();
         let slab = &mut self.slabs[number as usize];
-        debug_assert_eq!((slab.used, slab.live), (0, 0), "a slab that is released is empty");
+        debug_assert_eq!(
+            (slab.used, slab.live),
+            (0, 0),
+            "a slab that is released is empty"
+        );
         let frames = usize::from(slab.frames);
         self.tables -= slab.extents.capacity() * size_of::<Extent>();
-        (slab.extents, slab.free, slab.frames, slab.leaving, slab.top) = (Vec::new(), LAST, 0, false, 0);
+        (slab.extents, slab.free, slab.frames, slab.leaving, slab.top) =
+            (Vec::new(), LAST, 0, false, 0);
         let start = number as usize * SLAB_LEN;
         self.region.release(start..start + frames * FRAME);
         self.touched -= frames as u64;
@@ -476,7 +506,12 @@ impl Slabs {
     }
 
     fn unlink(&mut self, number: u32) {
-        let Slab { list, next, previous, .. } = self.slabs[number as usize];
+        let Slab {
+            list,
+            next,
+            previous,
+            ..
+        } = self.slabs[number as usize];
         let Some(list) = list else { return };
         match previous {
             NONE => self.heads[usize::from(list)] = next,
@@ -500,7 +535,10 @@ impl Drop for Slabs {
 }
 
 fn split(place: u64) -> (u32, u16) {
-    ((place >> OBJECT_BITS) as u32, (place & ((1 << OBJECT_BITS) - 1)) as u16)
+    (
+        (place >> OBJECT_BITS) as u32,
+        (place & ((1 << OBJECT_BITS) - 1)) as u16,
+    )
 }
 
 fn join(slab: u32, object: u16) -> u64 {
@@ -516,7 +554,9 @@ mod tests {
     use super::*;
 
     fn content(seed: u16, len: usize) -> Vec<u8> {
-        (0..len).map(|i| (usize::from(seed) * 31 + i * 7) as u8).collect()
+        (0..len)
+            .map(|i| (usize::from(seed) * 31 + i * 7) as u8)
+            .collect()
     }
 
     proptest! {

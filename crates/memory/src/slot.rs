@@ -31,12 +31,23 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 8] =
-        [Self::Hole, Self::Zero, Self::Same, Self::Packed, Self::Raw, Self::Cluster, Self::Backed, Self::Primed];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Hole,
+        Self::Zero,
+        Self::Same,
+        Self::Packed,
+        Self::Raw,
+        Self::Cluster,
+        Self::Backed,
+        Self::Primed,
+    ];
 
     /// Whether the place is that of an object in memory.
     pub(crate) fn has_object(self) -> bool {
-        matches!(self, Self::Same | Self::Packed | Self::Raw | Self::Cluster | Self::Primed)
+        matches!(
+            self,
+            Self::Same | Self::Packed | Self::Raw | Self::Cluster | Self::Primed
+        )
     }
 }
 
@@ -56,7 +67,10 @@ impl Slot {
 
     /// `len` from 1 to 4096; `place` below 2^46.
     pub(crate) fn new(kind: Kind, len: usize, place: u64) -> Self {
-        debug_assert!((1..=4096).contains(&len) && place < 1 << (64 - PLACE_AT), "{len} bytes at {place}");
+        debug_assert!(
+            (1..=4096).contains(&len) && place < 1 << (64 - PLACE_AT),
+            "{len} bytes at {place}"
+        );
         Self(kind as u64 | (len as u64 - 1) << LEN_AT | place << PLACE_AT)
     }
 
@@ -119,7 +133,12 @@ mod tests {
                     assert!(!slot.is_apart());
                     let slot = slot.with_apart();
                     assert_eq!((slot.kind(), slot.len(), slot.place()), (kind, len, place));
-                    assert!(slot.is_idle() && slot.is_deep() && slot.is_apart() && !slot.with_idle(false).is_idle());
+                    assert!(
+                        slot.is_idle()
+                            && slot.is_deep()
+                            && slot.is_apart()
+                            && !slot.with_idle(false).is_idle()
+                    );
                     assert_eq!(slot.moved(7).place(), 7);
                     assert_eq!(slot.moved(place), slot);
                 }

@@ -25,7 +25,16 @@ pub(crate) struct Tally {
 impl Tally {
     /// `old` made way for `new`.
     pub(crate) fn change(&mut self, old: Slot, new: Slot) {
-        let count = |slot: Slot| (slot.kind() as usize, if slot.kind().has_object() { slot.len() as u64 } else { 0 });
+        let count = |slot: Slot| {
+            (
+                slot.kind() as usize,
+                if slot.kind().has_object() {
+                    slot.len() as u64
+                } else {
+                    0
+                },
+            )
+        };
         let ((from, less), (to, more)) = (count(old), count(new));
         if old.kind() != Kind::Hole {
             self.pages[from] -= 1;
@@ -38,7 +47,11 @@ impl Tally {
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        let pairs = self.pages.iter_mut().zip(other.pages).chain(self.bytes.iter_mut().zip(other.bytes));
+        let pairs = self
+            .pages
+            .iter_mut()
+            .zip(other.pages)
+            .chain(self.bytes.iter_mut().zip(other.bytes));
         pairs.for_each(|(mine, theirs)| *mine += theirs);
         self.huge_pages_since += other.huge_pages_since;
         self.pages_compacted += other.pages_compacted;
@@ -90,7 +103,11 @@ impl Histogram {
     }
 
     pub(crate) fn latency(&self) -> Latency {
-        let counts: Vec<u64> = self.0.iter().map(|step| step.load(Ordering::Relaxed)).collect();
+        let counts: Vec<u64> = self
+            .0
+            .iter()
+            .map(|step| step.load(Ordering::Relaxed))
+            .collect();
         let requests: u64 = counts.iter().sum();
         let percentile = |share: f64| {
             let mut left = (requests as f64 * share).ceil() as u64;
@@ -98,9 +115,18 @@ impl Histogram {
                 left = left.saturating_sub(count);
                 left == 0
             });
-            if requests == 0 { 0.0 } else { Self::end_ns(step.unwrap_or(Self::STEPS - 1)) as f64 / 1000.0 }
+            if requests == 0 {
+                0.0
+            } else {
+                Self::end_ns(step.unwrap_or(Self::STEPS - 1)) as f64 / 1000.0
+            }
         };
-        Latency { requests, p50_us: percentile(0.5), p99_us: percentile(0.99), p999_us: percentile(0.999) }
+        Latency {
+            requests,
+            p50_us: percentile(0.5),
+            p99_us: percentile(0.99),
+            p999_us: percentile(0.999),
+        }
     }
 }
 
@@ -230,7 +256,10 @@ pub struct Stat {
 
 impl Stat {
     pub(crate) fn of(tally: &Tally, object_frames: u64, traffic: &Traffic) -> Self {
-        let tier = |kind: Kind| Tier { pages: tally.pages[kind as usize], bytes: tally.bytes[kind as usize] };
+        let tier = |kind: Kind| Tier {
+            pages: tally.pages[kind as usize],
+            bytes: tally.bytes[kind as usize],
+        };
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let tiers = Tiers {
             zero: tier(Kind::Zero),
@@ -289,7 +318,11 @@ mod tests {
         }
         let latency = histogram.latency();
         assert_eq!(latency.requests, 1000);
-        for (found, want) in [(latency.p50_us, 500.0), (latency.p99_us, 990.0), (latency.p999_us, 999.0)] {
+        for (found, want) in [
+            (latency.p50_us, 500.0),
+            (latency.p99_us, 990.0),
+            (latency.p999_us, 999.0),
+        ] {
             assert!((1.0..=1.13).contains(&(found / want)), "{found} {want}");
         }
         histogram.record(Duration::MAX);

@@ -99,13 +99,26 @@ impl Store {
         let pages = config.size.div_ceil(PAGE as u64);
         // More than one a processor, so that two threads seldom want the same one; few, because each keeps a slab
         // that is filling.
-        let shards = (thread::available_parallelism().map_or(1, usize::from) * 2).next_power_of_two().min(64);
-        let groups = pages.div_ceil(cluster::PAGES as u64).div_ceil(shards as u64);
-        let slots = usize::try_from(groups).ok().and_then(|groups| groups.checked_mul(cluster::PAGES));
+        let shards = (thread::available_parallelism().map_or(1, usize::from) * 2)
+            .next_power_of_two()
+            .min(64);
+        let groups = pages
+            .div_ceil(cluster::PAGES as u64)
+            .div_ceil(shards as u64);
+        let slots = usize::try_from(groups)
+            .ok()
+            .and_then(|groups| groups.checked_mul(cluster::PAGES));
         let slots = slots.ok_or(io::ErrorKind::OutOfMemory)?;
         let lexicon = Arc::new(Lexicon::new(config.budget.clone()));
-        let shard =
-            |_| Shard::new(slots, config.budget.clone(), config.backing.clone(), lexicon.clone()).map(Mutex::new);
+        let shard = |_| {
+            Shard::new(
+                slots,
+                config.budget.clone(),
+                config.backing.clone(),
+                lexicon.clone(),
+            )
+            .map(Mutex::new)
+        };
         Ok(Self {
             size: config.size,
             shards: (0..shards).map(shard).collect::<io::Result<_>>()?,
@@ -133,12 +146,19 @@ impl Store {
         let (count, dictionary_frames) = self.lexicon.cost();
         let mut stat = Stat::of(&tally, frames + dictionary_frames, &self.traffic);
         stat.size = self.size;
-        stat.dictionaries = Dictionaries { count, bytes: dictionary_frames * PAGE as u64 };
+        stat.dictionaries = Dictionaries {
+            count,
+            bytes: dictionary_frames * PAGE as u64,
+        };
         stat.mm_stat.mem_limit = self.budget.limit().unwrap_or(0);
         stat.mm_stat.mem_used_max = self.budget.peak();
         if let Some(backing) = &self.backing {
             let [bd_count, bd_reads, bd_writes] = backing.counts();
-            stat.bd_stat = BdStat { bd_count, bd_reads, bd_writes };
+            stat.bd_stat = BdStat {
+                bd_count,
+                bd_reads,
+                bd_writes,
+            };
         }
         stat
     }
@@ -156,14 +176,19 @@ impl Store {
     }
 
     pub(crate) fn backing_has_room(&self) -> bool {
-        self.backing.as_ref().is_some_and(|backing| backing.has_room())
+        self.backing
+            .as_ref()
+            .is_some_and(|backing| backing.has_room())
     }
 
     fn home(&self, page: u64) -> Home {
         let pages = cluster::PAGES as u64;
         let (group, member) = (page / pages, page % pages);
         let shards = self.shards.len() as u64;
-        Home { shard: (group % shards) as usize, slot: (group / shards * pages + member) as usize }
+        Home {
+            shard: (group % shards) as usize,
+            slot: (group / shards * pages + member) as usize,
+        }
     }
 
     fn check(&self, offset: u64, len: u64) -> Result<(), BlockError> {
@@ -177,7 +202,9 @@ impl Store {
     fn read_part(&self, part: Part, out: &mut [u8], tools: &mut Tools) -> Result<(), BlockError> {
         let home = self.home(part.page);
         let mut load = |page: &mut Page| {
-            let fetched = self.shards[home.shard].lock().fetch(home.slot, tools, page)?;
+            let fetched = self.shards[home.shard]
+                .lock()
+                .fetch(home.slot, tools, page)?;
             tools.finish(fetched, page)
         };
         let loaded: Result<(), LoadError> = match <&mut Page>::try_from(&mut *out) {
@@ -223,7 +250,10 @@ impl Store {
             let begun = Instant::now();
             let was_long = is_long.load(Ordering::Relaxed);
             if !was_long {
-                parts.by_ref().take(TASTED).try_for_each(|(part, bytes)| work(part, bytes, &mut kit))?;
+                parts
+                    .by_ref()
+                    .take(TASTED)
+                    .try_for_each(|(part, bytes)| work(part, bytes, &mut kit))?;
             }
             if was_long || begun.elapsed() * (count - TASTED) as u32 / TASTED as u32 >= HELP_FROM {
                 drop(kit);
@@ -250,11 +280,22 @@ impl Store {
 
     /// Sets whole pages of the range to `to`. With `edges`, what lies in part of a page is written as zeroes, and it is
     /// a fault where no memory is left to take a cluster apart; without, such pages stay as they are.
-    fn clear_parts(&self, offset: u64, len: u64, to: Slot, edges: bool, tools: &mut Tools) -> Result<(), BlockError> {
+    fn clear_parts(
+        &self,
+        offset: u64,
+        len: u64,
+        to: Slot,
+        edges: bool,
+        tools: &mut Tools,
+    ) -> Result<(), BlockError> {
         let pages = cluster::PAGES as u64;
         let (page, end) = (offset.div_ceil(PAGE as u64), (offset + len) / PAGE as u64);
         // The last page of a device that ends within it.
-        let end = if offset + len == self.size { self.size.div_ceil(PAGE as u64) } else { end };
+        let end = if offset + len == self.size {
+            self.size.div_ceil(PAGE as u64)
+        } else {
+            end
+        };
         let mut next = page;
         while next < end {
             let stop = end.min((next / pages + 1) * pages);
@@ -269,7 +310,9 @@ impl Store {
         }
         if edges {
             let whole = page * PAGE as u64..end * PAGE as u64;
-            for part in parts(offset, len).filter(|part| !whole.contains(&(part.page * PAGE as u64))) {
+            for part in
+                parts(offset, len).filter(|part| !whole.contains(&(part.page * PAGE as u64)))
+            {
                 let home = self.home(part.page);
                 let mut shard = self.shards[home.shard].lock();
                 let zero = |page: &mut Page| page[part.from..part.from + part.len].fill(0);
@@ -283,7 +326,11 @@ impl Store {
         match fault {
             StoreError::Full => {
                 let limit = self.budget.limit().unwrap_or(0);
-                let backing = if self.backing.is_some() { " and the backing file is full" } else { "" };
+                let backing = if self.backing.is_some() {
+                    " and the backing file is full"
+                } else {
+                    ""
+                };
                 BlockError::NoSpace(format!(
                     "the memory limit of {} is reached{backing}; trim, or serve with a higher --mem-limit",
                     narrows_core::units::Size(limit)
@@ -293,7 +340,11 @@ impl Store {
         }
     }
 
-    fn counted<T>(&self, writes: bool, work: impl FnOnce() -> Result<T, BlockError>) -> Result<T, BlockError> {
+    fn counted<T>(
+        &self,
+        writes: bool,
+        work: impl FnOnce() -> Result<T, BlockError>,
+    ) -> Result<T, BlockError> {
         let begun = Instant::now();
         let result = work();
         let (histogram, failed) = match writes {
@@ -309,18 +360,33 @@ impl Store {
 }
 
 /// Puts a page, whatever was there.
-fn put(shard: &mut Shard, at: usize, page: &Page, image: Image<'_>, tools: &mut Tools) -> Result<(), StoreError> {
+fn put(
+    shard: &mut Shard,
+    at: usize,
+    page: &Page,
+    image: Image<'_>,
+    tools: &mut Tools,
+) -> Result<(), StoreError> {
     shard.dissolve(at, tools)?;
     shard.store(at, page, image)
 }
 
 /// Reads, changes and writes a page under its shard's lock.
-fn change(shard: &mut Shard, at: usize, tools: &mut Tools, work: impl FnOnce(&mut Page)) -> Result<(), StoreError> {
+fn change(
+    shard: &mut Shard,
+    at: usize,
+    tools: &mut Tools,
+    work: impl FnOnce(&mut Page),
+) -> Result<(), StoreError> {
     let mut page = [0; PAGE];
     shard.load(at, tools, &mut page)?;
     work(&mut page);
     shard.dissolve(at, tools)?;
-    shard.store(at, &page, Image::of(&page, &mut tools.packer, &mut tools.packed))
+    shard.store(
+        at,
+        &page,
+        Image::of(&page, &mut tools.packer, &mut tools.packed),
+    )
 }
 
 impl BlockDevice for Store {
@@ -342,11 +408,16 @@ impl BlockDevice for Store {
         let parts_of = parts(offset, out.len() as u64);
         let (head, rest) = out.split_at_mut(head_len(offset, out.len()));
         let pages = rest.len().div_ceil(PAGE) + usize::from(!head.is_empty());
-        let pieces = iter::once(head).filter(|head| !head.is_empty()).chain(rest.chunks_mut(PAGE));
+        let pieces = iter::once(head)
+            .filter(|head| !head.is_empty())
+            .chain(rest.chunks_mut(PAGE));
         self.counted(false, || {
-            self.each(pages, &self.reads_are_long, parts_of.zip(pieces), |part, out, kit| {
-                self.read_part(part, out, &mut kit.tools)
-            })
+            self.each(
+                pages,
+                &self.reads_are_long,
+                parts_of.zip(pieces),
+                |part, out, kit| self.read_part(part, out, &mut kit.tools),
+            )
         })
     }
 
@@ -355,10 +426,14 @@ impl BlockDevice for Store {
         count(&self.traffic.write_bytes, data.len() as u64);
         let (head, rest) = data.split_at(head_len(offset, data.len()));
         let pages = rest.len().div_ceil(PAGE) + usize::from(!head.is_empty());
-        let pieces = iter::once(head).filter(|head| !head.is_empty()).chain(rest.chunks(PAGE));
+        let pieces = iter::once(head)
+            .filter(|head| !head.is_empty())
+            .chain(rest.chunks(PAGE));
         self.counted(true, || {
             let parts = parts(offset, data.len() as u64).zip(pieces);
-            self.each(pages, &self.writes_are_long, parts, |part, data, kit| self.write_part(part, data, kit))
+            self.each(pages, &self.writes_are_long, parts, |part, data, kit| {
+                self.write_part(part, data, kit)
+            })
         })
     }
 
@@ -371,10 +446,22 @@ impl BlockDevice for Store {
 
     /// Zeroes take no object, so this is fast however many there are; `keep_allocated` only keeps them from being
     /// reported as holes.
-    fn write_zeroes(&self, offset: u64, len: u64, how: Zeroing, _fua: bool) -> Result<(), BlockError> {
+    fn write_zeroes(
+        &self,
+        offset: u64,
+        len: u64,
+        how: Zeroing,
+        _fua: bool,
+    ) -> Result<(), BlockError> {
         self.check(offset, len)?;
-        let to = if how.keep_allocated { Slot::ZERO } else { Slot::HOLE };
-        self.counted(true, || self.clear_parts(offset, len, to, true, &mut self.pool.lend().tools))
+        let to = if how.keep_allocated {
+            Slot::ZERO
+        } else {
+            Slot::HOLE
+        };
+        self.counted(true, || {
+            self.clear_parts(offset, len, to, true, &mut self.pool.lend().tools)
+        })
     }
 
     /// Nothing here outlives the process, so there is nothing to wait for.
@@ -382,10 +469,22 @@ impl BlockDevice for Store {
         Ok(())
     }
 
-    fn extents(&self, offset: u64, len: u64, max: usize, found: &mut Vec<Extent>) -> Result<(), BlockError> {
+    fn extents(
+        &self,
+        offset: u64,
+        len: u64,
+        max: usize,
+        found: &mut Vec<Extent>,
+    ) -> Result<(), BlockError> {
         self.check(offset, len)?;
         let before = found.len();
-        let mut state = (Home { shard: usize::MAX, slot: 0 }, None);
+        let mut state = (
+            Home {
+                shard: usize::MAX,
+                slot: 0,
+            },
+            None,
+        );
         for part in parts(offset, len) {
             let home = self.home(part.page);
             if state.0.shard != home.shard {
@@ -403,7 +502,11 @@ impl BlockDevice for Store {
             match found[before..].last_mut() {
                 Some(last) if (last.hole, last.zero) == (hole, zero) => last.len += part.len as u64,
                 _ if full => break,
-                _ => found.push(Extent { len: part.len as u64, hole, zero }),
+                _ => found.push(Extent {
+                    len: part.len as u64,
+                    hole,
+                    zero,
+                }),
             }
         }
         Ok(())

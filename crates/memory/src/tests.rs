@@ -40,7 +40,14 @@ fn a_device_of_any_size_is_made_or_refused() {
     for size in [1 << 46, 1 << 50, 1 << 60, u64::MAX] {
         let crew = Arc::new(Crew::new("crew", 0).unwrap());
         let (profile, chains) = (Profile::Fast, Chains::default());
-        let made = Store::new(StoreConfig { size, profile, chains, budget: budget.clone(), backing: None, crew });
+        let made = Store::new(StoreConfig {
+            size,
+            profile,
+            chains,
+            budget: budget.clone(),
+            backing: None,
+            crew,
+        });
         assert!(made.is_err() || size == 1 << 46, "{size}");
         drop(made);
         assert_eq!(budget.used(), 0, "{size}");
@@ -48,7 +55,11 @@ fn a_device_of_any_size_is_made_or_refused() {
 }
 
 fn keeper() -> KeeperConfig {
-    KeeperConfig { idle_after: Duration::from_secs(1), recompress: true, chains: Chains::default() }
+    KeeperConfig {
+        idle_after: Duration::from_secs(1),
+        recompress: true,
+        chains: Chains::default(),
+    }
 }
 
 /// Bytes of a kind: zeroes, one word, text, numbers, noise.
@@ -64,7 +75,9 @@ fn content(kind: u8, seed: u64, len: usize) -> Vec<u8> {
         0 => vec![0; len],
         1 => next().to_le_bytes().into_iter().cycle().take(len).collect(),
         2 => {
-            const WORDS: [&str; 8] = ["the ", "page ", "is ", "packed ", "and ", "kept ", "until ", "wanted "];
+            const WORDS: [&str; 8] = [
+                "the ", "page ", "is ", "packed ", "and ", "kept ", "until ", "wanted ",
+            ];
             let mut text = Vec::with_capacity(len + 8);
             while text.len() < len {
                 text.extend_from_slice(WORDS[next() as usize % 8].as_bytes());
@@ -72,18 +85,43 @@ fn content(kind: u8, seed: u64, len: usize) -> Vec<u8> {
             text.truncate(len);
             text
         }
-        3 => (0..len as u64).flat_map(|i| (seed + i * 3 + i * i / 50).to_le_bytes()).take(len).collect(),
-        _ => (0..len.div_ceil(8)).flat_map(|_| next().to_le_bytes()).take(len).collect(),
+        3 => (0..len as u64)
+            .flat_map(|i| (seed + i * 3 + i * i / 50).to_le_bytes())
+            .take(len)
+            .collect(),
+        _ => (0..len.div_ceil(8))
+            .flat_map(|_| next().to_le_bytes())
+            .take(len)
+            .collect(),
     }
 }
 
 #[derive(Debug, Clone)]
 enum Op {
-    Write { at: u64, len: usize, kind: u8, seed: u64 },
-    Trim { at: u64, len: u64 },
-    Zero { at: u64, len: u64, keep: bool },
-    Read { at: u64, len: usize },
-    Extents { at: u64, len: u64, max: usize },
+    Write {
+        at: u64,
+        len: usize,
+        kind: u8,
+        seed: u64,
+    },
+    Trim {
+        at: u64,
+        len: u64,
+    },
+    Zero {
+        at: u64,
+        len: u64,
+        keep: bool,
+    },
+    Read {
+        at: u64,
+        len: usize,
+    },
+    Extents {
+        at: u64,
+        len: u64,
+        max: usize,
+    },
     Keep,
 }
 
@@ -92,15 +130,35 @@ const SIZE: u64 = 61 * PAGE as u64 + 1234;
 fn op() -> impl Strategy<Value = Op> {
     // Half of the requests are of whole pages, as file systems make them.
     let range = (any::<bool>(), 0..SIZE, 1..40_000_u64).prop_map(|(whole, at, len)| {
-        let (at, len) = if whole { (at & !4095, (len | 4095) + 1) } else { (at, len) };
+        let (at, len) = if whole {
+            (at & !4095, (len | 4095) + 1)
+        } else {
+            (at, len)
+        };
         (at, len.min(SIZE - at))
     });
     (0..16_u8, range, 0..5_u8, any::<u64>()).prop_map(|(op, (at, len), kind, seed)| match op {
-        0..7 => Op::Write { at, len: len as usize, kind, seed: seed >> 8 },
+        0..7 => Op::Write {
+            at,
+            len: len as usize,
+            kind,
+            seed: seed >> 8,
+        },
         7 => Op::Trim { at, len },
-        8 => Op::Zero { at, len, keep: seed % 2 == 0 },
-        9..12 => Op::Read { at, len: len as usize },
-        12 => Op::Extents { at, len, max: 1 + seed as usize % 5 },
+        8 => Op::Zero {
+            at,
+            len,
+            keep: seed % 2 == 0,
+        },
+        9..12 => Op::Read {
+            at,
+            len: len as usize,
+        },
+        12 => Op::Extents {
+            at,
+            len,
+            max: 1 + seed as usize % 5,
+        },
         _ => Op::Keep,
     })
 }
@@ -110,26 +168,48 @@ fn run(store: &Store, ops: Vec<Op>) -> Result<(), TestCaseError> {
     let mut out = vec![0_u8; SIZE as usize];
     for op in ops {
         match op {
-            Op::Write { at, len, kind, seed } => {
+            Op::Write {
+                at,
+                len,
+                kind,
+                seed,
+            } => {
                 let data = content(kind, seed, len);
                 store.write(at, &data, false).unwrap();
                 model[at as usize..][..len].copy_from_slice(&data);
             }
             Op::Trim { at, len } => {
                 store.trim(at, len, false).unwrap();
-                let last = if at + len == SIZE { SIZE } else { (at + len) / 4096 * 4096 };
+                let last = if at + len == SIZE {
+                    SIZE
+                } else {
+                    (at + len) / 4096 * 4096
+                };
                 let range = at.div_ceil(4096) * 4096..last;
                 if range.start < range.end {
                     model[range.start as usize..range.end as usize].fill(0);
                 }
             }
             Op::Zero { at, len, keep } => {
-                store.write_zeroes(at, len, Zeroing { keep_allocated: keep, fast_only: false }, false).unwrap();
+                store
+                    .write_zeroes(
+                        at,
+                        len,
+                        Zeroing {
+                            keep_allocated: keep,
+                            fast_only: false,
+                        },
+                        false,
+                    )
+                    .unwrap();
                 model[at as usize..][..len as usize].fill(0);
             }
             Op::Read { at, len } => {
                 store.read(at, &mut out[..len]).unwrap();
-                prop_assert!(out[..len] == model[at as usize..][..len], "read of {len} at {at}");
+                prop_assert!(
+                    out[..len] == model[at as usize..][..len],
+                    "read of {len} at {at}"
+                );
             }
             Op::Extents { at, len, max } => {
                 let mut found: Vec<Extent> = Vec::new();
@@ -142,7 +222,11 @@ fn run(store: &Store, ops: Vec<Op>) -> Result<(), TestCaseError> {
                     prop_assert!(extent.zero || !extent.hole);
                     at += extent.len as usize;
                 }
-                prop_assert!(found.windows(2).all(|two| (two[0].hole, two[0].zero) != (two[1].hole, two[1].zero)));
+                prop_assert!(
+                    found
+                        .windows(2)
+                        .all(|two| (two[0].hole, two[0].zero) != (two[1].hole, two[1].zero))
+                );
             }
             Op::Keep => {
                 keeper::round(store, &keeper());
@@ -181,16 +265,28 @@ proptest! {
 fn cold_text_becomes_clusters_and_comes_back_by_reads_and_writes() {
     let store = store(1 << 20, None, None);
     // Passages of 6 KiB over and over: what a page repeats lies in its neighbours.
-    let passages =
-        (0..64).flat_map(|seed| content(2, seed, 6 << 10).into_iter().cycle().take(16 << 10).collect::<Vec<_>>());
+    let passages = (0..64).flat_map(|seed| {
+        content(2, seed, 6 << 10)
+            .into_iter()
+            .cycle()
+            .take(16 << 10)
+            .collect::<Vec<_>>()
+    });
     let text: Vec<u8> = passages.collect();
     store.write(0, &text, false).unwrap();
     let fresh = store.stat();
-    assert_eq!(keeper::round(&store, &keeper()).repacked, 0, "what was just written is not cold");
+    assert_eq!(
+        keeper::round(&store, &keeper()).repacked,
+        0,
+        "what was just written is not cold"
+    );
     let round = keeper::round(&store, &keeper());
     assert!(round.clusters > 0, "{round:?}");
     let cold = store.stat();
-    assert!(cold.mm_stat.compr_data_size < fresh.mm_stat.compr_data_size * 7 / 8, "{cold:?}");
+    assert!(
+        cold.mm_stat.compr_data_size < fresh.mm_stat.compr_data_size * 7 / 8,
+        "{cold:?}"
+    );
     assert_eq!(cold.tiers.cluster.pages, round.clusters * 4);
     let mut out = vec![0; text.len()];
     store.read(0, &mut out).unwrap();
@@ -207,7 +303,11 @@ fn cold_text_becomes_clusters_and_comes_back_by_reads_and_writes() {
 #[test]
 fn a_group_whose_last_page_only_rested_becomes_a_cluster() {
     let store = store(1 << 20, None, None);
-    let text: Vec<u8> = content(2, 1, 6 << 10).into_iter().cycle().take(4 * PAGE).collect();
+    let text: Vec<u8> = content(2, 1, 6 << 10)
+        .into_iter()
+        .cycle()
+        .take(4 * PAGE)
+        .collect();
     store.write(0, &text, false).unwrap();
     let mut out = vec![0; PAGE];
     keeper::round(&store, &keeper());
@@ -226,9 +326,14 @@ fn pages_that_make_no_cluster_are_not_tried_again_until_one_is_written() {
     let store = store(1 << 20, None, None);
     // Half noise, half text: nothing of one is in another.
     let page = |seed| [content(4, seed, PAGE / 2), content(2, seed, PAGE / 2)].concat();
-    store.write(0, &(1..5).flat_map(page).collect::<Vec<u8>>(), false).unwrap();
+    store
+        .write(0, &(1..5).flat_map(page).collect::<Vec<u8>>(), false)
+        .unwrap();
     let apart = || {
-        let slots = store.shards().iter().map(|shard| shard.lock().slot(0).is_apart());
+        let slots = store
+            .shards()
+            .iter()
+            .map(|shard| shard.lock().slot(0).is_apart());
         slots.filter(|apart| *apart).count()
     };
     keeper::round(&store, &keeper());
@@ -248,7 +353,10 @@ fn pages_packed_again_without_room_elsewhere_become_smaller_where_they_are() {
     let saved = |full: bool| {
         let store = store(32 << 20, Some(64 << 20), None);
         let at = |page: u64| page * PAGE as u64;
-        let pages: Vec<(u64, Vec<u8>)> = (0..2048).step_by(2).map(|page| (at(page), content(2, page, PAGE))).collect();
+        let pages: Vec<(u64, Vec<u8>)> = (0..2048)
+            .step_by(2)
+            .map(|page| (at(page), content(2, page, PAGE)))
+            .collect();
         for (at, page) in &pages {
             store.write(*at, page, false).unwrap();
         }
@@ -280,7 +388,9 @@ fn records(pages: usize) -> Vec<u8> {
     let records: Vec<Vec<u8>> = (0..200).map(|seed| content(4, seed, 48)).collect();
     let mut state = 1_u64;
     let mut next = || {
-        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        state = state
+            .wrapping_mul(0x5851_f42d_4c95_7f2d)
+            .wrapping_add(0x1405_7b7e_f767_814f);
         (state >> 40) as usize
     };
     let mut text = Vec::with_capacity(pages * PAGE + 64);
@@ -314,8 +424,14 @@ fn a_store_learns_what_its_pages_share_and_forgets_it_with_them() {
     let cold = store.stat();
     assert_eq!(cold.dictionaries.count, 1);
     assert!(cold.dictionaries.bytes > 0);
-    assert!(cold.tiers.primed.pages + cold.tiers.cluster.pages > 1024, "{cold:?}");
-    assert!(cold.mm_stat.mem_used_total < fresh.mm_stat.mem_used_total / 2, "{cold:?}");
+    assert!(
+        cold.tiers.primed.pages + cold.tiers.cluster.pages > 1024,
+        "{cold:?}"
+    );
+    assert!(
+        cold.mm_stat.mem_used_total < fresh.mm_stat.mem_used_total / 2,
+        "{cold:?}"
+    );
     let mut out = vec![0; text.len()];
     store.read(0, &mut out).unwrap();
     assert!(out == text);
@@ -323,9 +439,15 @@ fn a_store_learns_what_its_pages_share_and_forgets_it_with_them() {
     // Pages are overwritten, in place and elsewhere, and a cluster taken apart; the dictionary stays for the others.
     for at in (0..text.len()).step_by(7 * PAGE) {
         store.write(at as u64, &text[at..at + 100], false).unwrap();
-        store.write(at as u64 + 5 * PAGE as u64, &content(4, 9, 2 * PAGE), false).unwrap();
         store
-            .write(at as u64 + 5 * PAGE as u64, &text[(at + 5 * PAGE).min(text.len() - 2 * PAGE)..][..2 * PAGE], false)
+            .write(at as u64 + 5 * PAGE as u64, &content(4, 9, 2 * PAGE), false)
+            .unwrap();
+        store
+            .write(
+                at as u64 + 5 * PAGE as u64,
+                &text[(at + 5 * PAGE).min(text.len() - 2 * PAGE)..][..2 * PAGE],
+                false,
+            )
             .unwrap();
     }
     keeper::round(&store, &keeper());
@@ -334,7 +456,10 @@ fn a_store_learns_what_its_pages_share_and_forgets_it_with_them() {
     keeper::round(&store, &keeper());
     assert_eq!(store.stat().dictionaries.count, 0, "nobody needs it");
     let tables = store.shards().len() * PAGE;
-    assert!(budget.used() <= empty + tables as u64, "each shard keeps its list of empty slabs");
+    assert!(
+        budget.used() <= empty + tables as u64,
+        "each shard keeps its list of empty slabs"
+    );
 }
 
 #[test]
@@ -354,13 +479,23 @@ fn a_store_without_memory_for_a_dictionary_goes_without() {
 #[test]
 fn incompressible_pages_leave_for_the_backing_file_when_cold() {
     let dir = tempfile::tempdir().unwrap();
-    let store = store(4 << 20, None, Some(Backing::open(&dir.path().join("backing"), None).unwrap()));
+    let store = store(
+        4 << 20,
+        None,
+        Some(Backing::open(&dir.path().join("backing"), None).unwrap()),
+    );
     let noise = content(4, 3, 4 << 20);
     store.write(0, &noise, false).unwrap();
     assert_eq!(store.stat().mm_stat.huge_pages, 1024);
     keeper::round(&store, &keeper());
     let round = keeper::round(&store, &keeper());
-    assert_eq!(round, Round { written_back: 1024, ..round });
+    assert_eq!(
+        round,
+        Round {
+            written_back: 1024,
+            ..round
+        }
+    );
     let stat = store.stat();
     assert_eq!((stat.bd_stat.bd_count, stat.mm_stat.huge_pages), (1024, 0));
     assert!(stat.mm_stat.mem_used_total <= 64 << 10, "{stat:?}");
@@ -413,7 +548,9 @@ fn memory_limit_loses_nothing_that_was_acknowledged() {
                     let page = (turn.wrapping_mul(2_654_435_761) + own) % (REGION / PAGE as u64);
                     let at = page as usize * PAGE;
                     if turn % 97 == 0 {
-                        store.trim(own * REGION + at as u64, PAGE as u64, false).unwrap();
+                        store
+                            .trim(own * REGION + at as u64, PAGE as u64, false)
+                            .unwrap();
                         model[at..at + PAGE].fill(0);
                         continue;
                     }
@@ -426,7 +563,8 @@ fn memory_limit_loses_nothing_that_was_acknowledged() {
                         }
                         Err(other) => panic!("{other}"),
                     }
-                    let other = (turn.wrapping_mul(40_503) % (REGION / PAGE as u64)) as usize * PAGE;
+                    let other =
+                        (turn.wrapping_mul(40_503) % (REGION / PAGE as u64)) as usize * PAGE;
                     store.read(own * REGION + other as u64, &mut out).unwrap();
                     assert!(out == model[other..other + PAGE], "page {other} of {own}");
                 }
@@ -437,9 +575,15 @@ fn memory_limit_loses_nothing_that_was_acknowledged() {
         }
     });
     let stat = store.stat();
-    assert!(refused.into_inner() > 100, "the limit was reached: {stat:?}");
+    assert!(
+        refused.into_inner() > 100,
+        "the limit was reached: {stat:?}"
+    );
     assert!(stat.mm_stat.mem_used_max <= 3 << 20);
-    assert!(stat.mm_stat.mem_used_max > 5 << 19, "and nearly all of it was used: {stat:?}");
+    assert!(
+        stat.mm_stat.mem_used_max > 5 << 19,
+        "and nearly all of it was used: {stat:?}"
+    );
     // Trimming makes room again, all of it.
     store.trim(0, THREADS * REGION, false).unwrap();
     store.write(0, &content(4, 1, 2 << 20), false).unwrap();
@@ -469,7 +613,9 @@ fn packing_cold_pages_again_takes_no_more_memory() {
                 store.trim(at * PAGE as u64, PAGE as u64, false).unwrap();
             }
             let before = store.stat().mm_stat;
-            let packed: u64 = (0..3).map(|_| keeper::round(&store, &keeper()).repacked).sum();
+            let packed: u64 = (0..3)
+                .map(|_| keeper::round(&store, &keeper()).repacked)
+                .sum();
             let after = store.stat().mm_stat;
             assert!(
                 after.mem_used_total <= before.mem_used_total,
@@ -481,7 +627,10 @@ fn packing_cold_pages_again_takes_no_more_memory() {
             let mut out = vec![0; PAGE];
             for (at, page) in written.iter().enumerate() {
                 store.read((at * PAGE) as u64, &mut out).unwrap();
-                assert!(out == *page || at % 7 == 0 && out.iter().all(|&byte| byte == 0), "page {at} of kind {kind}");
+                assert!(
+                    out == *page || at % 7 == 0 && out.iter().all(|&byte| byte == 0),
+                    "page {at} of kind {kind}"
+                );
             }
         }
     }

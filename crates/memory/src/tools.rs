@@ -39,7 +39,11 @@ impl Tools {
             Fetched::Whole => {}
             Fetched::Packed(len) => self.packer.unpack(&self.packed[..len], page)?,
             Fetched::Primed(len) => {
-                let Bundler { dictionary, workspace, .. } = &mut self.bundler;
+                let Bundler {
+                    dictionary,
+                    workspace,
+                    ..
+                } = &mut self.bundler;
                 let dictionary = dictionary.take().ok_or(Corrupt("its dictionary is gone"))?;
                 dictionary.unpack(&self.packed[1..len], page, workspace)?;
             }
@@ -57,8 +61,15 @@ impl Kit {
         let limit = Limit::default();
         limit.set(OBJECT_LEN_MAX);
         let packer = Packer::with(profile, limit, chains.clone());
-        let tools = Tools { packer, bundler: Bundler::default(), packed: Box::new([0; PAGE]) };
-        Self { tools, image: Box::new([0; PAGE]) }
+        let tools = Tools {
+            packer,
+            bundler: Bundler::default(),
+            packed: Box::new([0; PAGE]),
+        };
+        Self {
+            tools,
+            image: Box::new([0; PAGE]),
+        }
     }
 }
 
@@ -90,7 +101,11 @@ fn same_filled(page: &Page) -> Option<[u8; 8]> {
     let (words, _) = page.as_chunks::<8>();
     let first = words[0];
     // Most pages differ in the first or the last words; the rest is compared in strides that become vector code.
-    let differs = |words: &[[u8; 8]]| words.iter().fold(false, |differs, word| differs | (*word != first));
+    let differs = |words: &[[u8; 8]]| {
+        words
+            .iter()
+            .fold(false, |differs, word| differs | (*word != first))
+    };
     let alike = words[words.len() - 1] == first && !words.chunks(64).any(differs);
     alike.then_some(first)
 }
@@ -100,18 +115,32 @@ fn same_filled(page: &Page) -> Option<[u8; 8]> {
 pub(crate) struct Pool {
     profile: Profile,
     chains: Chains,
-    #[expect(clippy::vec_box, reason = "lending moves a pointer, not a kit of several KiB")]
+    #[expect(
+        clippy::vec_box,
+        reason = "lending moves a pointer, not a kit of several KiB"
+    )]
     free: Mutex<Vec<Box<Kit>>>,
 }
 
 impl Pool {
     pub(crate) fn new(profile: Profile, chains: Chains) -> Self {
-        Self { profile, chains, free: Mutex::default() }
+        Self {
+            profile,
+            chains,
+            free: Mutex::default(),
+        }
     }
 
     pub(crate) fn lend(&self) -> Lent<'_> {
-        let kit = self.free.lock().pop().unwrap_or_else(|| Box::new(Kit::new(self.profile, &self.chains)));
-        Lent { pool: self, kit: Some(kit) }
+        let kit = self
+            .free
+            .lock()
+            .pop()
+            .unwrap_or_else(|| Box::new(Kit::new(self.profile, &self.chains)));
+        Lent {
+            pool: self,
+            kit: Some(kit),
+        }
     }
 }
 

@@ -24,7 +24,10 @@ fn noise(seed: u64) -> Vec<u8> {
 
 /// What packs to about a quarter.
 fn letters(seed: u64) -> Vec<u8> {
-    noise(seed).iter().map(|byte| b"etaoinsh"[usize::from(byte & 3)]).collect()
+    noise(seed)
+        .iter()
+        .map(|byte| b"etaoinsh"[usize::from(byte & 3)])
+        .collect()
 }
 
 #[test]
@@ -48,8 +51,14 @@ fn memory_that_is_resident_is_what_stat_says() {
         for at in (0..LEN).step_by(STEP) {
             store.write(at, &content(at), false).unwrap();
         }
-        let (said, real) = (store.stat().mm_stat.mem_used_total as i64, resident() - before);
-        assert!((said - real).abs() < said / 12 + (8 << 20), "stat says {said}, resident are {real}");
+        let (said, real) = (
+            store.stat().mm_stat.mem_used_total as i64,
+            resident() - before,
+        );
+        assert!(
+            (said - real).abs() < said / 12 + (8 << 20),
+            "stat says {said}, resident are {real}"
+        );
         used.push(said);
     }
     assert!(used[1] > 2 * used[0], "{used:?}");

@@ -112,11 +112,16 @@ pub fn say(writer: &mut ChannelWriter, message: &Message) -> Result<(), End> {
 /// # Errors
 /// [`End`] when the session has ended, or what came is no document.
 pub fn hear(reader: &mut ChannelReader) -> Result<Option<Message>, End> {
-    let refused = |text: String| End { code: Code::PROTOCOL, text: format!("refused from the peer: {text}") };
+    let refused = |text: String| End {
+        code: Code::PROTOCOL,
+        text: format!("refused from the peer: {text}"),
+    };
     match reader.next_chunk()? {
         None => Ok(None),
         Some(chunk) if chunk.len() > LEN_MAX => Err(refused("a document that is too long".into())),
-        Some(chunk) => serde_json::from_slice(chunk).map(Some).map_err(|fault| refused(fault.to_string())),
+        Some(chunk) => serde_json::from_slice(chunk)
+            .map(Some)
+            .map_err(|fault| refused(fault.to_string())),
     }
 }
 
@@ -131,11 +136,34 @@ mod tests {
         let capabilities = Vec::new();
         assert_eq!(
             heard(r#"{"what":"prepare","multifd_channels":2,"capabilities":[]}"#),
-            Message::Prepare { multifd_channels: 2, capabilities, tls: false, zstd: false }
+            Message::Prepare {
+                multifd_channels: 2,
+                capabilities,
+                tls: false,
+                zstd: false
+            }
         );
-        assert_eq!(heard(r#"{"what":"offer","port":{"Ok":4444}}"#), Message::Offer { port: Ok(4444), zstd: false });
-        assert_eq!(heard(r#"{"what":"listen","direct":true}"#), Message::Listen { direct: true, zstd_level: None });
+        assert_eq!(
+            heard(r#"{"what":"offer","port":{"Ok":4444}}"#),
+            Message::Offer {
+                port: Ok(4444),
+                zstd: false
+            }
+        );
+        assert_eq!(
+            heard(r#"{"what":"listen","direct":true}"#),
+            Message::Listen {
+                direct: true,
+                zstd_level: None
+            }
+        );
         let newer = heard(r#"{"what":"listen","direct":false,"of later versions":1}"#);
-        assert_eq!(newer, Message::Listen { direct: false, zstd_level: None });
+        assert_eq!(
+            newer,
+            Message::Listen {
+                direct: false,
+                zstd_level: None
+            }
+        );
     }
 }

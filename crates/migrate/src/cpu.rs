@@ -25,8 +25,11 @@ impl QemuCpu {
     #[must_use]
     pub fn used_ns(&self) -> Option<u64> {
         let all = ticks(&format!("/proc/{}/stat", self.pid))?;
-        let guest: u64 =
-            self.vcpus.iter().filter_map(|tid| ticks(&format!("/proc/{}/task/{tid}/stat", self.pid))).sum();
+        let guest: u64 = self
+            .vcpus
+            .iter()
+            .filter_map(|tid| ticks(&format!("/proc/{}/task/{tid}/stat", self.pid)))
+            .sum();
         Some(all.saturating_sub(guest) * TICK_NS)
     }
 }

@@ -65,9 +65,10 @@ impl Target {
     #[must_use]
     pub fn tunnel(&self) -> Address {
         match (&self.direct, &self.at) {
-            (Direct::Tls(_), Address::Tcp { port, .. }) if !self.at.is_local() => {
-                Address::Tcp { host: "127.0.0.1".into(), port: *port }
-            }
+            (Direct::Tls(_), Address::Tcp { port, .. }) if !self.at.is_local() => Address::Tcp {
+                host: "127.0.0.1".into(),
+                port: *port,
+            },
             _ => self.at.clone(),
         }
     }
@@ -78,7 +79,11 @@ impl Target {
 /// # Errors
 /// [`MigrateError`] with what went wrong; the other end was told.
 pub fn attend(incoming: Incoming, target: &Target) -> Result<(), MigrateError> {
-    let Incoming { mut writer, mut reader, .. } = incoming;
+    let Incoming {
+        mut writer,
+        mut reader,
+        ..
+    } = incoming;
     let (heard_in, heard) = mpsc::sync_channel(control::WAITING_MAX);
     spawn("migrate-control", move || {
         loop {
@@ -93,7 +98,12 @@ pub fn attend(incoming: Incoming, target: &Target) -> Result<(), MigrateError> {
     match &result {
         Ok(()) => drop(writer.finish()),
         Err(MigrateError::End(_)) => {}
-        Err(fault) => drop(control::say(&mut writer, &Message::Failed { text: fault.to_string() })),
+        Err(fault) => drop(control::say(
+            &mut writer,
+            &Message::Failed {
+                text: fault.to_string(),
+            },
+        )),
     }
     let _ = writer.wait_consumed();
     result
@@ -104,10 +114,23 @@ fn converse(
     heard: &mpsc::Receiver<Result<Option<Message>, End>>,
     target: &Target,
 ) -> Result<(), MigrateError> {
-    let gone = || End { code: Code::FAILED, text: "the source's side ended the talk".into() };
+    let gone = || End {
+        code: Code::FAILED,
+        text: "the source's side ended the talk".into(),
+    };
     let hear = || Ok::<_, MigrateError>(heard.recv().map_err(|_| gone())??.ok_or_else(gone)?);
-    let Message::Prepare { multifd_channels, capabilities, tls, zstd } = hear()? else {
-        return Err(End { code: Code::PROTOCOL, text: "the source's side did not say what to prepare".into() }.into());
+    let Message::Prepare {
+        multifd_channels,
+        capabilities,
+        tls,
+        zstd,
+    } = hear()?
+    else {
+        return Err(End {
+            code: Code::PROTOCOL,
+            text: "the source's side did not say what to prepare".into(),
+        }
+        .into());
     };
     let cpu_before = CpuTime::of_process();
     let mut qemu = match &target.qmp {
@@ -126,7 +149,9 @@ fn converse(
     let mut refused = None;
     if let (Some(driven), true) = (&mut qemu, is_offered) {
         direct_port = None;
-        if let Some((port, zstd_level)) = offer(writer, &target.at, driven.zstd.is_possible(), hear)? {
+        if let Some((port, zstd_level)) =
+            offer(writer, &target.at, driven.zstd.is_possible(), hear)?
+        {
             match driven.lend(&target.direct) {
                 Ok(()) => direct_port = Some(port),
                 Err(why) => refused = Some(why.to_string()),
@@ -137,10 +162,21 @@ fn converse(
         }
     }
     if let Some(driven) = &mut qemu {
-        driven.listen(&if driven.lent.is_some() { target.at.clone() } else { target.tunnel() })?;
+        driven.listen(&if driven.lent.is_some() {
+            target.at.clone()
+        } else {
+            target.tunnel()
+        })?;
     }
     let version = qemu.as_ref().map(|qemu| qemu.monitor.version);
-    control::say(writer, &Message::Ready { qemu: version, direct_port, refused })?;
+    control::say(
+        writer,
+        &Message::Ready {
+            qemu: version,
+            direct_port,
+            refused,
+        },
+    )?;
     let followed = follow(writer, heard, qemu.as_mut());
     if let (Some(driven), Some(_), Ok(false) | Err(_)) = (&mut qemu, direct_port, &followed) {
         driven.hang_up();
@@ -170,7 +206,9 @@ fn follow(
         match heard.recv_timeout(LOOK_EVERY) {
             Ok(Ok(Some(message @ (Message::Postcopy | Message::Done { .. })))) => {
                 over = matches!(message, Message::Done { .. }).then_some(true);
-                if let (Some(driven), Message::Postcopy | Message::Done { resume: true }) = (&mut qemu, message) {
+                if let (Some(driven), Message::Postcopy | Message::Done { resume: true }) =
+                    (&mut qemu, message)
+                {
                     driven.resume()?;
                     runs = true;
                 }
@@ -207,9 +245,18 @@ fn offer(
         (Err(fault), _) => Err(fault.to_string()),
         _ => Err(format!("{at} is no HOST:PORT")),
     };
-    control::say(writer, &Message::Offer { port: port.clone(), zstd })?;
+    control::say(
+        writer,
+        &Message::Offer {
+            port: port.clone(),
+            zstd,
+        },
+    )?;
     match hear()? {
-        Message::Listen { direct: true, zstd_level } => Ok(port.ok().map(|port| (port, zstd_level))),
+        Message::Listen {
+            direct: true,
+            zstd_level,
+        } => Ok(port.ok().map(|port| (port, zstd_level))),
         _ => Ok(None),
     }
 }
@@ -239,15 +286,26 @@ impl Driven {
         capable(&mut monitor, channels, capabilities)?;
         let mut zstd = Zstd::default();
         if channels > 0 {
-            monitor.ask("migrate-set-parameters", &json!({ "multifd-channels": channels }))?;
+            monitor.ask(
+                "migrate-set-parameters",
+                &json!({ "multifd-channels": channels }),
+            )?;
             zstd = Zstd::switched_off(&mut monitor)?;
         }
         let cpu = cpu_of(&mut monitor)?;
-        Ok(Self { cpu_before_ns: cpu.used_ns(), cpu, monitor, zstd, lent: None, listens: false })
+        Ok(Self {
+            cpu_before_ns: cpu.used_ns(),
+            cpu,
+            monitor,
+            zstd,
+            lent: None,
+            listens: false,
+        })
     }
 
     fn listen(&mut self, at: &Address) -> Result<(), QmpError> {
-        self.monitor.ask("migrate-incoming", &json!({ "uri": uri(at) }))?;
+        self.monitor
+            .ask("migrate-incoming", &json!({ "uri": uri(at) }))?;
         self.listens = true;
         Ok(())
     }
@@ -270,8 +328,15 @@ impl Driven {
                 Some("paused") => return Ok(self.monitor.ask("cont", &Value::Null).map(drop)?),
                 _ if status["running"] == true => return Ok(()),
                 word => {
-                    let text = format!("QEMU does not run it: its state is {}", word.unwrap_or("unknown"));
-                    return Err(End { code: Code::FAILED, text }.into());
+                    let text = format!(
+                        "QEMU does not run it: its state is {}",
+                        word.unwrap_or("unknown")
+                    );
+                    return Err(End {
+                        code: Code::FAILED,
+                        text,
+                    }
+                    .into());
                 }
             }
         }
@@ -280,9 +345,14 @@ impl Driven {
     /// Ends what the source's QEMU sends by itself, if it still sends: who would let that guest run has gone. That QEMU
     /// then goes on with it, and this one exits or waits anew.
     fn hang_up(&mut self) {
-        let Ok(status) = self.monitor.ask("query-status", &Value::Null) else { return };
+        let Ok(status) = self.monitor.ask("query-status", &Value::Null) else {
+            return;
+        };
         match status["status"].as_str() {
-            Some("inmigrate") => drop(self.monitor.ask("yank", &json!({ "instances": [{ "type": "migration" }] }))),
+            Some("inmigrate") => drop(
+                self.monitor
+                    .ask("yank", &json!({ "instances": [{ "type": "migration" }] })),
+            ),
             // The source's QEMU may have seen an error at the last moment, and run its guest on.
             Some("paused") => tracing::warn!(
                 "the guest came, and whether the source has let go of it was never said: if QEMU there is not running it, `cont` here lets it run"
@@ -309,20 +379,39 @@ impl Drop for Driven {
 }
 
 /// Switches on what every migration of ours needs, and `more`; multifd as asked.
-pub(crate) fn capable(monitor: &mut Monitor, channels: u8, more: &[String]) -> Result<(), QmpError> {
+pub(crate) fn capable(
+    monitor: &mut Monitor,
+    channels: u8,
+    more: &[String],
+) -> Result<(), QmpError> {
     let state = |name: &str, on: bool| json!({ "capability": name, "state": on });
     // Without the return path the source calls a migration done when its last byte is with us.
-    let mut states = vec![state("return-path", true), state("events", true), state("multifd", channels > 0)];
+    let mut states = vec![
+        state("return-path", true),
+        state("events", true),
+        state("multifd", channels > 0),
+    ];
     states.extend(more.iter().map(|name| state(name, true)));
-    monitor.ask("migrate-set-capabilities", &json!({ "capabilities": states })).map(drop)
+    monitor
+        .ask(
+            "migrate-set-capabilities",
+            &json!({ "capabilities": states }),
+        )
+        .map(drop)
 }
 
 /// Meters for the QEMU behind `monitor`.
 pub(crate) fn cpu_of(monitor: &mut Monitor) -> Result<QemuCpu, QmpError> {
     let vcpus = monitor.ask("query-cpus-fast", &Value::Null)?;
-    let threads = vcpus.as_array().into_iter().flatten().filter_map(|vcpu| vcpu["thread-id"].as_u64());
+    let threads = vcpus
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|vcpu| vcpu["thread-id"].as_u64());
     let threads = threads.filter_map(|id| u32::try_from(id).ok()).collect();
-    Ok(monitor.pid.map_or_else(QemuCpu::default, |pid| QemuCpu::new(pid, threads)))
+    Ok(monitor
+        .pid
+        .map_or_else(QemuCpu::default, |pid| QemuCpu::new(pid, threads)))
 }
 
 /// An address as QEMU writes it.

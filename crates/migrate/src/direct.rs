@@ -96,7 +96,11 @@ pub fn link_rate(endpoint: &Endpoint) -> Result<f64, End> {
 
 /// Takes what [`link_rate`] sends.
 pub fn drain(incoming: Incoming) {
-    let Incoming { mut reader, mut writer, .. } = incoming;
+    let Incoming {
+        mut reader,
+        mut writer,
+        ..
+    } = incoming;
     while let Ok(Some(_)) = reader.next_chunk() {}
     let _ = writer.finish();
 }
@@ -106,7 +110,11 @@ pub fn drain(incoming: Incoming) {
 #[must_use]
 pub fn choose(link: f64, processors: f64, is_tls: bool, zstd: bool) -> Route {
     let each = link / processors;
-    let unpacked = if is_tls { UNPACKED_UNDER_TLS_PER_S } else { UNPACKED_PER_S };
+    let unpacked = if is_tls {
+        UNPACKED_UNDER_TLS_PER_S
+    } else {
+        UNPACKED_PER_S
+    };
     match zstd {
         _ if each > unpacked => Route::Direct(None),
         true if each > ZSTD_PER_S && link <= unpacked => Route::Direct(Some(ZSTD_LEVEL)),
@@ -120,7 +128,9 @@ struct Noise([u64; 8]);
 
 impl Noise {
     fn new() -> Self {
-        Self(std::array::from_fn(|lane| 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 * lane as u64 + 1)))
+        Self(std::array::from_fn(|lane| {
+            0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 * lane as u64 + 1)
+        }))
     }
 
     fn fill(&mut self, out: &mut [u8]) {
@@ -141,16 +151,33 @@ mod tests {
 
     #[test]
     fn the_faster_the_link_the_less_is_packed() {
-        let way = |mbit: f64, processors, is_tls, zstd| choose(mbit * 1e6 / 8.0, processors, is_tls, zstd);
+        let way = |mbit: f64, processors, is_tls, zstd| {
+            choose(mbit * 1e6 / 8.0, processors, is_tls, zstd)
+        };
         for is_tls in [false, true] {
             assert_eq!(way(500.0, 1.0, is_tls, true), Route::Tunnel);
-            assert_eq!(way(940.0, 1.0, is_tls, true), Route::Direct(Some(ZSTD_LEVEL)));
+            assert_eq!(
+                way(940.0, 1.0, is_tls, true),
+                Route::Direct(Some(ZSTD_LEVEL))
+            );
             assert_eq!(way(10_000.0, 1.0, is_tls, true), Route::Direct(None));
-            assert_eq!(way(940.0, 2.0, is_tls, true), Route::Tunnel, "two processors pack a gigabit in the tunnel");
+            assert_eq!(
+                way(940.0, 2.0, is_tls, true),
+                Route::Tunnel,
+                "two processors pack a gigabit in the tunnel"
+            );
             assert_eq!(way(10_000.0, 16.0, is_tls, true), Route::Tunnel);
-            assert_eq!(way(5000.0, 4.0, is_tls, true), Route::Tunnel, "four processors pack what zstd does not");
+            assert_eq!(
+                way(5000.0, 4.0, is_tls, true),
+                Route::Tunnel,
+                "four processors pack what zstd does not"
+            );
             assert_eq!(way(20_000.0, 4.0, is_tls, true), Route::Direct(None));
-            assert_eq!(way(1900.0, 1.0, is_tls, false), Route::Tunnel, "nothing is better than the tunnel but zstd");
+            assert_eq!(
+                way(1900.0, 1.0, is_tls, false),
+                Route::Tunnel,
+                "nothing is better than the tunnel but zstd"
+            );
         }
     }
 

@@ -33,16 +33,21 @@ pub fn carry(
             (SERVICE_LANE, _) => {
                 let Incoming { writer, reader, .. } = incoming;
                 match transport::connect(target, &Tuning::default()) {
-                    Ok(local) => lane::join(migration, Side::Destination, local, writer, reader, || {}),
+                    Ok(local) => {
+                        lane::join(migration, Side::Destination, local, writer, reader, || {})
+                    }
                     Err(fault) => {
-                        let text = format!("the destination's QEMU does not take the migration: {fault}");
+                        let text =
+                            format!("the destination's QEMU does not take the migration: {fault}");
                         migration.fail(Code::FAILED, &text);
                     }
                 }
             }
             (SERVICE_CONTROL, Some(control)) => drop(control.send(incoming)),
             (SERVICE_PROBE, _) => spawn("migrate-probe", move || direct::drain(incoming)),
-            _ => incoming.writer.abort(Code::PROTOCOL, "this end carries migrations"),
+            _ => incoming
+                .writer
+                .abort(Code::PROTOCOL, "this end carries migrations"),
         }
     }
     Ok(())

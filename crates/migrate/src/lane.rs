@@ -50,7 +50,13 @@ pub fn join(
     reader: ChannelReader,
     over: impl FnOnce() + Send + Sync + 'static,
 ) {
-    let Transport { reader: from, writer: to, shutdown, peer, .. } = local;
+    let Transport {
+        reader: from,
+        writer: to,
+        shutdown,
+        peer,
+        ..
+    } = local;
     let (out, back) = (migration.clone(), migration.clone());
     let over = Arc::new(parking_lot::Mutex::new(Over(Some(move || {
         back.left();
@@ -74,7 +80,11 @@ pub fn join(
 
 /// From the socket to the channel.
 fn outward(migration: &Migration, side: Side, from: Box<dyn TransportRead>, writer: ChannelWriter) {
-    let mut out = Outward { migration, from, writer };
+    let mut out = Outward {
+        migration,
+        from,
+        writer,
+    };
     let result = match side {
         Side::Source if migration.options.aware => out.detect(),
         _ => out.plain(),
@@ -88,7 +98,10 @@ fn outward(migration: &Migration, side: Side, from: Box<dyn TransportRead>, writ
         Ok(()) => drop(out.writer.wait_consumed()),
         Err(Fault::End(end)) => migration.lost(&end),
         Err(Fault::Socket(fault)) => {
-            migration.fail(Code::FAILED, &format!("the connection to the source's QEMU broke: {fault}"));
+            migration.fail(
+                Code::FAILED,
+                &format!("the connection to the source's QEMU broke: {fault}"),
+            );
         }
     }
 }
@@ -182,7 +195,11 @@ impl Outward<'_> {
             }
             // What is there already goes along; what is not is not waited for.
             while filled < buf.len() {
-                match self.from.read_ready(&mut buf[filled..]).map_err(Fault::Socket)? {
+                match self
+                    .from
+                    .read_ready(&mut buf[filled..])
+                    .map_err(Fault::Socket)?
+                {
                     None | Some(0) => break,
                     Some(len) => filled += len,
                 }
@@ -218,7 +235,12 @@ impl Outward<'_> {
 }
 
 /// From the channel to the socket.
-fn inward(migration: &Migration, side: Side, mut to: Box<dyn TransportWrite>, mut reader: ChannelReader) {
+fn inward(
+    migration: &Migration,
+    side: Side,
+    mut to: Box<dyn TransportWrite>,
+    mut reader: ChannelReader,
+) {
     let mut decoder = None;
     let mut listening = true;
     loop {
@@ -256,25 +278,41 @@ fn deliver(
     chunk: &[u8],
     to: &mut dyn TransportWrite,
 ) -> Result<(), Fault> {
-    let refused = |what: &str| Fault::End(End { code: Code::PROTOCOL, text: format!("refused from the peer: {what}") });
-    let (&kind, bytes) = chunk.split_first().ok_or_else(|| refused("an empty chunk"))?;
+    let refused = |what: &str| {
+        Fault::End(End {
+            code: Code::PROTOCOL,
+            text: format!("refused from the peer: {what}"),
+        })
+    };
+    let (&kind, bytes) = chunk
+        .split_first()
+        .ok_or_else(|| refused("an empty chunk"))?;
     match kind {
         kind::PLAIN => to.write_all(bytes).map_err(Fault::Socket),
         kind::INIT => {
-            let lane = migration.receiver.lane(bytes).map_err(|fault| refused(&fault.to_string()))?;
+            let lane = migration
+                .receiver
+                .lane(bytes)
+                .map_err(|fault| refused(&fault.to_string()))?;
             *decoder = Some(lane);
-            to.write_all(&bytes[..aware::INIT_LEN]).map_err(Fault::Socket)
+            to.write_all(&bytes[..aware::INIT_LEN])
+                .map_err(Fault::Socket)
         }
         kind::PACKET => {
-            let decoder = decoder.as_mut().ok_or_else(|| refused("a packet before its channel's first"))?;
+            let decoder = decoder
+                .as_mut()
+                .ok_or_else(|| refused("a packet before its channel's first"))?;
             // The pages it refers to may still be under way on other lanes.
             while !decoder.is_ready(chunk, WAIT) {
                 if let Some(end) = migration.endpoint.ended() {
                     return Err(Fault::End(end));
                 }
             }
-            let mut unpacked = decoder.unpack(chunk).map_err(|fault| refused(&fault.to_string()))?;
-            to.write_slices(&mut unpacked.slices()).map_err(Fault::Socket)
+            let mut unpacked = decoder
+                .unpack(chunk)
+                .map_err(|fault| refused(&fault.to_string()))?;
+            to.write_slices(&mut unpacked.slices())
+                .map_err(Fault::Socket)
         }
         _ => Err(refused("a chunk of unknown kind")),
     }

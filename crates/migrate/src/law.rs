@@ -66,7 +66,12 @@ impl Sample {
     /// From an endpoint's own numbers and the lanes'.
     #[must_use]
     pub fn new(gauges: &Gauges, taken: u64) -> Self {
-        Self { now_ns: gauges.now_ns, sent_wire: gauges.sent_bytes, sending_ns: gauges.sending_ns, taken }
+        Self {
+            now_ns: gauges.now_ns,
+            sent_wire: gauges.sent_bytes,
+            sending_ns: gauges.sending_ns,
+            taken,
+        }
     }
 }
 
@@ -95,7 +100,11 @@ impl Law {
     /// For a guest that may stand still for `downtime_limit`.
     #[must_use]
     pub fn new(downtime_limit: Duration) -> Self {
-        Self { downtime_limit, samples: VecDeque::new(), goodput: 0.0 }
+        Self {
+            downtime_limit,
+            samples: VecDeque::new(),
+            goodput: 0.0,
+        }
     }
 
     /// Takes a sample; samples come in order of time, some ten a second.
@@ -105,8 +114,14 @@ impl Law {
             self.samples.pop_front();
         }
         let first = self.samples[0];
-        let (span_ns, busy_ns) = (sample.now_ns - first.now_ns, sample.sending_ns - first.sending_ns);
-        let (wire, raw) = ((sample.sent_wire - first.sent_wire) as f64, (sample.taken - first.taken) as f64);
+        let (span_ns, busy_ns) = (
+            sample.now_ns - first.now_ns,
+            sample.sending_ns - first.sending_ns,
+        );
+        let (wire, raw) = (
+            (sample.sent_wire - first.sent_wire) as f64,
+            (sample.taken - first.taken) as f64,
+        );
         let passed = wire / span_ns.max(1) as f64 * 1e9;
         let busy = busy_ns as f64 / span_ns.max(1) as f64;
         if span_ns >= SPAN_NS / 4 {
@@ -123,7 +138,11 @@ impl Law {
         // Half the rate in a quarter of the time: it is not the rate. Nearly empty pages do not pass as much.
         let carries_more = busy < 0.25 && passed >= self.goodput / 2.0;
         let drain = SHARE * self.downtime_limit.as_secs_f64() * self.goodput;
-        let ratio = if wire > 0.0 { (raw / wire).clamp(1.0, PACE_MAX) } else { 1.0 };
+        let ratio = if wire > 0.0 {
+            (raw / wire).clamp(1.0, PACE_MAX)
+        } else {
+            1.0
+        };
         let pace = ratio * if carries_more { PACE_MORE } else { 1.0 };
         Bounds {
             goodput: self.goodput as u64,
@@ -162,7 +181,14 @@ mod tests {
 
     /// Feeds `steps` of a tenth of a second in which the link carried `wire` bytes, of `raw`, and was busy for
     /// `busy_ns`.
-    fn feed(law: &mut Law, from: &mut Sample, steps: u32, wire: u64, raw: u64, busy_ns: u64) -> Bounds {
+    fn feed(
+        law: &mut Law,
+        from: &mut Sample,
+        steps: u32,
+        wire: u64,
+        raw: u64,
+        busy_ns: u64,
+    ) -> Bounds {
         let mut bounds = law.see(*from);
         for _ in 0..steps {
             from.now_ns += STEP_NS;
@@ -181,17 +207,26 @@ mod tests {
         assert!(bounds.goodput.abs_diff(25_000_000) < 100_000, "{bounds:?}");
         assert!(bounds.backlog_max.abs_diff(750_000) < 5_000, "{bounds:?}");
         let intake = bounds.intake.unwrap();
-        assert!(intake.abs_diff(75_000_000) < 300_000, "{bounds:?}: three times, as the bytes shrink to a third");
+        assert!(
+            intake.abs_diff(75_000_000) < 300_000,
+            "{bounds:?}: three times, as the bytes shrink to a third"
+        );
     }
 
     #[test]
     fn an_idle_link_says_nothing_of_its_rate() {
         let (mut law, mut at) = (Law::new(LIMIT), Sample::default());
         let bounds = feed(&mut law, &mut at, 30, 1000, 3000, 10_000);
-        assert_eq!((bounds.goodput, bounds.backlog_max, bounds.intake), (0, BACKLOG_MIN, None));
+        assert_eq!(
+            (bounds.goodput, bounds.backlog_max, bounds.intake),
+            (0, BACKLOG_MIN, None)
+        );
         let busy = feed(&mut law, &mut at, 30, 12_500_000, 12_500_000, STEP_NS);
         let idle = feed(&mut law, &mut at, 30, 1000, 3000, 10_000);
-        assert!(idle.goodput > busy.goodput / 4 * 3, "what was learnt is kept: {busy:?} {idle:?}");
+        assert!(
+            idle.goodput > busy.goodput / 4 * 3,
+            "what was learnt is kept: {busy:?} {idle:?}"
+        );
     }
 
     #[test]
@@ -217,11 +252,16 @@ mod tests {
                 let packet = 100e3;
                 (wire, raw) = (wire + packet / ratio, raw + packet);
                 let Some(rate) = bounds.intake else { continue };
-                waits_until = at.now_ns + pacer.took(packet as usize, rate, at.now_ns).as_nanos() as u64;
+                waits_until =
+                    at.now_ns + pacer.took(packet as usize, rate, at.now_ns).as_nanos() as u64;
             }
             buffered += wire;
             // Full, the writer is held up; else the buffer takes it at once.
-            at.sending_ns += if buffered >= carried + BUFFER { STEP_NS } else { 0 };
+            at.sending_ns += if buffered >= carried + BUFFER {
+                STEP_NS
+            } else {
+                0
+            };
             buffered = (buffered - carried).max(0.0);
             at.now_ns += STEP_NS;
             at.sent_wire += wire as u64;
@@ -238,10 +278,20 @@ mod tests {
     fn a_rate_seen_from_below_is_no_ceiling() {
         for ratio in [1.0, 2.5] {
             let (mut law, mut at) = (Law::new(LIMIT), Sample::default());
-            let low = feed(&mut law, &mut at, 10, 1_000_000, 2_500_000, STEP_NS * 6 / 10);
+            let low = feed(
+                &mut law,
+                &mut at,
+                10,
+                1_000_000,
+                2_500_000,
+                STEP_NS * 6 / 10,
+            );
             assert!(low.goodput.abs_diff(10_000_000) < 100_000, "{low:?}");
             let (bounds, most) = paced(&mut law, &mut at, 4, ratio, 100e6);
-            assert!((90_000_000..115_000_000).contains(&bounds.goodput), "{ratio}: {bounds:?}");
+            assert!(
+                (90_000_000..115_000_000).contains(&bounds.goodput),
+                "{ratio}: {bounds:?}"
+            );
             assert!(most < 500_000_000, "{ratio}: {most}");
         }
     }
@@ -264,7 +314,14 @@ mod tests {
 
     #[test]
     fn far_from_the_end_intake_is_free_and_near_it_the_links() {
-        let bounds = feed(&mut Law::new(LIMIT), &mut Sample::default(), 30, 2_500_000, 7_500_000, STEP_NS);
+        let bounds = feed(
+            &mut Law::new(LIMIT),
+            &mut Sample::default(),
+            30,
+            2_500_000,
+            7_500_000,
+            STEP_NS,
+        );
         let intake = bounds.intake.unwrap();
         assert!(intake_unbelieved(700 << 20, LIMIT) > 10 * intake);
         // What fits into the downtime at the link's rate, twice over.

@@ -142,5 +142,8 @@ pub fn limits(lanes_max: u16) -> Limits {
 /// packed.
 #[must_use]
 pub fn far_settings(settings: Settings) -> Settings {
-    Settings { plan: Plan::None, ..settings }
+    Settings {
+        plan: Plan::None,
+        ..settings
+    }
 }

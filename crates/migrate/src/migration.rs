@@ -52,7 +52,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { downtime_limit: Duration::from_millis(300), pace: false, aware: true, keep_max: KEEP_MAX }
+        Self {
+            downtime_limit: Duration::from_millis(300),
+            pace: false,
+            aware: true,
+            keep_max: KEEP_MAX,
+        }
     }
 }
 
@@ -153,7 +158,14 @@ impl Migration {
     pub fn status(&self) -> Status {
         let gauges = self.endpoint.gauges();
         let (lanes, over) = (self.lanes.load(Relaxed), self.lanes_over.load(Relaxed));
-        Status::new(&self.endpoint.stats(), &gauges, &self.bounds.lock(), &self.sender.counts(), lanes - over, lanes)
+        Status::new(
+            &self.endpoint.stats(),
+            &gauges,
+            &self.bounds.lock(),
+            &self.sender.counts(),
+            lanes - over,
+            lanes,
+        )
     }
 
     /// Notes a lane, so that it ends with the session, until [`Self::left`]. `Err` where the session has ended.
@@ -179,11 +191,17 @@ impl Migration {
         if !self.pacing.load(Relaxed) {
             return;
         }
-        let Some(rate) = self.bounds.lock().intake else { return };
+        let Some(rate) = self.bounds.lock().intake else {
+            return;
+        };
         let now_ns = self.endpoint.gauges().now_ns;
         let (remaining, said_ns) = *self.remaining.lock();
         let unbelieved = intake_unbelieved(remaining, self.options.downtime_limit);
-        let rate = if now_ns < said_ns + REMAINING_NS { rate.max(unbelieved) } else { rate };
+        let rate = if now_ns < said_ns + REMAINING_NS {
+            rate.max(unbelieved)
+        } else {
+            rate
+        };
         let wait = self.pacer.lock().took(len, rate, now_ns);
         if !wait.is_zero() {
             thread::sleep(wait);
@@ -196,7 +214,8 @@ impl Migration {
         let bounds = law.see(sample);
         self.endpoint.set_backlog_max(bounds.backlog_max);
         *self.bounds.lock() = bounds;
-        self.sender.set_link(bounds.goodput, self.endpoint.processors());
+        self.sender
+            .set_link(bounds.goodput, self.endpoint.processors());
         if let Some(wanted) = self.link.send_buffer(bounds.goodput)
             && wanted.abs_diff(*send_buffer) > *send_buffer / 4
             && self.link.set_send_buffer(wanted)
@@ -210,7 +229,9 @@ impl Migration {
 fn watch(watched: &Weak<Migration>, mut law: Law) {
     let mut send_buffer = 0;
     loop {
-        let Some(migration) = watched.upgrade() else { return };
+        let Some(migration) = watched.upgrade() else {
+            return;
+        };
         if migration.endpoint.ended().is_some() {
             migration.sockets.lock().iter().for_each(Shutdown::abort);
             return;
@@ -242,7 +263,8 @@ impl LinkProbe {
     fn send_buffer(&self, goodput: u64) -> Option<u64> {
         const PAUSE_MS: u64 = 10;
         let rtt_ns = self.0.lock().tcp_info()?.rtt_min_ns;
-        let path = u64::try_from(u128::from(goodput) * 2 * u128::from(rtt_ns) / 1_000_000_000).unwrap_or(u64::MAX);
+        let path = u64::try_from(u128::from(goodput) * 2 * u128::from(rtt_ns) / 1_000_000_000)
+            .unwrap_or(u64::MAX);
         let wanted = path.saturating_add(goodput / 1000 * PAUSE_MS);
         (goodput > 0).then_some(wanted.clamp(256 << 10, 64 << 20))
     }

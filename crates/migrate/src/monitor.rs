@@ -36,7 +36,10 @@ pub struct Monitor {
 
 impl std::fmt::Debug for Monitor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Monitor").field("at", &self.at).field("version", &self.version).finish_non_exhaustive()
+        f.debug_struct("Monitor")
+            .field("at", &self.at)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
     }
 }
 
@@ -47,15 +50,26 @@ impl Monitor {
     /// [`QmpError`] where nobody answers as QEMU does.
     pub fn connect(address: &Address) -> Result<Self, QmpError> {
         let at = address.to_string();
-        let Transport { mut reader, writer, shutdown, probe, .. } = transport::connect(address, &Tuning::default())
-            .map_err(|fault| QmpError::Socket { at: at.clone(), fault: io::Error::other(fault) })?;
+        let Transport {
+            mut reader,
+            writer,
+            shutdown,
+            probe,
+            ..
+        } = transport::connect(address, &Tuning::default()).map_err(|fault| QmpError::Socket {
+            at: at.clone(),
+            fault: io::Error::other(fault),
+        })?;
         let (send, from) = mpsc::channel();
         let reading = at.clone();
         spawn("qmp", move || {
             let (mut qmp, mut buf) = (Qmp::default(), [0; 16 << 10]);
             loop {
                 let fault = match reader.read(&mut buf) {
-                    Ok(0) => QmpError::Socket { at: reading, fault: io::ErrorKind::UnexpectedEof.into() },
+                    Ok(0) => QmpError::Socket {
+                        at: reading,
+                        fault: io::ErrorKind::UnexpectedEof.into(),
+                    },
                     Ok(len) => {
                         qmp.feed(&buf[..len]);
                         match drain(&mut qmp, &send) {
@@ -84,7 +98,12 @@ impl Monitor {
         match monitor.message(Instant::now() + Duration::from_secs(5))? {
             Some(Message::Greeting(version)) => monitor.version = version,
             Some(_) => return Err(QmpError::Protocol("no greeting".into())),
-            None => return Err(QmpError::Silent { command: "the connection".into(), seconds: 5 }),
+            None => {
+                return Err(QmpError::Silent {
+                    command: "the connection".into(),
+                    seconds: 5,
+                });
+            }
         }
         monitor.ask("qmp_capabilities", &Value::Null)?;
         Ok(monitor)
@@ -96,19 +115,28 @@ impl Monitor {
     /// [`QmpError::Refused`] where QEMU says no; others where it cannot be asked.
     pub fn ask(&mut self, command: &str, arguments: &Value) -> Result<Value, QmpError> {
         let (asked, line) = self.qmp.command(command, arguments);
-        self.to.write_all(&line).map_err(|fault| QmpError::Socket { at: self.at.clone(), fault })?;
+        self.to.write_all(&line).map_err(|fault| QmpError::Socket {
+            at: self.at.clone(),
+            fault,
+        })?;
         let until = Instant::now() + ANSWER_WITHIN;
         loop {
             match self.message(until)? {
                 Some(Message::Return(id, value)) if id == asked => return Ok(value),
                 Some(Message::Error(id, text)) if id == asked || id == 0 => {
-                    return Err(QmpError::Refused { command: command.into(), text });
+                    return Err(QmpError::Refused {
+                        command: command.into(),
+                        text,
+                    });
                 }
                 Some(Message::Event(event)) => self.remember(event),
                 // The answer to a command nobody waits for any more.
                 Some(_) => {}
                 None => {
-                    return Err(QmpError::Silent { command: command.into(), seconds: ANSWER_WITHIN.as_secs() });
+                    return Err(QmpError::Silent {
+                        command: command.into(),
+                        seconds: ANSWER_WITHIN.as_secs(),
+                    });
                 }
             }
         }
@@ -141,12 +169,16 @@ impl Monitor {
     }
 
     fn message(&mut self, until: Instant) -> Result<Option<Message>, QmpError> {
-        match self.from.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        match self
+            .from
+            .recv_timeout(until.saturating_duration_since(Instant::now()))
+        {
             Ok(message) => message.map(Some),
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => {
-                Err(QmpError::Socket { at: self.at.clone(), fault: io::ErrorKind::NotConnected.into() })
-            }
+            Err(RecvTimeoutError::Disconnected) => Err(QmpError::Socket {
+                at: self.at.clone(),
+                fault: io::ErrorKind::NotConnected.into(),
+            }),
         }
     }
 }

@@ -127,27 +127,46 @@ impl Qmp {
 }
 
 fn parse(line: &[u8]) -> Result<Message, QmpError> {
-    let line: Line = serde_json::from_slice(line).map_err(|fault| QmpError::Protocol(fault.to_string()))?;
+    let line: Line =
+        serde_json::from_slice(line).map_err(|fault| QmpError::Protocol(fault.to_string()))?;
     if let Some(name) = line.event {
         let time = |field: &str| line.timestamp[field].as_u64().unwrap_or(0);
-        let at_us = time("seconds").saturating_mul(1_000_000).saturating_add(time("microseconds"));
-        return Ok(Message::Event(Event { name, data: line.data, at_us }));
+        let at_us = time("seconds")
+            .saturating_mul(1_000_000)
+            .saturating_add(time("microseconds"));
+        return Ok(Message::Event(Event {
+            name,
+            data: line.data,
+            at_us,
+        }));
     }
     if let Some(error) = line.error {
-        let text = error["desc"].as_str().unwrap_or("no reason given").to_owned();
+        let text = error["desc"]
+            .as_str()
+            .unwrap_or("no reason given")
+            .to_owned();
         // An error without id answers what QEMU could not even read, which is then the command before.
         return Ok(Message::Error(line.id.unwrap_or(0), text));
     }
     if let Some(qmp) = line.qmp {
         let version = &qmp["version"]["qemu"];
-        let part =
-            |name: &str| version[name].as_u64().ok_or_else(|| QmpError::Protocol("a greeting without version".into()));
-        return Ok(Message::Greeting([part("major")?, part("minor")?, part("micro")?]));
+        let part = |name: &str| {
+            version[name]
+                .as_u64()
+                .ok_or_else(|| QmpError::Protocol("a greeting without version".into()))
+        };
+        return Ok(Message::Greeting([
+            part("major")?,
+            part("minor")?,
+            part("micro")?,
+        ]));
     }
     match (line.value, line.id) {
         (Some(value), Some(id)) => Ok(Message::Return(id, value)),
         // serde reads `"return": null` as none; QEMU sends `{}` instead.
-        _ => Err(QmpError::Protocol("neither greeting, answer nor event".into())),
+        _ => Err(QmpError::Protocol(
+            "neither greeting, answer nor event".into(),
+        )),
     }
 }
 
@@ -195,10 +214,16 @@ mod tests {
     #[test]
     fn commands_carry_rising_ids() {
         let mut qmp = Qmp::default();
-        assert_eq!(qmp.command("stop", &Value::Null), (1, b"{\"execute\":\"stop\",\"id\":1}\n".to_vec()));
+        assert_eq!(
+            qmp.command("stop", &Value::Null),
+            (1, b"{\"execute\":\"stop\",\"id\":1}\n".to_vec())
+        );
         let (id, line) = qmp.command("migrate", &json!({ "uri": "unix:/x" }));
         assert_eq!(id, 2);
-        assert_eq!(serde_json::from_slice::<Value>(&line).unwrap()["arguments"]["uri"], "unix:/x");
+        assert_eq!(
+            serde_json::from_slice::<Value>(&line).unwrap()["arguments"]["uri"],
+            "unix:/x"
+        );
     }
 
     #[test]

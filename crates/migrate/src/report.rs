@@ -109,14 +109,27 @@ impl Report {
         let cpu = |cost: &Cost| {
             let total = cost.tunnel_cpu_s + cost.qemu_cpu_s.unwrap_or(0.0);
             let percent = total / (self.total_ms as f64 / 1000.0).max(1e-3) * 100.0;
-            let part = cost.qemu_cpu_s.map_or_else(|| "QEMU's not seen".into(), |qemu| format!("QEMU {qemu:.2}"));
-            format!("{total:.2} s, {percent:.0} % of one processor (narrows {:.2}, {part})", cost.tunnel_cpu_s)
+            let part = cost.qemu_cpu_s.map_or_else(
+                || "QEMU's not seen".into(),
+                |qemu| format!("QEMU {qemu:.2}"),
+            );
+            format!(
+                "{total:.2} s, {percent:.0} % of one processor (narrows {:.2}, {part})",
+                cost.tunnel_cpu_s
+            )
         };
         let [major, minor, micro] = self.qemu;
-        let seen =
-            self.down_seen_ms.map_or_else(String::new, |ms| format!(", {ms:.0} ms between seeing it stop and run"));
-        let link = self.link_bytes_per_s.map_or_else(String::new, |rate| format!("; link {}", Rate(rate)));
-        let mut way = String::from(if self.direct { "QEMU to QEMU" } else { "tunnel" });
+        let seen = self.down_seen_ms.map_or_else(String::new, |ms| {
+            format!(", {ms:.0} ms between seeing it stop and run")
+        });
+        let link = self
+            .link_bytes_per_s
+            .map_or_else(String::new, |rate| format!("; link {}", Rate(rate)));
+        let mut way = String::from(if self.direct {
+            "QEMU to QEMU"
+        } else {
+            "tunnel"
+        });
         if self.direct_tls {
             way.push_str(", TLS");
         }
@@ -124,15 +137,35 @@ impl Report {
             let _ = write!(way, ", zstd {level}");
         }
         let rows = [
-            ("QEMU", format!("{major}.{minor}.{micro}, {} channels", self.channels)),
+            (
+                "QEMU",
+                format!("{major}.{minor}.{micro}, {} channels", self.channels),
+            ),
             ("way", format!("{way}{link}")),
             ("total", format!("{} ms", self.total_ms)),
-            ("down", format!("{} ms of {} allowed{seen}", self.down_ms, self.downtime_limit_ms)),
+            (
+                "down",
+                format!(
+                    "{} ms of {} allowed{seen}",
+                    self.down_ms, self.downtime_limit_ms
+                ),
+            ),
             ("rounds", self.rounds.to_string()),
-            ("guest memory", format!("{}, {} sent", Size(self.ram_bytes), Size(self.transferred_bytes))),
+            (
+                "guest memory",
+                format!(
+                    "{}, {} sent",
+                    Size(self.ram_bytes),
+                    Size(self.transferred_bytes)
+                ),
+            ),
             (
                 "throughput",
-                format!("{}, {:.0} pages/s on average", Rate::from_mbit(self.throughput_mbit_s), self.pages_per_s),
+                format!(
+                    "{}, {:.0} pages/s on average",
+                    Rate::from_mbit(self.throughput_mbit_s),
+                    self.pages_per_s
+                ),
             ),
             (
                 "on the wire",
@@ -150,8 +183,12 @@ impl Report {
                 ),
             ),
             ("send CPU", cpu(&self.send)),
-            ("receive CPU", self.recv.as_ref().map_or_else(|| "not heard".into(), cpu)),
+            (
+                "receive CPU",
+                self.recv.as_ref().map_or_else(|| "not heard".into(), cpu),
+            ),
         ];
-        rows.map(|(name, value)| format!("{name:<14}{value}")).join("\n")
+        rows.map(|(name, value)| format!("{name:<14}{value}"))
+            .join("\n")
     }
 }

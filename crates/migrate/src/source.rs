@@ -95,7 +95,10 @@ impl Progress {
     }
 
     fn is_over(&self) -> bool {
-        matches!(self.status.as_str(), "completed" | "failed" | CANCELLED | "postcopy-paused")
+        matches!(
+            self.status.as_str(),
+            "completed" | "failed" | CANCELLED | "postcopy-paused"
+        )
     }
 
     /// The guest is at the destination, and the rest of its memory follows.
@@ -179,8 +182,15 @@ impl Source {
             wanted["avail-switchover-bandwidth"] = 0.into();
         }
         monitor.ask("migrate-set-parameters", &wanted)?;
-        let zstd = if ask.multifd_channels > 0 { Zstd::switched_off(&mut monitor)? } else { Zstd::default() };
-        let limit_ms = wanted["downtime-limit"].as_u64().or_else(|| held["downtime-limit"].as_u64()).unwrap_or(300);
+        let zstd = if ask.multifd_channels > 0 {
+            Zstd::switched_off(&mut monitor)?
+        } else {
+            Zstd::default()
+        };
+        let limit_ms = wanted["downtime-limit"]
+            .as_u64()
+            .or_else(|| held["downtime-limit"].as_u64())
+            .unwrap_or(300);
         Ok(Self {
             monitor,
             cpu,
@@ -213,7 +223,11 @@ impl Source {
     /// # Errors
     /// [`LendError`]; QEMU is then as it was.
     pub fn lend(&mut self, dir: &Path, server_name: &str) -> Result<(), LendError> {
-        self.lent = Some(Lent::new(&mut self.monitor, dir, Part::Client(server_name))?);
+        self.lent = Some(Lent::new(
+            &mut self.monitor,
+            dir,
+            Part::Client(server_name),
+        )?);
         Ok(())
     }
 
@@ -255,7 +269,9 @@ impl Source {
     pub fn whereabouts(&mut self) -> Whereabouts {
         let until = Instant::now() + SETTLED_WITHIN;
         loop {
-            let Ok(status) = self.monitor.ask("query-status", &Value::Null) else { return Whereabouts::Unknown };
+            let Ok(status) = self.monitor.ask("query-status", &Value::Null) else {
+                return Whereabouts::Unknown;
+            };
             match status["status"].as_str() {
                 // It says that a migration failed a moment before its guest goes on.
                 Some("finish-migrate") if Instant::now() < until => thread::sleep(LOOK_EVERY),
@@ -296,7 +312,11 @@ impl Source {
         let until = Instant::now() + SETTLED_WITHIN;
         while Instant::now() < until {
             match self.monitor.ask("query-yank", &Value::Null) {
-                Ok(held) if held.as_array().is_some_and(|held| held.iter().any(|it| it["type"] == "migration")) => {
+                Ok(held)
+                    if held
+                        .as_array()
+                        .is_some_and(|held| held.iter().any(|it| it["type"] == "migration")) =>
+                {
                     thread::sleep(LOOK_EVERY);
                 }
                 // Older ones have no such command.
@@ -333,7 +353,11 @@ impl Source {
             if progress.is_over() {
                 if progress.is_postcopy() {
                     let (state, begun) = ("paused in postcopy".into(), true);
-                    return Err(MigrateError::Qemu { state, reason: Some(RECOVER.into()), begun });
+                    return Err(MigrateError::Qemu {
+                        state,
+                        reason: Some(RECOVER.into()),
+                        begun,
+                    });
                 }
                 if progress.status != "completed" {
                     let begun = progress.transferred > 0;
@@ -342,7 +366,11 @@ impl Source {
                         Some(_) => (CANCELLED.into(), None),
                         None => (progress.status, progress.reason),
                     };
-                    return Err(MigrateError::Qemu { state, reason, begun });
+                    return Err(MigrateError::Qemu {
+                        state,
+                        reason,
+                        begun,
+                    });
                 }
                 // QEMU 7.2 says so a moment before it has counted how long that took.
                 let since = *completed.get_or_insert_with(Instant::now);
@@ -350,8 +378,16 @@ impl Source {
                     thread::sleep(Duration::from_millis(1));
                     continue;
                 }
-                let used_ns = self.cpu.used_ns().zip(cpu_before_ns).map(|(now, before)| now.saturating_sub(before));
-                return Ok(Finished { progress, stopped, qemu_cpu_s: used_ns.map(|ns| ns as f64 / 1e9) });
+                let used_ns = self
+                    .cpu
+                    .used_ns()
+                    .zip(cpu_before_ns)
+                    .map(|(now, before)| now.saturating_sub(before));
+                return Ok(Finished {
+                    progress,
+                    stopped,
+                    qemu_cpu_s: used_ns.map(|ns| ns as f64 / 1e9),
+                });
             }
             // Through a tunnel QEMU sees for itself that the session is over.
             let is_alone = is_direct && migration.endpoint.ended().is_some();
@@ -368,9 +404,15 @@ impl Source {
                     self.monitor.ask("migrate_cancel", &Value::Null)?;
                 }
             }
-            if cancelled.is_some_and(|since| since.elapsed() > CANCEL_WITHIN) && !progress.is_postcopy() {
+            if cancelled.is_some_and(|since| since.elapsed() > CANCEL_WITHIN)
+                && !progress.is_postcopy()
+            {
                 let reason = Some("it does not end".into());
-                return Err(MigrateError::Qemu { state: CANCELLED.into(), reason, begun: true });
+                return Err(MigrateError::Qemu {
+                    state: CANCELLED.into(),
+                    reason,
+                    begun: true,
+                });
             }
             if !is_direct {
                 self.tell_rate(migration.promise())?;
@@ -385,7 +427,10 @@ impl Source {
     fn tell_rate(&mut self, rate: u64) -> Result<(), QmpError> {
         let changed = rate.abs_diff(self.told_rate) > self.told_rate / 20;
         if self.takes_rate && changed && self.told_at.elapsed() >= TELL_EVERY {
-            self.monitor.ask("migrate-set-parameters", &json!({ "avail-switchover-bandwidth": rate }))?;
+            self.monitor.ask(
+                "migrate-set-parameters",
+                &json!({ "avail-switchover-bandwidth": rate }),
+            )?;
             (self.told_rate, self.told_at) = (rate, Instant::now());
         }
         Ok(())
@@ -398,9 +443,15 @@ impl Drop for Source {
         // QEMU 7.2 says that a migration failed before the last of it has ended, which looks at capabilities: not while
         // the guest stands still for it.
         if !self.switched_on.is_empty() && self.whereabouts() != Whereabouts::Unknown {
-            let states = self.switched_on.iter().map(|name| json!({ "capability": name, "state": false }));
+            let states = self
+                .switched_on
+                .iter()
+                .map(|name| json!({ "capability": name, "state": false }));
             let states = states.collect::<Vec<_>>();
-            let _ = self.monitor.ask("migrate-set-capabilities", &json!({ "capabilities": states }));
+            let _ = self.monitor.ask(
+                "migrate-set-capabilities",
+                &json!({ "capabilities": states }),
+            );
         }
     }
 }
@@ -418,7 +469,11 @@ fn off(monitor: &mut Monitor, names: &[String]) -> Result<Vec<String>, QmpError>
 /// When the guest stopped, if that is what happened. By QEMU's own stamp, as QEMU says nothing while it finishes; its
 /// clock is ours, since `run` is beside it.
 fn stop_of(event: &Event) -> Option<Instant> {
-    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    let since_1970 = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .ok()?;
     let ago = since_1970.saturating_sub(Duration::from_micros(event.at_us));
-    (event.name == "STOP").then(|| Instant::now().checked_sub(ago)).flatten()
+    (event.name == "STOP")
+        .then(|| Instant::now().checked_sub(ago))
+        .flatten()
 }

@@ -62,7 +62,10 @@ impl Status {
     /// Before the first migration.
     #[must_use]
     pub fn idle() -> Self {
-        Self { schema: SCHEMA.into(), ..Self::default() }
+        Self {
+            schema: SCHEMA.into(),
+            ..Self::default()
+        }
     }
 
     pub(crate) fn new(
@@ -105,7 +108,11 @@ impl Status {
             self.seconds,
             Size(raw),
             Size(wire),
-            if self.goodput == 0 { "not known yet".into() } else { Rate(self.goodput as f64).to_string() },
+            if self.goodput == 0 {
+                "not known yet".into()
+            } else {
+                Rate(self.goodput as f64).to_string()
+            },
             self.switchover_bandwidth,
             Size(self.backlog_bytes),
             Size(self.backlog_max_bytes),
@@ -130,7 +137,9 @@ pub fn serve(address: &Address, source: Source) -> Result<(), narrows::io::liste
         for Transport { mut writer, .. } in listener.incoming() {
             // Who breaks off does not want to know.
             let text = serde_json::to_string(&source()).unwrap_or_default();
-            let _ = writer.write_all(text.as_bytes()).and_then(|()| writer.finish());
+            let _ = writer
+                .write_all(text.as_bytes())
+                .and_then(|()| writer.finish());
         }
     });
     Ok(())
@@ -145,6 +154,10 @@ pub fn ask(address: &Address) -> Result<Status, MigrateError> {
     let Transport { reader, .. } = transport::connect(address, &Tuning::default())
         .map_err(|source| fault("cannot ask for the status")(std::io::Error::other(source)))?;
     let mut text = Vec::new();
-    reader.take(LEN_MAX).read_to_end(&mut text).map_err(fault("cannot read the status"))?;
-    serde_json::from_slice(&text).map_err(|source| fault("no status is served there")(source.into()))
+    reader
+        .take(LEN_MAX)
+        .read_to_end(&mut text)
+        .map_err(fault("cannot read the status"))?;
+    serde_json::from_slice(&text)
+        .map_err(|source| fault("no status is served there")(source.into()))
 }

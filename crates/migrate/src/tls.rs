@@ -41,7 +41,10 @@ pub enum LendError {
 pub fn clear(monitor: &mut Monitor) -> Result<(), QmpError> {
     let held = monitor.ask("query-migrate-parameters", &Value::Null)?;
     if held["tls-creds"] == ID {
-        monitor.ask("migrate-set-parameters", &json!({ "tls-creds": "", "tls-hostname": "" }))?;
+        monitor.ask(
+            "migrate-set-parameters",
+            &json!({ "tls-creds": "", "tls-hostname": "" }),
+        )?;
     }
     let _ = monitor.ask("object-del", &json!({ "id": ID }));
     Ok(())
@@ -66,15 +69,16 @@ impl Lent {
         if !word("tls-creds").is_empty() {
             return Err(LendError::Held(word("tls-creds")));
         }
-        let lent = Self { hostname: word("tls-hostname") };
+        let lent = Self {
+            hostname: word("tls-hostname"),
+        };
         let (endpoint, hostname) = match part {
             Part::Client(name) => ("client", name),
             Part::Server => ("server", lent.hostname.as_str()),
         };
         // QEMU's working directory is its own.
         let dir = absolute(dir).unwrap_or_else(|_| dir.into());
-        let object =
-            json!({ "qom-type": "tls-creds-x509", "id": ID, "endpoint": endpoint, "dir": dir, "verify-peer": true });
+        let object = json!({ "qom-type": "tls-creds-x509", "id": ID, "endpoint": endpoint, "dir": dir, "verify-peer": true });
         monitor.ask("object-add", &object)?;
         let parameters = json!({ "tls-creds": ID, "tls-hostname": hostname });
         if let Err(fault) = monitor.ask("migrate-set-parameters", &parameters) {
@@ -86,7 +90,10 @@ impl Lent {
 
     /// Leaves QEMU as it was before. One that does not answer any more has nothing to be left with.
     pub fn take_back(&self, monitor: &mut Monitor) {
-        let _ = monitor.ask("migrate-set-parameters", &json!({ "tls-creds": "", "tls-hostname": self.hostname }));
+        let _ = monitor.ask(
+            "migrate-set-parameters",
+            &json!({ "tls-creds": "", "tls-hostname": self.hostname }),
+        );
         let _ = monitor.ask("object-del", &json!({ "id": ID }));
     }
 }

@@ -22,7 +22,10 @@ impl Zstd {
     pub(crate) fn switched_off(monitor: &mut Monitor) -> Result<Self, QmpError> {
         let is_possible = set(monitor, &json!({ "multifd-compression": "zstd" })).is_ok();
         set(monitor, &json!({ "multifd-compression": "none" }))?;
-        Ok(Self { level_held: level_of(monitor)?.filter(|_| is_possible), level: None })
+        Ok(Self {
+            level_held: level_of(monitor)?.filter(|_| is_possible),
+            level: None,
+        })
     }
 
     pub(crate) fn is_possible(&self) -> bool {
@@ -37,7 +40,10 @@ impl Zstd {
     /// QEMU 7.2 takes a level without a word, and keeps its own: so what it has is asked.
     pub(crate) fn switch_on(&mut self, monitor: &mut Monitor, level: u8) -> Result<(), QmpError> {
         self.level = Some(level);
-        set(monitor, &json!({ "multifd-compression": "zstd", "multifd-zstd-level": level }))?;
+        set(
+            monitor,
+            &json!({ "multifd-compression": "zstd", "multifd-zstd-level": level }),
+        )?;
         self.level = level_of(monitor)?.or(self.level);
         Ok(())
     }
@@ -45,14 +51,19 @@ impl Zstd {
     /// Leaves QEMU as it was before [`Self::switch_on`]. One that does not answer any more has nothing to be left with.
     pub(crate) fn put_back(&mut self, monitor: &mut Monitor) {
         if self.level.take().is_some() {
-            let _ = set(monitor, &json!({ "multifd-compression": "none", "multifd-zstd-level": self.level_held }));
+            let _ = set(
+                monitor,
+                &json!({ "multifd-compression": "none", "multifd-zstd-level": self.level_held }),
+            );
         }
     }
 }
 
 fn level_of(monitor: &mut Monitor) -> Result<Option<u8>, QmpError> {
     let held = monitor.ask("query-migrate-parameters", &Value::Null)?;
-    Ok(held["multifd-zstd-level"].as_u64().and_then(|level| level.try_into().ok()))
+    Ok(held["multifd-zstd-level"]
+        .as_u64()
+        .and_then(|level| level.try_into().ok()))
 }
 
 fn set(monitor: &mut Monitor, parameters: &Value) -> Result<(), QmpError> {

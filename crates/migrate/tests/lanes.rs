@@ -105,12 +105,19 @@ fn source(path: &Path) {
                     let packets = if round == 0 { 0 } else { PACKETS };
                     // Each time on another lane.
                     for packet in (0..packets).filter(|packet| (packet + round) % LANES == lane) {
-                        let pages: Vec<usize> = (packet * PAGES_OF_PACKET..(packet + 1) * PAGES_OF_PACKET).collect();
-                        socket.write_all(&header(number.fetch_add(1, Relaxed), false, &pages)).unwrap();
+                        let pages: Vec<usize> =
+                            (packet * PAGES_OF_PACKET..(packet + 1) * PAGES_OF_PACKET).collect();
+                        socket
+                            .write_all(&header(number.fetch_add(1, Relaxed), false, &pages))
+                            .unwrap();
                         let from = pages[0] * PAGE_LEN;
-                        socket.write_all(&rounds[round - 1][from..from + pages.len() * PAGE_LEN]).unwrap();
+                        socket
+                            .write_all(&rounds[round - 1][from..from + pages.len() * PAGE_LEN])
+                            .unwrap();
                     }
-                    socket.write_all(&header(number.fetch_add(1, Relaxed), true, &[])).unwrap();
+                    socket
+                        .write_all(&header(number.fetch_add(1, Relaxed), true, &[]))
+                        .unwrap();
                     written.wait();
                 }
             });
@@ -124,7 +131,11 @@ fn source(path: &Path) {
 
 /// The destination's: every lane waits at its SYNC until all have come there, and the main socket has said so. Which
 /// lane reads nothing for a while behind each SYNC, so that the others come as far as they can without it, `held` says.
-fn destination(listener: &UnixListener, held: impl Fn(usize) -> usize + Sync, ram: &Mutex<Vec<u8>>) {
+fn destination(
+    listener: &UnixListener,
+    held: impl Fn(usize) -> usize + Sync,
+    ram: &Mutex<Vec<u8>>,
+) {
     let come = Barrier::new(LANES + 1);
     let mut main = listener.accept().unwrap().0;
     main.read_exact(&mut [0; 4]).unwrap();
@@ -142,10 +153,14 @@ fn destination(listener: &UnixListener, held: impl Fn(usize) -> usize + Sync, ra
                     }
                     loop {
                         socket.read_exact(&mut header).unwrap();
-                        let normal = u32::from_be_bytes(header[16..20].try_into().unwrap()) as usize;
+                        let normal =
+                            u32::from_be_bytes(header[16..20].try_into().unwrap()) as usize;
                         pages.resize(normal * PAGE_LEN, 0);
                         socket.read_exact(&mut pages).unwrap();
-                        for (page, offset) in pages.chunks_exact(PAGE_LEN).zip(header[320..].chunks_exact(8)) {
+                        for (page, offset) in pages
+                            .chunks_exact(PAGE_LEN)
+                            .zip(header[320..].chunks_exact(8))
+                        {
                             let at = u64::from_be_bytes(offset.try_into().unwrap()) as usize;
                             ram.lock().unwrap()[at..at + PAGE_LEN].copy_from_slice(page);
                         }
@@ -169,8 +184,14 @@ fn slow_link(to: std::net::SocketAddr) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
-        let (near, far) = (listener.accept().unwrap().0, TcpStream::connect(to).unwrap());
-        for (mut from, mut to) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)] {
+        let (near, far) = (
+            listener.accept().unwrap().0,
+            TcpStream::connect(to).unwrap(),
+        );
+        for (mut from, mut to) in [
+            (near.try_clone().unwrap(), far.try_clone().unwrap()),
+            (far, near),
+        ] {
             thread::spawn(move || {
                 let mut buf = [0; 32 << 10];
                 while let Ok(len @ 1..) = from.read(&mut buf) {
@@ -194,28 +215,49 @@ fn move_guest(keep_max: u32, held: impl Fn(usize) -> usize + Send + Sync + 'stat
     let (counts_of, counts) = mpsc::channel();
     let dest_listener = UnixListener::bind(&far_path).unwrap();
     thread::spawn(move || {
-        let options = Options { keep_max, ..Options::default() };
-        let settings = Settings { limits: limits(8), ..Settings::default() };
-        let tcp = Listener::bind(&Address::parse("127.0.0.1:0", 0).unwrap(), &Tuning::default()).unwrap();
-        let Address::Tcp { port, .. } = tcp.local().clone() else { panic!("not TCP") };
+        let options = Options {
+            keep_max,
+            ..Options::default()
+        };
+        let settings = Settings {
+            limits: limits(8),
+            ..Settings::default()
+        };
+        let tcp = Listener::bind(
+            &Address::parse("127.0.0.1:0", 0).unwrap(),
+            &Tuning::default(),
+        )
+        .unwrap();
+        let Address::Tcp { port, .. } = tcp.local().clone() else {
+            panic!("not TCP")
+        };
         let engine = Engine::new(2);
         let acceptor = Acceptor::new(engine.clone(), far_settings(settings.clone()));
         let relay = slow_link(([127, 0, 0, 1], port).into());
         thread::spawn(move || {
-            let endpoint = acceptor.take(tcp.accept().unwrap().unwrap()).unwrap().unwrap();
+            let endpoint = acceptor
+                .take(tcp.accept().unwrap().unwrap())
+                .unwrap()
+                .unwrap();
             let migration = Migration::new(Arc::new(endpoint), options, LinkProbe::default());
             let _ = far::carry(&migration, &far_address, None);
         });
         let link = LinkProbe::default();
         let peer = Address::parse(&relay.to_string(), 0).unwrap();
-        let dial =
-            link.wrap(Box::new(move || transport::connect(&peer, &Tuning::default()).map_err(std::io::Error::other)));
+        let dial = link.wrap(Box::new(move || {
+            transport::connect(&peer, &Tuning::default()).map_err(std::io::Error::other)
+        }));
         let endpoint = Endpoint::connect(&engine, settings, dial).unwrap();
         let migration = Migration::new(Arc::new(endpoint), options, link);
         let (tell, events) = mpsc::channel();
-        near::accept(Listener::bind(&near_address, &Tuning::default()).unwrap(), tell.clone());
+        near::accept(
+            Listener::bind(&near_address, &Tuning::default()).unwrap(),
+            tell.clone(),
+        );
         thread::spawn(move || source(&near_path));
-        let Ok(Event::Socket(first)) = events.recv() else { panic!("no socket") };
+        let Ok(Event::Socket(first)) = events.recv() else {
+            panic!("no socket")
+        };
         near::carry(&migration, Some(first), &events, &tell).unwrap();
         counts_of.send(migration.status()).unwrap();
         migration.close();
@@ -226,8 +268,13 @@ fn move_guest(keep_max: u32, held: impl Fn(usize) -> usize + Send + Sync + 'stat
         destination(&dest_listener, held, &filled);
         done.send(()).unwrap();
     });
-    is_done.recv_timeout(Duration::from_secs(60)).expect("nobody waits for ever");
-    assert!(Some(&*ram.lock().unwrap()) == GUEST.last(), "the guest differs");
+    is_done
+        .recv_timeout(Duration::from_secs(60))
+        .expect("nobody waits for ever");
+    assert!(
+        Some(&*ram.lock().unwrap()) == GUEST.last(),
+        "the guest differs"
+    );
     let status = counts.recv_timeout(Duration::from_secs(10)).unwrap();
     Counts {
         pages: status.pages,
@@ -241,12 +288,20 @@ fn move_guest(keep_max: u32, held: impl Fn(usize) -> usize + Send + Sync + 'stat
 fn a_lane_that_is_not_read_for_a_while_holds_nobody_for_ever() {
     for keep_max in [1024, 8192] {
         let moves = [0, 1, 2, 3].map(|held| {
-            thread::spawn(move || move_guest(keep_max, move |round| if held < LANES { held } else { round % LANES }))
+            thread::spawn(move || {
+                move_guest(
+                    keep_max,
+                    move |round| if held < LANES { held } else { round % LANES },
+                )
+            })
         });
         for moved in moves {
             let counts = moved.join().unwrap();
             println!("{counts:?}");
-            assert!(counts.copies > 100 && (counts.differences > 100) == (keep_max > 1024), "{counts:?}");
+            assert!(
+                counts.copies > 100 && (counts.differences > 100) == (keep_max > 1024),
+                "{counts:?}"
+            );
         }
     }
 }

@@ -34,7 +34,13 @@ pub struct ChannelReader {
 impl ChannelWriter {
     pub(crate) fn new(inner: Arc<Inner>, channel: ChannelId) -> Self {
         let packer = Packer::new(inner.packing.clone(), channel);
-        Self { inner, channel, packer, filling: None, finished: false }
+        Self {
+            inner,
+            channel,
+            packer,
+            filling: None,
+            finished: false,
+        }
     }
 
     /// Which channel.
@@ -81,7 +87,9 @@ impl ChannelWriter {
     /// # Errors
     /// [`End`] when the session or the channel has ended.
     pub fn push_shared(&mut self, chunk: Bytes) -> Result<(), End> {
-        self.packer.push(chunk).map_err(|_| self.inner.end_of(self.channel))
+        self.packer
+            .push(chunk)
+            .map_err(|_| self.inner.end_of(self.channel))
     }
 
     /// Ends this direction. The receiver's reader sees the end after the last chunk.
@@ -132,7 +140,8 @@ impl ChannelWriter {
 impl Drop for ChannelWriter {
     fn drop(&mut self) {
         if !self.finished {
-            self.inner.abort(self.channel, Code::CANCELLED, "the sender gave up");
+            self.inner
+                .abort(self.channel, Code::CANCELLED, "the sender gave up");
         }
     }
 }
@@ -162,7 +171,12 @@ impl Write for ChannelWriter {
 
 impl ChannelReader {
     pub(crate) fn new(inner: Arc<Inner>, channel: ChannelId, unpacker: Unpacker) -> Self {
-        Self { inner, channel, unpacker, current: None }
+        Self {
+            inner,
+            channel,
+            unpacker,
+            current: None,
+        }
     }
 
     /// Which channel.
@@ -189,7 +203,10 @@ impl ChannelReader {
             Err(fault) => return Err(self.inner.unpack_failed(self.channel, &fault)),
         };
         self.current = chunk.map(|chunk| (chunk.clone(), chunk.taken));
-        Ok(self.current.as_ref().map(|(chunk, _)| &chunk.bytes[chunk.taken..]))
+        Ok(self
+            .current
+            .as_ref()
+            .map(|(chunk, _)| &chunk.bytes[chunk.taken..]))
     }
 
     /// The next chunk, to be kept without a copy by a reader that has no direct sink; `None` at the end. It counts as
@@ -198,7 +215,14 @@ impl ChannelReader {
     /// # Errors
     /// As [`ChannelReader::next_chunk`].
     pub fn next_shared(&mut self) -> Result<Option<Bytes>, End> {
-        Ok(self.next_chunk()?.is_some().then(|| self.current.as_ref().expect("it has just come").0.bytes.clone()))
+        Ok(self.next_chunk()?.is_some().then(|| {
+            self.current
+                .as_ref()
+                .expect("it has just come")
+                .0
+                .bytes
+                .clone()
+        }))
     }
 
     /// Ends the channel at once and tells the sender why.
@@ -233,10 +257,18 @@ impl Read for ChannelReader {
 /// The rest of the current chunk, without a copy.
 impl BufRead for ChannelReader {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.current.as_ref().is_none_or(|(chunk, at)| *at == chunk.bytes.len()) && self.next_chunk()?.is_none() {
+        if self
+            .current
+            .as_ref()
+            .is_none_or(|(chunk, at)| *at == chunk.bytes.len())
+            && self.next_chunk()?.is_none()
+        {
             return Ok(&[]);
         }
-        Ok(self.current.as_ref().map_or(&[], |(chunk, at)| &chunk.bytes[*at..]))
+        Ok(self
+            .current
+            .as_ref()
+            .map_or(&[], |(chunk, at)| &chunk.bytes[*at..]))
     }
 
     fn consume(&mut self, len: usize) {

@@ -41,7 +41,9 @@ impl Endpoint {
     /// [`End`] when the peer cannot be reached or does not suit, in words.
     pub fn connect(engine: &Engine, settings: Settings, dial: Dial) -> Result<Self, End> {
         let transport = dial().map_err(|fault| {
-            fault.downcast::<End>().unwrap_or_else(|fault| End::new(Code::FAILED, fault.to_string()))
+            fault
+                .downcast::<End>()
+                .unwrap_or_else(|fault| End::new(Code::FAILED, fault.to_string()))
         })?;
         let mut machine = Session::new(config(engine, &settings, Role::Initiator, session_name()));
         let hello = machine.hello();
@@ -49,7 +51,13 @@ impl Endpoint {
         let (transport, theirs) = greet(&Hello { route, ..hello }, transport)?;
         let id = narrows_session::LinkId(0);
         machine.attach(id, theirs.clone()).map_err(refused)?;
-        let inner = build(engine, settings, machine, &theirs, loopback && route == theirs.route);
+        let inner = build(
+            engine,
+            settings,
+            machine,
+            &theirs,
+            loopback && route == theirs.route,
+        );
         inner.add_link(id, transport)?;
         keeper::start(&inner, Some(dial))?;
         Ok(Self { inner })
@@ -68,7 +76,11 @@ impl Acceptor {
     /// An acceptor without sessions.
     #[must_use]
     pub fn new(engine: Engine, settings: Settings) -> Self {
-        Self { engine, settings, sessions: Mutex::default() }
+        Self {
+            engine,
+            settings,
+            sessions: Mutex::default(),
+        }
     }
 
     /// Takes an authenticated connection. `None` when it joined a session that is already there.
@@ -76,10 +88,24 @@ impl Acceptor {
     /// # Errors
     /// [`End`] when the peer does not suit; it was told.
     pub fn take(&self, transport: Transport) -> Result<Option<Endpoint>, End> {
-        let Transport { reader, writer, peer, shutdown, probe, security } = transport;
+        let Transport {
+            reader,
+            writer,
+            peer,
+            shutdown,
+            probe,
+            security,
+        } = transport;
         let mut ahead = ReadAhead::new(reader);
         let theirs = within(&shutdown, HELLO_WITHIN, || read_hello(&mut ahead))?;
-        let transport = Transport { reader: ahead.into_half(), writer, peer, shutdown, probe, security };
+        let transport = Transport {
+            reader: ahead.into_half(),
+            writer,
+            peer,
+            shutdown,
+            probe,
+            security,
+        };
         let known = {
             let mut sessions = self.sessions.lock();
             sessions.retain(|_, inner| inner.strong_count() > 0);
@@ -88,7 +114,10 @@ impl Acceptor {
         match known {
             Some(inner) => self.join(&inner, transport, theirs).map(|()| None),
             None if theirs.resume => {
-                let end = End::new(Code::PROTOCOL, "this receiver does not know the session any more; start again");
+                let end = End::new(
+                    Code::PROTOCOL,
+                    "this receiver does not know the session any more; start again",
+                );
                 Err(say_bye(transport, end))
             }
             None => self.begin(transport, theirs).map(Some),
@@ -96,7 +125,12 @@ impl Acceptor {
     }
 
     fn begin(&self, mut transport: Transport, theirs: Hello) -> Result<Endpoint, End> {
-        let mut machine = Session::new(config(&self.engine, &self.settings, Role::Acceptor, theirs.session));
+        let mut machine = Session::new(config(
+            &self.engine,
+            &self.settings,
+            Role::Acceptor,
+            theirs.session,
+        ));
         let id = narrows_session::LinkId(0);
         let hello = machine.hello();
         let (route, loopback) = route(&hello.session, Role::Acceptor, &transport);
@@ -105,8 +139,16 @@ impl Acceptor {
             return Err(say_bye(transport, refused(fault)));
         }
         write_hello(&mut transport, &Message::Hello(Hello { route, ..hello })).map_err(lost)?;
-        let inner = build(&self.engine, self.settings.clone(), machine, &theirs, loopback);
-        self.sessions.lock().insert(theirs.session, Arc::downgrade(&inner));
+        let inner = build(
+            &self.engine,
+            self.settings.clone(),
+            machine,
+            &theirs,
+            loopback,
+        );
+        self.sessions
+            .lock()
+            .insert(theirs.session, Arc::downgrade(&inner));
         inner.add_link(id, transport)?;
         keeper::start(&inner, None)?;
         Ok(Endpoint { inner })
@@ -136,7 +178,11 @@ impl Inner {
         self.add_link(id, transport)
     }
 
-    fn add_link(self: &Arc<Self>, id: narrows_session::LinkId, transport: Transport) -> Result<(), End> {
+    fn add_link(
+        self: &Arc<Self>,
+        id: narrows_session::LinkId,
+        transport: Transport,
+    ) -> Result<(), End> {
         let mut state = self.state.lock();
         match Link::start(self, id, transport) {
             Ok(link) => state.links.insert(id, link),
@@ -158,13 +204,22 @@ fn config(engine: &Engine, settings: &Settings, role: Role, session: [u8; 16]) -
     if !settings.history {
         limits.history_len_max = 0;
     }
-    Config { role, limits, codecs: engine.registry.ids().collect(), host: host(&session), agent, session }
+    Config {
+        role,
+        limits,
+        codecs: engine.registry.ids().collect(),
+        host: host(&session),
+        agent,
+        session,
+    }
 }
 
 /// Names this machine until it starts again, in this session only; 0 where the system does not say. Containers and
 /// namespaces of one machine have the same: they share its processors.
 fn host(session: &[u8; 16]) -> u64 {
-    let Ok(boot) = fs::read("/proc/sys/kernel/random/boot_id") else { return 0 };
+    let Ok(boot) = fs::read("/proc/sys/kernel/random/boot_id") else {
+        return 0;
+    };
     xxh3_64(&[&boot, session.as_slice()].concat())
 }
 
@@ -172,12 +227,17 @@ fn host(session: &[u8; 16]) -> u64 {
 /// addresses tell. A relay or a forwarder on the way has two connections, with two names. 0 where the system does not
 /// say.
 fn route(session: &[u8; 16], role: Role, transport: &Transport) -> (u64, bool) {
-    let Some(mut ends) = transport.probe.ends() else { return (0, false) };
+    let Some(mut ends) = transport.probe.ends() else {
+        return (0, false);
+    };
     let loopback = ends[1].ip().is_loopback();
     if role == Role::Acceptor {
         ends.reverse();
     }
-    (xxh3_64(format!("{} {} {session:?}", ends[0], ends[1]).as_bytes()), loopback)
+    (
+        xxh3_64(format!("{} {} {session:?}", ends[0], ends[1]).as_bytes()),
+        loopback,
+    )
 }
 
 /// A session over a first link that stays within this machine (`loopback`), or may not.
@@ -191,12 +251,18 @@ fn build(
     let limits = *machine.limits();
     // What the receiver there holds bounds what is sent; what is received is bounded by our own limits.
     let mut theirs_limits = theirs.limits;
-    theirs_limits.chunk_len_max = theirs_limits.chunk_len_max.min(narrows_core::limits::CHUNK_LEN_MAX);
+    theirs_limits.chunk_len_max = theirs_limits
+        .chunk_len_max
+        .min(narrows_core::limits::CHUNK_LEN_MAX);
     if !settings.history {
         theirs_limits.history_len_max = 0;
     }
-    let near = Near { host: machine.shares_host(), loopback };
-    let (policy, history_len_max) = settings.policy(&engine.registry, &theirs_limits, &theirs.codecs, near);
+    let near = Near {
+        host: machine.shares_host(),
+        loopback,
+    };
+    let (policy, history_len_max) =
+        settings.policy(&engine.registry, &theirs_limits, &theirs.codecs, near);
     Arc::new_cyclic(|weak| Inner {
         packing: Packing {
             registry: engine.registry.clone(),
@@ -238,10 +304,24 @@ fn build(
 /// Says Hello and waits for the peer's.
 pub(crate) fn greet(ours: &Hello, mut transport: Transport) -> Result<(Transport, Hello), End> {
     write_hello(&mut transport, &Message::Hello(ours.clone())).map_err(lost)?;
-    let Transport { reader, writer, peer, shutdown, probe, security } = transport;
+    let Transport {
+        reader,
+        writer,
+        peer,
+        shutdown,
+        probe,
+        security,
+    } = transport;
     let mut ahead = ReadAhead::new(reader);
     let theirs = within(&shutdown, HELLO_WITHIN, || read_hello(&mut ahead))?;
-    let transport = Transport { reader: ahead.into_half(), writer, peer, shutdown, probe, security };
+    let transport = Transport {
+        reader: ahead.into_half(),
+        writer,
+        peer,
+        shutdown,
+        probe,
+        security,
+    };
     Ok((transport, theirs))
 }
 
@@ -250,7 +330,9 @@ fn write_hello(transport: &mut Transport, hello: &Message) -> io::Result<()> {
     hello.write(&mut payload);
     let header = control_header(Seq(0), &payload);
     let bytes = header.to_bytes();
-    transport.writer.write_slices(&mut [IoSlice::new(&bytes[..header.len()]), IoSlice::new(&payload)])
+    transport
+        .writer
+        .write_slices(&mut [IoSlice::new(&bytes[..header.len()]), IoSlice::new(&payload)])
 }
 
 fn read_hello(ahead: &mut ReadAhead) -> Result<Hello, End> {
@@ -269,7 +351,10 @@ fn read_hello(ahead: &mut ReadAhead) -> Result<Hello, End> {
             return Err(End::new(Code::AUTH, text));
         }
         Err(LinkFault::Session(fault)) => {
-            return Err(End::new(Code::PROTOCOL, format!("the peer does not speak narrows: {fault}")));
+            return Err(End::new(
+                Code::PROTOCOL,
+                format!("the peer does not speak narrows: {fault}"),
+            ));
         }
     };
     let mut payload = vec![0; header.packed_len as usize];
@@ -278,12 +363,21 @@ fn read_hello(ahead: &mut ReadAhead) -> Result<Hello, End> {
     match Message::parse_all(&payload).map_err(refused)?.pop() {
         Some(Message::Hello(hello)) => Ok(hello),
         Some(Message::Bye { code, text }) => Err(End::new(code, text)),
-        _ => Err(End::new(Code::PROTOCOL, "the peer did not begin with a handshake")),
+        _ => Err(End::new(
+            Code::PROTOCOL,
+            "the peer did not begin with a handshake",
+        )),
     }
 }
 
 fn say_bye(mut transport: Transport, end: End) -> End {
-    let _ = write_hello(&mut transport, &Message::Bye { code: end.code, text: end.text.clone() });
+    let _ = write_hello(
+        &mut transport,
+        &Message::Bye {
+            code: end.code,
+            text: end.text.clone(),
+        },
+    );
     let _ = transport.writer.finish();
     end
 }
@@ -293,11 +387,18 @@ fn refused(fault: SessionError) -> End {
 }
 
 fn lost(fault: io::Error) -> End {
-    End::new(Code::FAILED, format!("the connection broke during the handshake: {fault}"))
+    End::new(
+        Code::FAILED,
+        format!("the connection broke during the handshake: {fault}"),
+    )
 }
 
 /// Runs `work` and cuts the connection if it takes too long.
-fn within<T>(shutdown: &Shutdown, limit: Duration, work: impl FnOnce() -> Result<T, End>) -> Result<T, End> {
+fn within<T>(
+    shutdown: &Shutdown,
+    limit: Duration,
+    work: impl FnOnce() -> Result<T, End>,
+) -> Result<T, End> {
     let (done, wait) = mpsc::channel::<()>();
     let shutdown = shutdown.clone();
     // Not waited for: it ends when it learns that the work is done.

@@ -54,7 +54,10 @@ impl Endpoint {
         if let Some(end) = &state.ended {
             return Err(end.clone());
         }
-        let channel = state.machine.open(service).map_err(|fault| End::new(fault.code(), fault.to_string()))?;
+        let channel = state
+            .machine
+            .open(service)
+            .map_err(|fault| End::new(fault.code(), fault.to_string()))?;
         let unpacker = self.inner.add_channel(&mut state, channel);
         drop(state);
         self.inner.to_send.notify_all();
@@ -69,10 +72,20 @@ impl Endpoint {
         let mut state = self.inner.state.lock();
         loop {
             if let Some((channel, service)) = state.incoming.pop_front() {
-                let Some(unpacker) = state.channels.get(&channel).map(|held| held.unpacker.clone()) else { continue };
+                let Some(unpacker) = state
+                    .channels
+                    .get(&channel)
+                    .map(|held| held.unpacker.clone())
+                else {
+                    continue;
+                };
                 drop(state);
                 let (writer, reader) = self.inner.ends(channel, unpacker);
-                return Ok(Some(Incoming { service, writer, reader }));
+                return Ok(Some(Incoming {
+                    service,
+                    writer,
+                    reader,
+                }));
             }
             match &state.ended {
                 Some(end) if end.code == Code::DONE => return Ok(None),
@@ -85,7 +98,13 @@ impl Endpoint {
     /// What it has done so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let Inner { tallies, engine, unpacking, began_ns, .. } = &*self.inner;
+        let Inner {
+            tallies,
+            engine,
+            unpacking,
+            began_ns,
+            ..
+        } = &*self.inner;
         Stats {
             sent_raw: tallies.sent_raw.load(Relaxed),
             sent_wire: tallies.sent_wire.load(Relaxed),
@@ -123,7 +142,8 @@ impl Endpoint {
 
     /// Ends the session well: says so, sends what was queued, and waits until the links are closed.
     pub fn close(&self) {
-        self.inner.end(End::new(Code::DONE, "the work is done"), true);
+        self.inner
+            .end(End::new(Code::DONE, "the work is done"), true);
         self.inner.wait_linkless(LAST_WORDS);
     }
 
@@ -136,6 +156,7 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        self.inner.end(End::new(Code::CANCELLED, "the peer gave up"), true);
+        self.inner
+            .end(End::new(Code::CANCELLED, "the peer gave up"), true);
     }
 }

@@ -14,7 +14,9 @@ use std::{
 
 use narrows_core::{Ahead, ChannelId, Gauges, Limits};
 use narrows_format::Frame;
-use narrows_pipeline::{Bytes, Counters, INLINE_LEN, Outlet, Packing, Stopped, UnpackError, Unpacker, Unpacking};
+use narrows_pipeline::{
+    Bytes, Counters, INLINE_LEN, Outlet, Packing, Stopped, UnpackError, Unpacker, Unpacking,
+};
 use narrows_session::{Code, Event, Session};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -36,7 +38,10 @@ pub struct End {
 
 impl End {
     pub(crate) fn new(code: Code, text: impl Into<String>) -> Self {
-        Self { code, text: text.into() }
+        Self {
+            code,
+            text: text.into(),
+        }
     }
 }
 
@@ -72,7 +77,9 @@ pub(crate) struct Inner {
 
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inner").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Inner")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 
@@ -97,25 +104,45 @@ impl Outlet for WeakOutlet {
     }
 
     fn gauges(&self) -> Gauges {
-        self.0.upgrade().map(|inner| inner.gauges()).unwrap_or_default()
+        self.0
+            .upgrade()
+            .map(|inner| inner.gauges())
+            .unwrap_or_default()
     }
 }
 
 impl Inner {
-    pub(crate) fn ends(self: &Arc<Self>, channel: ChannelId, unpacker: Unpacker) -> (ChannelWriter, ChannelReader) {
-        (ChannelWriter::new(self.clone(), channel), ChannelReader::new(self.clone(), channel, unpacker))
+    pub(crate) fn ends(
+        self: &Arc<Self>,
+        channel: ChannelId,
+        unpacker: Unpacker,
+    ) -> (ChannelWriter, ChannelReader) {
+        (
+            ChannelWriter::new(self.clone(), channel),
+            ChannelReader::new(self.clone(), channel, unpacker),
+        )
     }
 
     pub(crate) fn add_channel(&self, state: &mut State, channel: ChannelId) -> Unpacker {
         let unpacker = Unpacker::new(self.unpacking.clone(), channel);
-        let held =
-            ChannelState { unpacker: unpacker.clone(), admitted: 0, packed: 0, left: 0, held: Vec::new(), ended: None };
+        let held = ChannelState {
+            unpacker: unpacker.clone(),
+            admitted: 0,
+            packed: 0,
+            left: 0,
+            held: Vec::new(),
+            ended: None,
+        };
         state.channels.insert(channel, held);
         unpacker
     }
 
     pub(crate) fn unpacker(&self, channel: ChannelId) -> Option<Unpacker> {
-        self.state.lock().channels.get(&channel).map(|held| held.unpacker.clone())
+        self.state
+            .lock()
+            .channels
+            .get(&channel)
+            .map(|held| held.unpacker.clone())
     }
 
     fn admit(&self, channel: ChannelId, most: Ahead) -> Result<(), Stopped> {
@@ -124,7 +151,11 @@ impl Inner {
             if state.ended.is_some() {
                 return Err(Stopped);
             }
-            let held = state.channels.get(&channel).filter(|held| held.ended.is_none()).ok_or(Stopped)?;
+            let held = state
+                .channels
+                .get(&channel)
+                .filter(|held| held.ended.is_none())
+                .ok_or(Stopped)?;
             // A naive channel holds its whole message, as the scheme it reproduces does.
             let few = held.admitted - held.left < self.depth;
             // A decision is as good as what was known when it was made, so chunks are decided on when a worker is
@@ -135,7 +166,11 @@ impl Inner {
             let short = (none_waits || state.machine.queued_bytes() <= queued_max)
                 && state.machine.unconsumed_bytes(channel) <= most.unconsumed_bytes;
             if few && soon && short || self.settings.is_naive() {
-                state.channels.get_mut(&channel).expect("looked up above").admitted += 1;
+                state
+                    .channels
+                    .get_mut(&channel)
+                    .expect("looked up above")
+                    .admitted += 1;
                 return Ok(());
             }
             self.changed.wait(&mut state);
@@ -148,7 +183,9 @@ impl Inner {
             held.packed += 1;
         }
         for frame in frames {
-            self.tallies.sent_raw.fetch_add(frame.header.raw_len.into(), Relaxed);
+            self.tallies
+                .sent_raw
+                .fetch_add(frame.header.raw_len.into(), Relaxed);
             if self.settings.is_naive() {
                 if let Some(held) = state.channels.get_mut(&channel) {
                     held.held.push(frame);
@@ -174,7 +211,8 @@ impl Inner {
     fn try_pump(&self) -> bool {
         let state = self.state.lock();
         let alone = self.processors(&state) < HANDED_ON;
-        let soon = state.machine.queued_bytes() <= INLINE_LEN as u64 || alone && self.link_is_fast();
+        let soon =
+            state.machine.queued_bytes() <= INLINE_LEN as u64 || alone && self.link_is_fast();
         let link = state.links.values().next().filter(|_| soon).cloned();
         drop(state);
         link.is_some_and(|link| link.try_pump(self))
@@ -182,7 +220,11 @@ impl Inner {
 
     /// Processors that this end has for packing: of one host with both ends, half.
     pub(crate) fn processors(&self, state: &State) -> f64 {
-        let ends = if state.machine.shares_host() { 2.0 } else { 1.0 };
+        let ends = if state.machine.shares_host() {
+            2.0
+        } else {
+            1.0
+        };
         f64::from(self.engine.workers_at_once()) / ends
     }
 
@@ -199,8 +241,13 @@ impl Inner {
         while state.end_of(channel).is_none() && state.in_hand(channel) > 0 {
             self.changed.wait(&mut state);
         }
-        let held = state.channels.get_mut(&channel).map(|held| std::mem::take(&mut held.held));
-        held.into_iter().flatten().for_each(|frame| state.machine.submit(frame));
+        let held = state
+            .channels
+            .get_mut(&channel)
+            .map(|held| std::mem::take(&mut held.held));
+        held.into_iter()
+            .flatten()
+            .for_each(|frame| state.machine.submit(frame));
         if let Some(end) = state.end_of(channel) {
             return Err(end);
         }
@@ -216,14 +263,26 @@ impl Inner {
     }
 
     pub(crate) fn wait_unconsumed(&self, channel: ChannelId, bytes_max: u64) -> Result<(), End> {
-        self.wait_machine(channel, |machine| machine.unconsumed_bytes(channel) <= bytes_max)
+        self.wait_machine(channel, |machine| {
+            machine.unconsumed_bytes(channel) <= bytes_max
+        })
     }
 
-    pub(crate) fn wait_unconsumed_chunks(&self, channel: ChannelId, chunks_max: usize) -> Result<(), End> {
-        self.wait_machine(channel, |machine| machine.unconsumed_chunks(channel) <= chunks_max)
+    pub(crate) fn wait_unconsumed_chunks(
+        &self,
+        channel: ChannelId,
+        chunks_max: usize,
+    ) -> Result<(), End> {
+        self.wait_machine(channel, |machine| {
+            machine.unconsumed_chunks(channel) <= chunks_max
+        })
     }
 
-    fn wait_machine(&self, channel: ChannelId, done: impl Fn(&Session<Bytes>) -> bool) -> Result<(), End> {
+    fn wait_machine(
+        &self,
+        channel: ChannelId,
+        done: impl Fn(&Session<Bytes>) -> bool,
+    ) -> Result<(), End> {
         let mut state = self.state.lock();
         loop {
             // Of an aborted channel nothing is left to wait for, which is not what was waited for.
@@ -269,7 +328,10 @@ impl Inner {
     }
 
     pub(crate) fn end_of(&self, channel: ChannelId) -> End {
-        self.state.lock().end_of(channel).unwrap_or_else(|| End::new(Code::FAILED, "the channel has ended"))
+        self.state
+            .lock()
+            .end_of(channel)
+            .unwrap_or_else(|| End::new(Code::FAILED, "the channel has ended"))
     }
 
     pub(crate) fn unpack_failed(&self, channel: ChannelId, fault: &UnpackError) -> End {
@@ -335,12 +397,24 @@ impl Inner {
                         held.unpacker.finish(chunks);
                     }
                 }
-                Event::Aborted { channel, code, text } => {
+                Event::Aborted {
+                    channel,
+                    code,
+                    text,
+                } => {
                     // One that waits to be taken is taken all the same and then says why, but they must not pile up.
                     let many = state.incoming.len() > usize::from(self.limits.channels_max);
-                    if many && state.incoming.iter().any(|(waiting, _)| *waiting == channel) {
+                    if many
+                        && state
+                            .incoming
+                            .iter()
+                            .any(|(waiting, _)| *waiting == channel)
+                    {
                         state.incoming.retain(|(waiting, _)| *waiting != channel);
-                        state.channels.remove(&channel).inspect(|held| held.unpacker.abort(&text));
+                        state
+                            .channels
+                            .remove(&channel)
+                            .inspect(|held| held.unpacker.abort(&text));
                     } else if let Some(held) = state.channels.get_mut(&channel) {
                         held.unpacker.abort(&text);
                         held.ended.get_or_insert(End::new(code, text));
@@ -364,7 +438,11 @@ impl Inner {
     /// The reader of a channel is gone: what was kept for an ended one goes too.
     pub(crate) fn forget(&self, channel: ChannelId) {
         let mut state = self.state.lock();
-        if state.channels.get(&channel).is_some_and(|held| held.ended.is_some()) {
+        if state
+            .channels
+            .get(&channel)
+            .is_some_and(|held| held.ended.is_some())
+        {
             state.channels.remove(&channel);
         }
     }

@@ -55,7 +55,9 @@ impl Keeper {
     fn run(mut self) {
         let mut pause = ROUND;
         loop {
-            let Some(inner) = self.inner.upgrade() else { return };
+            let Some(inner) = self.inner.upgrade() else {
+                return;
+            };
             {
                 let mut state = inner.state.lock();
                 if state.ended.is_none() && state.linkless_since_ns.is_none() {
@@ -75,7 +77,13 @@ impl Keeper {
     /// Tells the sender this receiver's state, where it changed.
     fn feedback(&mut self, inner: &Inner) -> bool {
         let counters = inner.counters();
-        let unread: u64 = inner.state.lock().links.values().map(|link| link.unread()).sum();
+        let unread: u64 = inner
+            .state
+            .lock()
+            .links
+            .values()
+            .map(|link| link.unread())
+            .sum();
         let now = Feedback {
             now_ns: 0,
             workers: inner.engine.workers_at_once(),
@@ -125,11 +133,17 @@ impl Keeper {
     fn links(&mut self, inner: Arc<Inner>) {
         let (links, since_ns, hello) = {
             let state = inner.state.lock();
-            (state.links.len(), state.linkless_since_ns, state.machine.hello())
+            (
+                state.links.len(),
+                state.linkless_since_ns,
+                state.machine.hello(),
+            )
         };
         let within = inner.settings.resume_within;
         let left = since_ns.map(|since_ns| {
-            within.saturating_sub(Duration::from_nanos(inner.engine.clock.now_ns().saturating_sub(since_ns)))
+            within.saturating_sub(Duration::from_nanos(
+                inner.engine.clock.now_ns().saturating_sub(since_ns),
+            ))
         });
         let hopeless = self.dial.is_some() && within.is_zero();
         if left.is_some_and(|left| hopeless || left.is_zero()) {
@@ -137,14 +151,20 @@ impl Keeper {
             inner.end(End::new(Code::FAILED, text), false);
             return;
         }
-        let wanted = if since_ns.is_some() { 1 } else { inner.settings.connections };
+        let wanted = if since_ns.is_some() {
+            1
+        } else {
+            inner.settings.connections
+        };
         if self.dial.is_none() || links >= wanted {
             if since_ns.is_some() {
                 thread::sleep(REDIAL_MIN);
             }
             return;
         }
-        let Some(greeted) = self.connect(hello, left) else { return };
+        let Some(greeted) = self.connect(hello, left) else {
+            return;
+        };
         match greeted.and_then(|(transport, theirs)| inner.attach(transport, theirs)) {
             Ok(()) => {
                 if since_ns.is_some() {
@@ -178,8 +198,9 @@ impl Keeper {
             let dial = self.dial.clone().expect("only who dials connects");
             let (found, wait) = mpsc::channel();
             let spawned = spawn("dial", move || {
-                let greeted =
-                    dial().map_err(|fault| failed(fault.to_string())).and_then(|transport| greet(&hello, transport));
+                let greeted = dial()
+                    .map_err(|fault| failed(fault.to_string()))
+                    .and_then(|transport| greet(&hello, transport));
                 let _ = found.send(greeted);
             });
             if let Err(end) = spawned {

@@ -44,14 +44,33 @@ pub(crate) struct Link {
 
 impl Link {
     /// Starts the link's threads, whose link is in the state's list by the time that its lock is free.
-    pub(crate) fn start(inner: &Arc<Inner>, id: LinkId, transport: Transport) -> Result<Arc<Self>, End> {
-        let Transport { reader, writer, shutdown, peer, probe, security } = transport;
+    pub(crate) fn start(
+        inner: &Arc<Inner>,
+        id: LinkId,
+        transport: Transport,
+    ) -> Result<Arc<Self>, End> {
+        let Transport {
+            reader,
+            writer,
+            shutdown,
+            peer,
+            probe,
+            security,
+        } = transport;
         let acked = probe.tcp_info().map(|info| AtomicU64::new(info.acked));
         let now_ns = inner.engine.clock.now_ns();
         let writer = Mutex::new(Writer::new(writer, probe.clone(), now_ns));
         let came_ns = Arc::new(AtomicU64::new(now_ns));
         let heard_ns = AtomicU64::new(now_ns);
-        let link = Arc::new(Self { id, writer, shutdown, probe, acked, heard_ns, came_ns });
+        let link = Arc::new(Self {
+            id,
+            writer,
+            shutdown,
+            probe,
+            acked,
+            heard_ns,
+            came_ns,
+        });
         let (read_inner, read_link) = (inner.clone(), link.clone());
         let (write_inner, write_link) = (inner.clone(), link.clone());
         // First the one that ends by itself where its link is in no list, because the other could not be started.
@@ -60,7 +79,8 @@ impl Link {
             let mut ahead = ReadAhead::new(reader);
             ahead.noted = Some((read_inner.engine.clock.clone(), read_link.came_ns.clone()));
             // Else what comes is not what there is to be read.
-            ahead.watched = (security == Security::Plain).then(|| (read_link.probe.clone(), Watch::default()));
+            ahead.watched =
+                (security == Security::Plain).then(|| (read_link.probe.clone(), Watch::default()));
             let fault = Reader::new(&read_inner, &read_link, ahead).run();
             read_link.over(&read_inner, &peer, fault);
         })?;
@@ -69,7 +89,9 @@ impl Link {
 
     /// Sends from the calling thread if nobody else is sending just now.
     pub(crate) fn try_pump(&self, inner: &Inner) -> bool {
-        let Some(mut writer) = self.writer.try_lock() else { return false };
+        let Some(mut writer) = self.writer.try_lock() else {
+            return false;
+        };
         match writer.pump(self.id, inner) {
             Ok(_) => true,
             Err(_) => {
@@ -96,9 +118,15 @@ impl Link {
     /// way; `None` where the transport does not tell.
     pub(crate) fn carried(&self) -> Option<(u64, bool, bool)> {
         let before = self.acked.as_ref()?;
-        let Some(info) = self.probe.tcp_info() else { return Some((0, false, false)) };
+        let Some(info) = self.probe.tcp_info() else {
+            return Some((0, false, false));
+        };
         let carried = info.acked.saturating_sub(before.swap(info.acked, Relaxed));
-        Some((carried, info.unsent > 0, info.rtt_ns > 2 * info.rtt_min_ns + STANDING_NS))
+        Some((
+            carried,
+            info.unsent > 0,
+            info.rtt_ns > 2 * info.rtt_min_ns + STANDING_NS,
+        ))
     }
 
     /// Bytes that came and wait in the kernel; 0 where the transport does not tell.
@@ -142,10 +170,16 @@ impl Link {
                 let _ = self.writer.lock().half.finish();
                 return;
             }
-            let starved = state.machine.is_starved().then(|| inner.engine.clock.now_ns());
+            let starved = state
+                .machine
+                .is_starved()
+                .then(|| inner.engine.clock.now_ns());
             inner.to_send.wait(&mut state);
             if let Some(since_ns) = starved {
-                inner.tallies.starved_ns.fetch_add(inner.engine.clock.now_ns() - since_ns, Relaxed);
+                inner
+                    .tallies
+                    .starved_ns
+                    .fetch_add(inner.engine.clock.now_ns() - since_ns, Relaxed);
             }
         }
     }

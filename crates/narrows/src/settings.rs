@@ -78,7 +78,10 @@ impl Default for Settings {
 
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Settings").field("plan", &self.plan).field("chunk_len", &self.chunk_len).finish_non_exhaustive()
+        f.debug_struct("Settings")
+            .field("plan", &self.plan)
+            .field("chunk_len", &self.chunk_len)
+            .finish_non_exhaustive()
     }
 }
 
@@ -122,24 +125,42 @@ fn said(levels: &RangeInclusive<i16>) -> String {
 /// # Errors
 /// [`UnknownCodec`].
 pub fn packer<'a>(registry: &'a Registry, text: &str) -> Result<(&'a Entry, Level), UnknownCodec> {
-    let (name, level) = text.split_once(':').map_or((text, None), |(name, level)| (name, Some(level)));
-    let info = registry.by_name(name).ok_or_else(|| UnknownCodec::Name(name.into()))?.info();
-    let asked = level.map_or(Ok(info.level_default), str::parse).ok().map(Level);
-    asked.and_then(|level| Some((registry.packer(info.id, level)?, level))).ok_or_else(|| UnknownCodec::Level {
-        codec: info.name,
-        level: level.unwrap_or_default().into(),
-        levels: registry.levels(info.id).unwrap_or(0..=0),
-    })
+    let (name, level) = text
+        .split_once(':')
+        .map_or((text, None), |(name, level)| (name, Some(level)));
+    let info = registry
+        .by_name(name)
+        .ok_or_else(|| UnknownCodec::Name(name.into()))?
+        .info();
+    let asked = level
+        .map_or(Ok(info.level_default), str::parse)
+        .ok()
+        .map(Level);
+    asked
+        .and_then(|level| Some((registry.packer(info.id, level)?, level)))
+        .ok_or_else(|| UnknownCodec::Level {
+            codec: info.name,
+            level: level.unwrap_or_default().into(),
+            levels: registry.levels(info.id).unwrap_or(0..=0),
+        })
 }
 
 /// What `text` asks for (see [`packer`]), with the history that the codec can use of `history_len` bytes.
 ///
 /// # Errors
 /// [`UnknownCodec`].
-pub fn candidate(registry: &Registry, text: &str, history_len: usize) -> Result<Candidate, UnknownCodec> {
+pub fn candidate(
+    registry: &Registry,
+    text: &str,
+    history_len: usize,
+) -> Result<Candidate, UnknownCodec> {
     let (packer, level) = packer(registry, text)?;
     let info = packer.codec.info();
-    Ok(Candidate { codec: info.id, level, history_len: if info.history { history_len as u32 } else { 0 } })
+    Ok(Candidate {
+        codec: info.id,
+        level,
+        history_len: if info.history { history_len as u32 } else { 0 },
+    })
 }
 
 /// Chunks from this length on, in bytes, travel without history in a plan that packs all of them as `candidate` says.
@@ -147,12 +168,14 @@ pub fn candidate(registry: &Registry, text: &str, history_len: usize) -> Result<
 /// waits for the one before it.
 #[must_use]
 pub fn history_below(registry: &Registry, candidate: Candidate) -> usize {
-    let fast = registry.by_id(candidate.codec).is_some_and(|codec| match codec.info().name {
-        "lz4" => true,
-        // History makes long chunks 2 to 13 % smaller from level 2 on; before that, 3 % larger to 8 % smaller.
-        "zstd" => candidate.level < Level(2),
-        _ => false,
-    });
+    let fast = registry
+        .by_id(candidate.codec)
+        .is_some_and(|codec| match codec.info().name {
+            "lz4" => true,
+            // History makes long chunks 2 to 13 % smaller from level 2 on; before that, 3 % larger to 8 % smaller.
+            "zstd" => candidate.level < Level(2),
+            _ => false,
+        });
     if fast { 64 << 10 } else { usize::MAX }
 }
 
@@ -175,7 +198,11 @@ impl Settings {
         let id = registry.by_name(name)?.id();
         // What it is taken to cost is what ISA-L takes; the built-in library stores at level 0, and at 1 packs less and
         // half as fast as zstd.
-        if name == "deflate" && registry.packer(id, Level(0)).is_none_or(|packer| packer.backend == "cpu") {
+        if name == "deflate"
+            && registry
+                .packer(id, Level(0))
+                .is_none_or(|packer| packer.backend == "cpu")
+        {
             return None;
         }
         codecs.contains(&id).then_some(id)
@@ -195,11 +222,19 @@ impl Settings {
         codecs: &[CodecId],
         near: Near,
     ) -> (Box<dyn Policy>, usize) {
-        let chunk_len = self.chunk_len.unwrap_or(Self::CHUNK_LEN).min(limits.chunk_len_max);
+        let chunk_len = self
+            .chunk_len
+            .unwrap_or(Self::CHUNK_LEN)
+            .min(limits.chunk_len_max);
         let history_len_max = limits.history_len_max.min(self.limits.history_len_max) as u32;
         let allowed = |candidate: Candidate| {
-            if codecs.contains(&candidate.codec) && registry.packer(candidate.codec, candidate.level).is_some() {
-                Candidate { history_len: candidate.history_len.min(history_len_max), ..candidate }
+            if codecs.contains(&candidate.codec)
+                && registry.packer(candidate.codec, candidate.level).is_some()
+            {
+                Candidate {
+                    history_len: candidate.history_len.min(history_len_max),
+                    ..candidate
+                }
             } else {
                 Candidate::RAW
             }
@@ -207,26 +242,51 @@ impl Settings {
         let fixed = |candidate: Candidate, chunk_len| -> (Box<dyn Policy>, usize) {
             let candidate = allowed(candidate);
             let history_below = history_below(registry, candidate);
-            (Box::new(Fixed { candidate, chunk_len, history_below }), candidate.history_len as usize)
+            (
+                Box::new(Fixed {
+                    candidate,
+                    chunk_len,
+                    history_below,
+                }),
+                candidate.history_len as usize,
+            )
         };
         match self.plan {
             Plan::None => {
-                let chunk_len = self.chunk_len.unwrap_or(NonePolicy::default().chunk_len).min(limits.chunk_len_max);
+                let chunk_len = self
+                    .chunk_len
+                    .unwrap_or(NonePolicy::default().chunk_len)
+                    .min(limits.chunk_len_max);
                 (Box::new(NonePolicy { chunk_len }), 0)
             }
             Plan::Naive(candidate) => fixed(candidate, limits.chunk_len_max),
             Plan::Fixed(candidate) => fixed(candidate, chunk_len),
             Plan::Adaptive => {
-                let mut offers = default_offers(|name| self.offered(registry, codecs, name), history_len_max);
+                let mut offers =
+                    default_offers(|name| self.offered(registry, codecs, name), history_len_max);
                 for &(name, level) in self.also {
-                    let Some(codec) = self.offered(registry, codecs, name) else { continue };
+                    let Some(codec) = self.offered(registry, codecs, name) else {
+                        continue;
+                    };
                     // Neighbours in price are neighbours in this list.
-                    let before = |offer: &Offer| offer.name == name && offer.candidate.level.0 < level;
-                    let at = offers.iter().rposition(before).map_or(offers.len(), |at| at + 1);
-                    let candidate = Candidate { codec, level: Level(level), history_len: 0 };
+                    let before =
+                        |offer: &Offer| offer.name == name && offer.candidate.level.0 < level;
+                    let at = offers
+                        .iter()
+                        .rposition(before)
+                        .map_or(offers.len(), |at| at + 1);
+                    let candidate = Candidate {
+                        codec,
+                        level: Level(level),
+                        history_len: 0,
+                    };
                     offers.insert(at, Offer::new(candidate, name));
                 }
-                let history_len = offers.iter().map(|offer| offer.candidate.history_len).max().unwrap_or(0);
+                let history_len = offers
+                    .iter()
+                    .map(|offer| offer.candidate.history_len)
+                    .max()
+                    .unwrap_or(0);
                 let mut config = Config {
                     chunk_len: self.chunk_len,
                     cpu_price: self.cpu_price,
@@ -238,7 +298,10 @@ impl Settings {
                 if near.loopback {
                     config.rate_guess_bytes_per_s = LOOPBACK_GUESS;
                 }
-                (Box::new(Adaptive::new(offers, config)), history_len as usize)
+                (
+                    Box::new(Adaptive::new(offers, config)),
+                    history_len as usize,
+                )
             }
         }
     }
@@ -260,15 +323,34 @@ mod tests {
         registry.add(&narrows_codecs::Cpu).unwrap();
         let registry = Arc::new(registry);
         let ids: Vec<_> = registry.ids().collect();
-        let near = Near { host: false, loopback: false };
-        for (text, long, short) in
-            [("zstd:3", 8192, 8192), ("zstd:1", 0, 8192), ("zstd:-5", 0, 8192), ("lz4", 0, 8192), ("snappy", 0, 0)]
-        {
+        let near = Near {
+            host: false,
+            loopback: false,
+        };
+        for (text, long, short) in [
+            ("zstd:3", 8192, 8192),
+            ("zstd:1", 0, 8192),
+            ("zstd:-5", 0, 8192),
+            ("lz4", 0, 8192),
+            ("snappy", 0, 0),
+        ] {
             let plan = Plan::Fixed(candidate(&registry, text, 8192).unwrap());
-            let settings = Settings { plan, ..Settings::default() };
+            let settings = Settings {
+                plan,
+                ..Settings::default()
+            };
             let mut policy = settings.policy(&registry, &Limits::default(), &ids, near).0;
-            let mut history = |len| policy.decide(&vec![0; len], &Gauges::default()).candidate.history_len;
-            assert_eq!([history(256 << 10), history(4 << 10)], [long, short], "{text}");
+            let mut history = |len| {
+                policy
+                    .decide(&vec![0; len], &Gauges::default())
+                    .candidate
+                    .history_len
+            };
+            assert_eq!(
+                [history(256 << 10), history(4 << 10)],
+                [long, short],
+                "{text}"
+            );
         }
     }
 
@@ -281,7 +363,10 @@ mod tests {
         assert_eq!(offered(&registry, "deflate"), None);
         assert_eq!(offered(&registry, "zstd"), Some(CodecId(9)));
         registry.add(&narrows_backends::isal::IsaL).unwrap();
-        let there = registry.probed().iter().any(|(name, found)| *name == "isa-l" && found.is_ok());
+        let there = registry
+            .probed()
+            .iter()
+            .any(|(name, found)| *name == "isa-l" && found.is_ok());
         assert_eq!(offered(&registry, "deflate").is_some(), there);
     }
 }

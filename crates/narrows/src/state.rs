@@ -47,14 +47,19 @@ impl State {
     }
 
     pub(crate) fn end_of(&self, channel: ChannelId) -> Option<End> {
-        let of_channel = self.channels.get(&channel).and_then(|held| held.ended.clone());
+        let of_channel = self
+            .channels
+            .get(&channel)
+            .and_then(|held| held.ended.clone());
         of_channel.or_else(|| self.ended.clone())
     }
 
     /// Chunks of a channel that are being packed or wait for it, and not those that wait for one before them: with many
     /// workers, some would then have nothing to do until the slowest is done.
     pub(crate) fn in_hand(&self, channel: ChannelId) -> u64 {
-        self.channels.get(&channel).map_or(0, |held| held.admitted - held.packed)
+        self.channels
+            .get(&channel)
+            .map_or(0, |held| held.admitted - held.packed)
     }
 
     /// A chunk's frame went out for the first time.

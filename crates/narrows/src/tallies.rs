@@ -78,10 +78,17 @@ impl Inner {
             if now_ns >= carried.asked_ns + ASK_NS {
                 carried.ask(state.links.values(), now_ns);
             }
-            let packing: u64 = state.channels.keys().map(|&channel| state.in_hand(channel)).sum();
+            let packing: u64 = state
+                .channels
+                .keys()
+                .map(|&channel| state.in_hand(channel))
+                .sum();
             (packing, state.machine.queued_bytes())
         };
-        let (sent_bytes, sending_ns) = (self.tallies.sent_wire.load(Relaxed), self.tallies.sending_ns.load(Relaxed));
+        let (sent_bytes, sending_ns) = (
+            self.tallies.sent_wire.load(Relaxed),
+            self.tallies.sending_ns.load(Relaxed),
+        );
         let (link_bytes, link_ns, full_ns) = if carried.silent {
             (sent_bytes, sending_ns, sending_ns)
         } else {
@@ -98,7 +105,11 @@ impl Inner {
             full_ns,
             sending_ns,
             starved_ns: self.tallies.starved_ns.load(Relaxed),
-            heard_ns: self.tallies.chunk_ns.load(Relaxed).saturating_sub(self.began_ns),
+            heard_ns: self
+                .tallies
+                .chunk_ns
+                .load(Relaxed)
+                .saturating_sub(self.began_ns),
         }
     }
 }

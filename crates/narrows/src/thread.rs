@@ -6,5 +6,7 @@ use crate::inner::End;
 
 /// Starts a thread. Where the system has none left, what needed it ends, in words, and not the process.
 pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), End> {
-    narrows_io::thread::spawn(name, run).map(drop).map_err(|fault| End::new(Code::FAILED, fault.to_string()))
+    narrows_io::thread::spawn(name, run)
+        .map(drop)
+        .map_err(|fault| End::new(Code::FAILED, fault.to_string()))
 }

@@ -24,7 +24,8 @@ fn data(len: usize) -> Vec<u8> {
         x ^= x >> 7;
         x ^= x << 17;
         match bytes.len() / 300_000 % 3 {
-            0 => bytes.extend_from_slice(format!("line {} of {}\n", bytes.len(), x % 1000).as_bytes()),
+            0 => bytes
+                .extend_from_slice(format!("line {} of {}\n", bytes.len(), x % 1000).as_bytes()),
             1 => bytes.extend_from_slice(&((x % 1024) as u32).to_le_bytes()),
             _ => bytes.extend_from_slice(&x.to_le_bytes()),
         }
@@ -41,7 +42,11 @@ fn listener() -> (Arc<Listener>, Address) {
 }
 
 /// Accepts connections for ever and hands out the sessions among them.
-fn accept(listener: Arc<Listener>, engine: &Engine, settings: Settings) -> std::sync::mpsc::Receiver<Endpoint> {
+fn accept(
+    listener: Arc<Listener>,
+    engine: &Engine,
+    settings: Settings,
+) -> std::sync::mpsc::Receiver<Endpoint> {
     let (tx, rx) = std::sync::mpsc::channel();
     let acceptor = Arc::new(Acceptor::new(engine.clone(), settings));
     thread::spawn(move || {
@@ -58,7 +63,9 @@ fn accept(listener: Arc<Listener>, engine: &Engine, settings: Settings) -> std::
 }
 
 fn dial(address: Address) -> Dial {
-    Box::new(move || transport::connect(&address, &Tuning::default()).map_err(std::io::Error::other))
+    Box::new(move || {
+        transport::connect(&address, &Tuning::default()).map_err(std::io::Error::other)
+    })
 }
 
 /// Sends `bytes` from one endpoint to another and back again.
@@ -88,7 +95,12 @@ fn echo_over(settings: Settings, bytes: &[u8], way: impl FnOnce(Address) -> Addr
     writer.finish().unwrap();
     let mut back = Vec::new();
     reader.read_to_end(&mut back).unwrap();
-    assert!(back == bytes, "{} bytes came back of {}", back.len(), bytes.len());
+    assert!(
+        back == bytes,
+        "{} bytes came back of {}",
+        back.len(),
+        bytes.len()
+    );
     drop(reader);
     here.close();
     server.join().unwrap();
@@ -99,11 +111,22 @@ fn every_plan_carries_everything_both_ways() {
     let registry = narrows::default_registry();
     let bytes = data(3_000_000);
     let with = |text: &str| candidate(&registry, text, 1 << 20).unwrap();
-    for plan in
-        [Plan::None, Plan::Naive(with("lz4")), Plan::Fixed(with("zstd:6")), Plan::Fixed(with("snappy")), Plan::Adaptive]
-    {
+    for plan in [
+        Plan::None,
+        Plan::Naive(with("lz4")),
+        Plan::Fixed(with("zstd:6")),
+        Plan::Fixed(with("snappy")),
+        Plan::Adaptive,
+    ] {
         for keep_if_smaller in [true, false] {
-            echo(Settings { plan: plan.clone(), keep_if_smaller, ..Settings::default() }, &bytes);
+            echo(
+                Settings {
+                    plan: plan.clone(),
+                    keep_if_smaller,
+                    ..Settings::default()
+                },
+                &bytes,
+            );
         }
     }
 }
@@ -122,16 +145,33 @@ fn a_level_is_what_was_asked_for_whichever_backend_comes_first() {
         };
         let plan = Plan::Fixed(candidate(&registry, text, 0).unwrap());
         // There and back: twice.
-        echo(Settings { plan, explain: Some(explain), ..Settings::default() }, &bytes);
+        echo(
+            Settings {
+                plan,
+                explain: Some(explain),
+                ..Settings::default()
+            },
+            &bytes,
+        );
         sum.load(Relaxed)
     };
-    let (one, six, twelve) = (packed("deflate:1"), packed("deflate:6"), packed("deflate:12"));
-    assert!(twelve < six && six < one, "{one}, {six}, {twelve} bytes at levels 1, 6, 12");
+    let (one, six, twelve) = (
+        packed("deflate:1"),
+        packed("deflate:6"),
+        packed("deflate:12"),
+    );
+    assert!(
+        twelve < six && six < one,
+        "{one}, {six}, {twelve} bytes at levels 1, 6, 12"
+    );
     for (text, said) in [
         ("deflate:13", "deflate has levels 0..12; `13` is none"),
         ("deflate:x", "deflate has levels 0..12; `x` is none"),
         ("snappy:1", "snappy has no levels; `1` is none"),
-        ("dflate:1", "there is no codec `dflate` here; `narrows codecs` lists those there are"),
+        (
+            "dflate:1",
+            "there is no codec `dflate` here; `narrows codecs` lists those there are",
+        ),
     ] {
         assert_eq!(candidate(&registry, text, 0).unwrap_err().to_string(), said);
     }
@@ -145,36 +185,70 @@ fn loopback_is_taken_for_fast_where_nothing_is_in_between() {
         let guesses = Arc::new(Mutex::new(Vec::new()));
         let explain: narrows::Explain = {
             let guesses = guesses.clone();
-            Arc::new(move |decision, _| guesses.lock().unwrap().push(decision.estimate.link_bytes_per_s))
+            Arc::new(move |decision, _| {
+                guesses
+                    .lock()
+                    .unwrap()
+                    .push(decision.estimate.link_bytes_per_s)
+            })
         };
-        echo_over(Settings { explain: Some(explain), ..Settings::default() }, &data(1000), way);
+        echo_over(
+            Settings {
+                explain: Some(explain),
+                ..Settings::default()
+            },
+            &data(1000),
+            way,
+        );
         guesses.lock().unwrap().clone()
     };
     let relayed = first(|address| relay(address, Arc::default(), Duration::ZERO));
     let direct = first(|address| address);
     assert_eq!((relayed.len(), direct.len()), (2, 2));
-    assert!(relayed.iter().all(|&guess| guess == 50_000_000), "{relayed:?}");
-    assert!(direct.iter().all(|&guess| guess == 1_000_000_000), "{direct:?}");
+    assert!(
+        relayed.iter().all(|&guess| guess == 50_000_000),
+        "{relayed:?}"
+    );
+    assert!(
+        direct.iter().all(|&guess| guess == 1_000_000_000),
+        "{direct:?}"
+    );
 }
 
 #[test]
 fn lengths_around_nothing_and_around_a_chunk() {
     for len in [0, 1, 2, 4095, 65_536, 65_537, 262_144, 262_145] {
         echo(Settings::default(), &data(len));
-        echo(Settings { chunk_len: Some(512), ..Settings::default() }, &data(len.min(70_000)));
+        echo(
+            Settings {
+                chunk_len: Some(512),
+                ..Settings::default()
+            },
+            &data(len.min(70_000)),
+        );
     }
 }
 
 #[test]
 fn several_connections_carry_one_session() {
-    echo(Settings { connections: 3, ..Settings::default() }, &data(20_000_000));
+    echo(
+        Settings {
+            connections: 3,
+            ..Settings::default()
+        },
+        &data(20_000_000),
+    );
 }
 
 /// Sends to a reader that stalls for a while, with these windows, over so many connections.
 fn stall(of_sender: usize, of_receiver: usize, connections: usize) {
     let engine = Engine::new(2);
     let with = |window_len| {
-        let mut settings = Settings { plan: Plan::None, connections, ..Settings::default() };
+        let mut settings = Settings {
+            plan: Plan::None,
+            connections,
+            ..Settings::default()
+        };
         settings.limits.window_len = window_len;
         settings
     };
@@ -194,8 +268,14 @@ fn stall(of_sender: usize, of_receiver: usize, connections: usize) {
     };
     let mut incoming = there.accept().unwrap().unwrap();
     thread::sleep(Duration::from_millis(300));
-    let (sent, most) = (here.stats().sent_wire, of_sender.min(of_receiver) as u64 + (64 << 10));
-    assert!(sent <= most, "{sent} bytes went out, windows {of_sender} and {of_receiver}, {connections} connections");
+    let (sent, most) = (
+        here.stats().sent_wire,
+        of_sender.min(of_receiver) as u64 + (64 << 10),
+    );
+    assert!(
+        sent <= most,
+        "{sent} bytes went out, windows {of_sender} and {of_receiver}, {connections} connections"
+    );
     let mut got = Vec::new();
     incoming.reader.read_to_end(&mut got).unwrap();
     assert!(got == bytes);
@@ -223,7 +303,12 @@ fn the_lesser_window_bounds_what_is_outstanding() {
 #[test]
 fn credit_is_told_at_once_over_several_connections() {
     let engine = Engine::new(2);
-    let mut settings = Settings { plan: Plan::None, chunk_len: Some(60 << 10), connections: 4, ..Settings::default() };
+    let mut settings = Settings {
+        plan: Plan::None,
+        chunk_len: Some(60 << 10),
+        connections: 4,
+        ..Settings::default()
+    };
     settings.limits.window_len = 64 << 10;
     let (listener, address) = listener();
     let sessions = accept(listener, &engine, settings.clone());
@@ -242,7 +327,11 @@ fn credit_is_told_at_once_over_several_connections() {
     writer.finish().unwrap();
     writer.wait_consumed().unwrap();
     // A round each 60 KiB; some 50 ms each where only the keeper wakes the right one.
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        began.elapsed()
+    );
     here.close();
     reading.join().unwrap();
 }
@@ -256,7 +345,9 @@ fn an_abort_reaches_the_other_side_in_words() {
     let there = sessions.recv_timeout(Duration::from_secs(10)).unwrap();
     let (mut writer, _reader) = here.open("x").unwrap();
     let incoming = there.accept().unwrap().unwrap();
-    incoming.reader.abort(Code::FAILED, "no space left on /data");
+    incoming
+        .reader
+        .abort(Code::FAILED, "no space left on /data");
     let end = loop {
         if let Err(fault) = writer.write_all(&[7; 100_000]) {
             break fault.to_string();
@@ -272,7 +363,10 @@ fn an_abort_reaches_the_other_side_in_words() {
     assert_eq!(writer.wait_consumed().unwrap_err().text, "no space either");
     there.fail(Code::LIMIT, "shutting down");
     let end = here.accept().unwrap_err();
-    assert_eq!((end.code, end.text.as_str()), (Code::LIMIT, "shutting down"));
+    assert_eq!(
+        (end.code, end.text.as_str()),
+        (Code::LIMIT, "shutting down")
+    );
 }
 
 // Goal: a host that stands still takes connections, as its kernel does that, and never answers; a session ends in the
@@ -289,18 +383,26 @@ fn a_peer_that_accepts_and_is_silent_has_not_come_back() {
     let dial: Dial = Box::new(move || {
         let mut first = held.lock().unwrap();
         let to = if first.is_none() { &address } else { &silent };
-        let transport = transport::connect(to, &Tuning::default()).map_err(std::io::Error::other)?;
+        let transport =
+            transport::connect(to, &Tuning::default()).map_err(std::io::Error::other)?;
         first.get_or_insert_with(|| transport.shutdown.clone());
         Ok(transport)
     });
-    let settings = Settings { resume_within: Duration::from_millis(400), ..Settings::default() };
+    let settings = Settings {
+        resume_within: Duration::from_millis(400),
+        ..Settings::default()
+    };
     let here = Endpoint::connect(&engine, settings, dial).unwrap();
     let _there = sessions.recv_timeout(Duration::from_secs(10)).unwrap();
     let began = std::time::Instant::now();
     first.lock().unwrap().as_ref().unwrap().abort();
     let end = here.accept().unwrap_err();
     assert!(end.text.contains("did not come back"), "{end}");
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 /// Passes bytes on both ways until `dead`, then takes no more of them, and keeps its connections.
@@ -310,12 +412,17 @@ fn relay(to: Address, dead: Arc<AtomicBool>, per_piece: Duration) -> Address {
     thread::spawn(move || {
         let (near, _) = listener.accept().unwrap();
         let far = std::net::TcpStream::connect(to.to_string()).unwrap();
-        for (mut from, mut to) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)] {
+        for (mut from, mut to) in [
+            (near.try_clone().unwrap(), far.try_clone().unwrap()),
+            (far, near),
+        ] {
             let dead = dead.clone();
             thread::spawn(move || {
                 let mut buf = [0; 16 << 10];
                 while !dead.load(Relaxed) {
-                    let Ok(len @ 1..) = from.read(&mut buf) else { return };
+                    let Ok(len @ 1..) = from.read(&mut buf) else {
+                        return;
+                    };
                     thread::sleep(per_piece);
                     if dead.load(Relaxed) || to.write_all(&buf[..len]).is_err() {
                         break;
@@ -333,7 +440,11 @@ fn relay(to: Address, dead: Arc<AtomicBool>, per_piece: Duration) -> Address {
 #[test]
 fn a_dead_link_among_several_is_given_up() {
     let engine = Engine::new(2);
-    let mut settings = Settings { plan: Plan::None, connections: 2, ..Settings::default() };
+    let mut settings = Settings {
+        plan: Plan::None,
+        connections: 2,
+        ..Settings::default()
+    };
     settings.silence = Duration::from_millis(600);
     settings.limits.window_len = 1 << 20;
     let (listener, address) = listener();
@@ -343,7 +454,11 @@ fn a_dead_link_among_several_is_given_up() {
     let dials = AtomicU64::new(0);
     // Only the second connection goes by way of the relay.
     let dial: Dial = Box::new(move || {
-        let to = if dials.fetch_add(1, Relaxed) == 1 { &relayed } else { &address };
+        let to = if dials.fetch_add(1, Relaxed) == 1 {
+            &relayed
+        } else {
+            &address
+        };
         transport::connect(to, &Tuning::default()).map_err(std::io::Error::other)
     });
     let here = Endpoint::connect(&engine, settings, dial).unwrap();
@@ -366,7 +481,9 @@ fn a_dead_link_among_several_is_given_up() {
         let _ = done.send(got);
         let _ = there.accept();
     });
-    let got = wait.recv_timeout(Duration::from_secs(20)).expect("the transfer goes on");
+    let got = wait
+        .recv_timeout(Duration::from_secs(20))
+        .expect("the transfer goes on");
     assert!(got == bytes);
     sender.join().unwrap();
 }
@@ -376,7 +493,10 @@ fn a_dead_link_among_several_is_given_up() {
 #[test]
 fn a_link_that_cannot_be_made_does_not_hold_up_the_others() {
     let engine = Engine::new(1);
-    let mut settings = Settings { connections: 2, ..Settings::default() };
+    let mut settings = Settings {
+        connections: 2,
+        ..Settings::default()
+    };
     settings.silence = Duration::from_millis(600);
     let (listener, address) = listener();
     let sessions = accept(listener, &engine, settings.clone());
@@ -415,14 +535,20 @@ fn a_link_that_cannot_be_made_does_not_hold_up_the_others() {
         thread::sleep(Duration::from_millis(10));
     }
     dead.store(true, Relaxed);
-    given_up.recv_timeout(Duration::from_secs(4)).expect("the silent link is given up while the other is dialled");
+    given_up
+        .recv_timeout(Duration::from_secs(4))
+        .expect("the silent link is given up while the other is dialled");
 }
 
 // Goal: a frame that takes longer than the silence allowed is no silence, to either side.
 #[test]
 fn a_long_frame_on_a_slow_link_is_no_silence() {
     let engine = Engine::new(2);
-    let mut settings = Settings { plan: Plan::None, chunk_len: Some(4 << 20), ..Settings::default() };
+    let mut settings = Settings {
+        plan: Plan::None,
+        chunk_len: Some(4 << 20),
+        ..Settings::default()
+    };
     settings.silence = Duration::from_millis(600);
     let (listener, address) = listener();
     let sessions = accept(listener, &engine, settings.clone());

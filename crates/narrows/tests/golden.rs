@@ -61,27 +61,49 @@ fn raw(name: &str) -> Vec<u8> {
     match name {
         "" => Vec::new(),
         "text" => make(Kind::Text, 1201, 1),
-        "history" => [make(Kind::Text, 1500, 9), make(Kind::Text, 1201, 1)[200..900].to_vec()].concat(),
+        "history" => [
+            make(Kind::Text, 1500, 9),
+            make(Kind::Text, 1201, 1)[200..900].to_vec(),
+        ]
+        .concat(),
         "counters" => make(Kind::Counters, 1203, 1),
         "floats" => make(Kind::Floats, 1203, 1),
         "doubles" => make(Kind::Doubles, 1205, 1),
-        "decimals4" => (0..300_u16).flat_map(|i| (f32::from(i * 37 % 900) / 100.0).to_le_bytes()).collect(),
-        "decimals8" => (0..150_u16).flat_map(|i| (f64::from(i * 37 % 900) / 100.0).to_le_bytes()).collect(),
+        "decimals4" => (0..300_u16)
+            .flat_map(|i| (f32::from(i * 37 % 900) / 100.0).to_le_bytes())
+            .collect(),
+        "decimals8" => (0..150_u16)
+            .flat_map(|i| (f64::from(i * 37 % 900) / 100.0).to_le_bytes())
+            .collect(),
         "long" => [make(Kind::Text, 300, 1), make(Kind::Zeros, 70_000, 1)].concat(),
         other => panic!("{other}"),
     }
 }
 
 fn codec(registry: &Registry, name: &str) -> std::sync::Arc<dyn Codec> {
-    registry.by_name(name).unwrap_or_else(|| panic!("no codec {name}")).clone()
+    registry
+        .by_name(name)
+        .unwrap_or_else(|| panic!("no codec {name}"))
+        .clone()
 }
 
 /// Makes the frame as a sender would.
-fn pack(registry: &Registry, (_, name, level, raw_name, history): (&str, &str, i16, &str, &str)) -> Vec<u8> {
+fn pack(
+    registry: &Registry,
+    (_, name, level, raw_name, history): (&str, &str, i16, &str, &str),
+) -> Vec<u8> {
     let (raw, history) = (raw(raw_name), raw(history));
     let codec = codec(registry, name);
     let mut out = vec![0; packed_len_max(raw.len() as u32) as usize];
-    let len = codec.pack(&raw, Level(level), &history, &mut out, &mut Workspace::default()).expect("it fits");
+    let len = codec
+        .pack(
+            &raw,
+            Level(level),
+            &history,
+            &mut out,
+            &mut Workspace::default(),
+        )
+        .expect("it fits");
     let header = Header {
         codec: codec.id(),
         channel: CHANNEL,
@@ -95,17 +117,36 @@ fn pack(registry: &Registry, (_, name, level, raw_name, history): (&str, &str, i
 }
 
 /// Reads a frame as a receiver does.
-fn unpack(registry: &Registry, bytes: &[u8], history: &[u8], ws: &mut Workspace) -> Result<Vec<u8>, DecodeError> {
-    let limits = Limits { chunk_len_max: CHUNK_LEN_MAX, history_len_max: HISTORY_LEN_MAX, ..Limits::default() };
-    let header = Header::parse(bytes, &limits, |channel| (channel == CHANNEL).then_some(SEQ))?;
+fn unpack(
+    registry: &Registry,
+    bytes: &[u8],
+    history: &[u8],
+    ws: &mut Workspace,
+) -> Result<Vec<u8>, DecodeError> {
+    let limits = Limits {
+        chunk_len_max: CHUNK_LEN_MAX,
+        history_len_max: HISTORY_LEN_MAX,
+        ..Limits::default()
+    };
+    let header = Header::parse(bytes, &limits, |channel| {
+        (channel == CHANNEL).then_some(SEQ)
+    })?;
     let payload = &bytes[header.len()..];
     let needed = header.packed_len as usize;
     if payload.len() < needed {
-        return Err(DecodeError::Incomplete { needed, have: payload.len() });
+        return Err(DecodeError::Incomplete {
+            needed,
+            have: payload.len(),
+        });
     }
-    let codec = registry.by_id(header.codec).ok_or(DecodeError::Unsupported(header.codec))?;
+    let codec = registry
+        .by_id(header.codec)
+        .ok_or(DecodeError::Unsupported(header.codec))?;
     let history_len = header.history_len as usize;
-    let from = history.len().checked_sub(history_len).ok_or(DecodeError::corrupt(14, "more history than carried"))?;
+    let from = history
+        .len()
+        .checked_sub(history_len)
+        .ok_or(DecodeError::corrupt(14, "more history than carried"))?;
     let mut out = vec![0xa5; header.raw_len as usize];
     codec.unpack(&payload[..needed], &history[from..], &mut out, ws)?;
     if chunk_check(header.channel, header.seq, &out) != header.check {
@@ -124,14 +165,26 @@ struct Golden {
 /// Every golden frame, all of it from the files.
 fn golden() -> Vec<Golden> {
     let table = fs::read_to_string(dir().join("FRAMES.tsv")).expect("compat/v1 is complete");
-    let file = |name: &str| fs::read(dir().join(name)).unwrap_or_else(|fault| panic!("{name}: {fault}"));
+    let file =
+        |name: &str| fs::read(dir().join(name)).unwrap_or_else(|fault| panic!("{name}: {fault}"));
     let lines = table.lines().filter(|line| !line.starts_with('#'));
     lines
         .map(|line| {
-            let [name, raw, history] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("{line}") };
-            let history = if history == "-" { Vec::new() } else { file(&format!("{history}.raw")) };
+            let [name, raw, history] = line.split('\t').collect::<Vec<_>>()[..] else {
+                panic!("{line}")
+            };
+            let history = if history == "-" {
+                Vec::new()
+            } else {
+                file(&format!("{history}.raw"))
+            };
             let (frame, raw) = (file(&format!("{name}.frame")), file(&format!("{raw}.raw")));
-            Golden { name: name.to_owned(), frame, raw, history }
+            Golden {
+                name: name.to_owned(),
+                frame,
+                raw,
+                history,
+            }
         })
         .collect()
 }
@@ -144,12 +197,21 @@ fn every_shape_has_its_golden_frame() {
     let mut listed = fs::read_to_string(&table).unwrap_or_else(|_| "#frame\traw\thistory\n".into());
     for entry in FRAMES {
         let (name, _, _, raw_name, history) = entry;
-        let line = format!("{name}\t{raw_name}\t{}\n", if history.is_empty() { "-" } else { history });
+        let line = format!(
+            "{name}\t{raw_name}\t{}\n",
+            if history.is_empty() { "-" } else { history }
+        );
         if listed.contains(&format!("\n{line}")) {
             continue;
         }
-        assert!(std::env::var_os("NARROWS_MAKE_GOLDEN").is_some(), "no golden frame {name}; see compat/README.md");
-        for file in [raw_name, history].into_iter().filter(|file| !file.is_empty()) {
+        assert!(
+            std::env::var_os("NARROWS_MAKE_GOLDEN").is_some(),
+            "no golden frame {name}; see compat/README.md"
+        );
+        for file in [raw_name, history]
+            .into_iter()
+            .filter(|file| !file.is_empty())
+        {
             let path = dir().join(format!("{file}.raw"));
             if !path.exists() {
                 fs::write(path, raw(file)).unwrap();
@@ -172,9 +234,19 @@ fn every_shape_has_its_golden_frame() {
 fn golden_frames_read_as_they_were_written() {
     let registry = narrows::default_registry();
     let ws = &mut Workspace::default();
-    for Golden { name, frame, raw, history } in golden() {
+    for Golden {
+        name,
+        frame,
+        raw,
+        history,
+    } in golden()
+    {
         let got = unpack(&registry, &frame, &history, ws);
-        assert!(got.as_deref() == Ok(&raw[..]), "{name}: {:?}", got.map(|bytes| bytes.len()));
+        assert!(
+            got.as_deref() == Ok(&raw[..]),
+            "{name}: {:?}",
+            got.map(|bytes| bytes.len())
+        );
     }
 }
 
@@ -186,7 +258,13 @@ fn every_flip_and_every_cut_of_every_golden_frame_is_noticed() {
     let registry = narrows::default_registry();
     let ws = &mut Workspace::default();
     let (mut flips, mut harmless, mut cuts, mut lies) = (0, 0, 0, 0);
-    for Golden { name, frame, raw, history } in golden() {
+    for Golden {
+        name,
+        frame,
+        raw,
+        history,
+    } in golden()
+    {
         for bit in 0..frame.len() * 8 {
             let mut bytes = frame.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -198,34 +276,60 @@ fn every_flip_and_every_cut_of_every_golden_frame_is_noticed() {
         }
         for cut in 0..frame.len() {
             let fault = unpack(&registry, &frame[..cut], &history, ws).unwrap_err();
-            assert!(matches!(fault, DecodeError::Incomplete { .. }), "{name} cut at {cut}: {fault}");
+            assert!(
+                matches!(fault, DecodeError::Incomplete { .. }),
+                "{name} cut at {cut}: {fault}"
+            );
             cuts += 1;
         }
-        let limits = Limits { chunk_len_max: CHUNK_LEN_MAX, history_len_max: HISTORY_LEN_MAX, ..Limits::default() };
+        let limits = Limits {
+            chunk_len_max: CHUNK_LEN_MAX,
+            history_len_max: HISTORY_LEN_MAX,
+            ..Limits::default()
+        };
         let header = Header::parse(&frame, &limits, |_| Some(SEQ)).unwrap();
         for packed_len in 1..header.packed_len {
-            let lie = Header { packed_len, ..header };
+            let lie = Header {
+                packed_len,
+                ..header
+            };
             if registry.by_id(header.codec).unwrap().info().name == "raw" {
                 continue;
             }
             let payload = &frame[header.len()..][..packed_len as usize];
             let bytes = [&lie.to_bytes()[..lie.len()], payload].concat();
             if let Ok(got) = unpack(&registry, &bytes, &history, ws) {
-                assert!(got == raw, "{name} of {packed_len} bytes: damage went unnoticed");
+                assert!(
+                    got == raw,
+                    "{name} of {packed_len} bytes: damage went unnoticed"
+                );
             }
             lies += 1;
         }
         // Right bytes, wrong place.
         for (channel, seq) in [(8, 70_001), (7, 70_002), (7, 4465)] {
-            let moved = Header { channel: ChannelId(channel), seq: Seq(seq), ..header };
+            let moved = Header {
+                channel: ChannelId(channel),
+                seq: Seq(seq),
+                ..header
+            };
             let bytes = [&moved.to_bytes()[..moved.len()], &frame[header.len()..]].concat();
-            assert!(unpack(&registry, &bytes, &history, ws).is_err(), "{name} moved to {channel}, {seq}");
+            assert!(
+                unpack(&registry, &bytes, &history, ws).is_err(),
+                "{name} moved to {channel}, {seq}"
+            );
         }
         if !history.is_empty() {
             let mut other = history.clone();
             other.iter_mut().for_each(|byte| *byte ^= 1);
-            assert!(unpack(&registry, &frame, &other, ws).is_err(), "{name} with another history");
-            assert!(unpack(&registry, &frame, &history[1..], ws).is_err(), "{name} with less history");
+            assert!(
+                unpack(&registry, &frame, &other, ws).is_err(),
+                "{name} with another history"
+            );
+            assert!(
+                unpack(&registry, &frame, &history[1..], ws).is_err(),
+                "{name} with less history"
+            );
         }
     }
     println!(

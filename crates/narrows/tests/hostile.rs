@@ -26,10 +26,22 @@ struct Victim {
 
 impl Victim {
     fn start(stall: bool) -> Self {
-        let listener = Listener::bind(&Address::parse("127.0.0.1:0", 0).unwrap(), &Tuning::default()).unwrap();
+        let listener = Listener::bind(
+            &Address::parse("127.0.0.1:0", 0).unwrap(),
+            &Tuning::default(),
+        )
+        .unwrap();
         let address = listener.local().to_string();
-        let limits = Limits { chunk_len_max: 1 << 20, window_len: 1 << 20, ..Limits::default() };
-        let settings = Settings { limits, resume_within: Duration::from_millis(300), ..Settings::default() };
+        let limits = Limits {
+            chunk_len_max: 1 << 20,
+            window_len: 1 << 20,
+            ..Limits::default()
+        };
+        let settings = Settings {
+            limits,
+            resume_within: Duration::from_millis(300),
+            ..Settings::default()
+        };
         let acceptor = Acceptor::new(Engine::new(1), settings);
         let (tell, ended) = mpsc::channel();
         thread::spawn(move || {
@@ -84,22 +96,37 @@ fn hello() -> Hello {
 impl Peer {
     fn connect(victim: &Victim, hello: Hello) -> Self {
         let stream = TcpStream::connect(&victim.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
-        let mut peer = Self { stream, next_control: 0, next_seq: 0 };
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        stream
+            .set_write_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        let mut peer = Self {
+            stream,
+            next_control: 0,
+            next_seq: 0,
+        };
         peer.say(&[Message::Hello(hello)]);
         peer
     }
 
     fn with_channel(victim: &Victim) -> Self {
         let mut peer = Self::connect(victim, hello());
-        peer.say(&[Message::Open { channel: CHANNEL, serial: 1, again: false, service: "x".into() }]);
+        peer.say(&[Message::Open {
+            channel: CHANNEL,
+            serial: 1,
+            again: false,
+            service: "x".into(),
+        }]);
         peer
     }
 
     fn say(&mut self, messages: &[Message]) {
         let mut payload = Vec::new();
-        messages.iter().for_each(|message| message.write(&mut payload));
+        messages
+            .iter()
+            .for_each(|message| message.write(&mut payload));
         self.control(&payload);
     }
 
@@ -152,7 +179,8 @@ impl Peer {
         }
         let (mut at, mut seq, mut found) = (0, 0, None);
         while at < bytes.len() {
-            let header = Header::parse(&bytes[at..], &Limits::default(), |_| Some(Seq(seq))).ok()?;
+            let header =
+                Header::parse(&bytes[at..], &Limits::default(), |_| Some(Seq(seq))).ok()?;
             seq += 1;
             let payload = bytes.get(at + header.len()..at + header.wire_len())?;
             for message in Message::parse_all(payload).unwrap() {
@@ -172,8 +200,14 @@ fn refused(what: &str, code: Code, words: &str, attack: impl FnOnce(&mut Peer)) 
     let victim = Victim::start(false);
     let mut peer = Peer::with_channel(&victim);
     attack(&mut peer);
-    let end = victim.ended.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| panic!("{what}: not refused"));
-    assert!(end.code == code && end.text.contains(words), "{what}: {end:?}");
+    let end = victim
+        .ended
+        .recv_timeout(Duration::from_secs(20))
+        .unwrap_or_else(|_| panic!("{what}: not refused"));
+    assert!(
+        end.code == code && end.text.contains(words),
+        "{what}: {end:?}"
+    );
     if let Some((told, text)) = peer.goodbye() {
         assert_eq!((told, text), (end.code, end.text), "{what}");
     }
@@ -183,7 +217,15 @@ fn packed(codec: &str, raw: &[u8]) -> (u8, Vec<u8>) {
     let registry = narrows::default_registry();
     let codec = registry.by_name(codec).unwrap();
     let mut out = vec![0; raw.len()];
-    let len = codec.pack(raw, Level(codec.info().level_default), &[], &mut out, &mut Workspace::default()).unwrap();
+    let len = codec
+        .pack(
+            raw,
+            Level(codec.info().level_default),
+            &[],
+            &mut out,
+            &mut Workspace::default(),
+        )
+        .unwrap();
     out.truncate(len);
     (codec.id().0, out)
 }
@@ -207,7 +249,9 @@ fn bombs_are_refused_before_they_go_off() {
         refused(codec, Code::CORRUPT, "chunk 0", |peer| {
             // Says that it holds little more than itself.
             let raw_len = (bomb.len() as u32).max(1000);
-            peer.chunk(id, &vec![0; raw_len as usize], &bomb, |header| header.raw_len = raw_len);
+            peer.chunk(id, &vec![0; raw_len as usize], &bomb, |header| {
+                header.raw_len = raw_len
+            });
         });
     }
     let grown = Memory::of_process().unwrap().peak - before;
@@ -217,53 +261,124 @@ fn bombs_are_refused_before_they_go_off() {
 #[test]
 fn lies_in_headers_are_refused_by_rule() {
     let noise = vec![9; 2000];
-    refused("a chunk over the limit", Code::LIMIT, "chunk bytes", |peer| {
-        peer.chunk(9, &[0; 100], &[0; 100], |header| header.raw_len = (1 << 20) + 1);
-    });
-    refused("history over the limit", Code::LIMIT, "history bytes", |peer| {
-        peer.chunk(9, &[0; 100], &[0; 100], |header| header.history_len = u32::MAX);
-    });
-    refused("more history than the channel carried", Code::CORRUPT, "history", |peer| {
-        let (id, bytes) = packed("zstd", &[0; 100]);
-        peer.chunk(id, &[0; 100], &bytes, |header| header.history_len = 50);
-    });
+    refused(
+        "a chunk over the limit",
+        Code::LIMIT,
+        "chunk bytes",
+        |peer| {
+            peer.chunk(9, &[0; 100], &[0; 100], |header| {
+                header.raw_len = (1 << 20) + 1
+            });
+        },
+    );
+    refused(
+        "history over the limit",
+        Code::LIMIT,
+        "history bytes",
+        |peer| {
+            peer.chunk(9, &[0; 100], &[0; 100], |header| {
+                header.history_len = u32::MAX
+            });
+        },
+    );
+    refused(
+        "more history than the channel carried",
+        Code::CORRUPT,
+        "history",
+        |peer| {
+            let (id, bytes) = packed("zstd", &[0; 100]);
+            peer.chunk(id, &[0; 100], &bytes, |header| header.history_len = 50);
+        },
+    );
     refused("a codec nobody knows", Code::CORRUPT, "codec 200", |peer| {
         peer.chunk(200, &[0; 100], &[0; 100], |_| {});
     });
-    refused("raw bytes of another length", Code::CORRUPT, "raw payload", |peer| {
-        peer.chunk(0, &[0; 100], &[0; 90], |_| {});
-    });
+    refused(
+        "raw bytes of another length",
+        Code::CORRUPT,
+        "raw payload",
+        |peer| {
+            peer.chunk(0, &[0; 100], &[0; 90], |_| {});
+        },
+    );
     refused("another check", Code::CORRUPT, "check", |peer| {
         peer.chunk(0, &noise, &noise, |header| header.check ^= 1);
     });
-    refused("a channel that is not open", Code::CORRUPT, "not open", |peer| {
-        peer.chunk(0, &noise, &noise, |header| header.channel = ChannelId(5));
+    refused(
+        "a channel that is not open",
+        Code::CORRUPT,
+        "not open",
+        |peer| {
+            peer.chunk(0, &noise, &noise, |header| header.channel = ChannelId(5));
+        },
+    );
+    refused(
+        "a chunk after the end",
+        Code::PROTOCOL,
+        "after the end",
+        |peer| {
+            peer.say(&[Message::Finish {
+                channel: CHANNEL,
+                chunks: 1,
+            }]);
+            peer.next_seq = 3;
+            peer.chunk(0, &noise, &noise, |_| {});
+        },
+    );
+    refused(
+        "an end before its chunks",
+        Code::PROTOCOL,
+        "before its chunks",
+        |peer| {
+            peer.chunk(0, &noise, &noise, |_| {});
+            peer.chunk(0, &noise, &noise, |_| {});
+            peer.say(&[Message::Finish {
+                channel: CHANNEL,
+                chunks: 1,
+            }]);
+        },
+    );
+    refused("a long control frame", Code::LIMIT, "chunk bytes", |peer| {
+        peer.control(&[9; 5000])
     });
-    refused("a chunk after the end", Code::PROTOCOL, "after the end", |peer| {
-        peer.say(&[Message::Finish { channel: CHANNEL, chunks: 1 }]);
-        peer.next_seq = 3;
-        peer.chunk(0, &noise, &noise, |_| {});
+    refused(
+        "an unknown message",
+        Code::PROTOCOL,
+        "unknown kind",
+        |peer| peer.control(&[200]),
+    );
+    refused("a second Hello", Code::PROTOCOL, "second Hello", |peer| {
+        peer.say(&[Message::Hello(hello())])
     });
-    refused("an end before its chunks", Code::PROTOCOL, "before its chunks", |peer| {
-        peer.chunk(0, &noise, &noise, |_| {});
-        peer.chunk(0, &noise, &noise, |_| {});
-        peer.say(&[Message::Finish { channel: CHANNEL, chunks: 1 }]);
-    });
-    refused("a long control frame", Code::LIMIT, "chunk bytes", |peer| peer.control(&[9; 5000]));
-    refused("an unknown message", Code::PROTOCOL, "unknown kind", |peer| peer.control(&[200]));
-    refused("a second Hello", Code::PROTOCOL, "second Hello", |peer| peer.say(&[Message::Hello(hello())]));
-    refused("credit for what was not sent", Code::PROTOCOL, "credit", |peer| {
-        peer.say(&[Message::Credit { channel: CHANNEL, next_seq: 9, bytes: 9 }]);
-    });
+    refused(
+        "credit for what was not sent",
+        Code::PROTOCOL,
+        "credit",
+        |peer| {
+            peer.say(&[Message::Credit {
+                channel: CHANNEL,
+                next_seq: 9,
+                bytes: 9,
+            }]);
+        },
+    );
     refused("another frame version", Code::CORRUPT, "version", |peer| {
         let _ = peer.stream.write_all(&[0x20; 64]);
     });
     refused("an unknown feature bit", Code::CORRUPT, "feature", |peer| {
         let _ = peer.stream.write_all(&[0x12; 64]);
     });
-    refused("a channel closed before its end", Code::PROTOCOL, "closed before", |peer| {
-        peer.say(&[Message::Closed { channel: CHANNEL, serial: 1 }]);
-    });
+    refused(
+        "a channel closed before its end",
+        Code::PROTOCOL,
+        "closed before",
+        |peer| {
+            peer.say(&[Message::Closed {
+                channel: CHANNEL,
+                serial: 1,
+            }]);
+        },
+    );
 }
 
 #[test]
@@ -276,8 +391,14 @@ fn what_exceeds_the_credit_is_refused_and_what_waits_is_bounded() {
         for _ in 0..(3 << 20) / len.max(256) {
             peer.chunk(0, &noise, &noise, |_| {});
         }
-        let end = victim.ended.recv_timeout(Duration::from_secs(20)).expect("refused");
-        assert!(end.code == Code::PROTOCOL && end.text.contains("credit"), "{end:?}");
+        let end = victim
+            .ended
+            .recv_timeout(Duration::from_secs(20))
+            .expect("refused");
+        assert!(
+            end.code == Code::PROTOCOL && end.text.contains("credit"),
+            "{end:?}"
+        );
     }
     let grown = Memory::of_process().unwrap().peak - before;
     assert!(grown < 100 << 20, "{grown} bytes for a window of 1 MiB");
@@ -289,7 +410,12 @@ fn questions_without_listening_to_answers_end() {
     let mut peer = Peer::with_channel(&victim);
     peer.stream.set_nonblocking(false).unwrap();
     let aborts: Vec<_> = (0..200_u64)
-        .map(|serial| Message::Open { channel: ChannelId(3), serial: 2 + serial, again: true, service: "y".into() })
+        .map(|serial| Message::Open {
+            channel: ChannelId(3),
+            serial: 2 + serial,
+            again: true,
+            service: "y".into(),
+        })
         .collect();
     // Each is answered; nobody reads the answers.
     let end = loop {
@@ -309,38 +435,69 @@ fn handshakes_that_do_not_suit_are_answered_in_words() {
     let cases: [(&str, Code, Change); 6] = [
         ("2 to 4", Code::PROTOCOL, |hello| hello.versions = (2, 4)),
         ("feature", Code::PROTOCOL, |hello| hello.features = 1),
-        ("room for a chunk", Code::PROTOCOL, |hello| hello.limits.depth = 0),
-        ("room for a chunk", Code::PROTOCOL, |hello| hello.limits.chunk_len_max = 0),
-        ("raw chunks", Code::PROTOCOL, |hello| hello.codecs = vec![CodecId(9)]),
-        ("does not know the session", Code::PROTOCOL, |hello| hello.resume = true),
+        ("room for a chunk", Code::PROTOCOL, |hello| {
+            hello.limits.depth = 0
+        }),
+        ("room for a chunk", Code::PROTOCOL, |hello| {
+            hello.limits.chunk_len_max = 0
+        }),
+        ("raw chunks", Code::PROTOCOL, |hello| {
+            hello.codecs = vec![CodecId(9)]
+        }),
+        ("does not know the session", Code::PROTOCOL, |hello| {
+            hello.resume = true
+        }),
     ];
     for (words, code, change) in cases {
         let victim = Victim::start(false);
         let mut hello = hello();
         change(&mut hello);
         let peer = Peer::connect(&victim, hello);
-        let (told, text) = peer.goodbye().unwrap_or_else(|| panic!("{words}: no answer"));
+        let (told, text) = peer
+            .goodbye()
+            .unwrap_or_else(|| panic!("{words}: no answer"));
         assert!(told == code && text.contains(words), "{told} {text}");
-        assert_eq!(victim.ended.recv_timeout(Duration::from_secs(20)).unwrap().code, code);
+        assert_eq!(
+            victim
+                .ended
+                .recv_timeout(Duration::from_secs(20))
+                .unwrap()
+                .code,
+            code
+        );
     }
 }
 
 #[test]
 fn silence_before_the_handshake_holds_up_nobody_else() {
     let engine = Engine::new(1);
-    let listener = Listener::bind(&Address::parse("127.0.0.1:0", 0).unwrap(), &Tuning::default()).unwrap();
+    let listener = Listener::bind(
+        &Address::parse("127.0.0.1:0", 0).unwrap(),
+        &Tuning::default(),
+    )
+    .unwrap();
     let address = listener.local().to_string();
     let acceptor = Arc::new(Acceptor::new(engine, Settings::default()));
     let (found, sessions) = mpsc::channel();
     thread::spawn(move || {
         while let Ok(Some(transport)) = listener.accept() {
             let (acceptor, found) = (acceptor.clone(), found.clone());
-            thread::spawn(move || found.send(acceptor.take(transport).map(|endpoint| endpoint.is_some())));
+            thread::spawn(move || {
+                found.send(acceptor.take(transport).map(|endpoint| endpoint.is_some()))
+            });
         }
     });
-    let silent: Vec<_> = (0..50).map(|_| TcpStream::connect(&address).unwrap()).collect();
-    let victim = Victim { address, ended: mpsc::channel().1 };
+    let silent: Vec<_> = (0..50)
+        .map(|_| TcpStream::connect(&address).unwrap())
+        .collect();
+    let victim = Victim {
+        address,
+        ended: mpsc::channel().1,
+    };
     let _peer = Peer::with_channel(&victim);
-    assert_eq!(sessions.recv_timeout(Duration::from_secs(5)).unwrap(), Ok(true));
+    assert_eq!(
+        sessions.recv_timeout(Duration::from_secs(5)).unwrap(),
+        Ok(true)
+    );
     drop(silent);
 }

@@ -26,7 +26,10 @@ impl Export {
     /// The device's shape, as this export has it.
     pub(crate) fn shape(&self) -> Shape {
         let shape = self.device.shape();
-        Shape { read_only: shape.read_only || self.read_only, ..shape }
+        Shape {
+            read_only: shape.read_only || self.read_only,
+            ..shape
+        }
     }
 
     /// Transmission flags.
@@ -79,7 +82,10 @@ impl Exports {
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Arc<Export>> {
         let default = || name.is_empty().then(|| self.0.first()).flatten();
-        self.0.iter().find(|export| export.name == name).or_else(default)
+        self.0
+            .iter()
+            .find(|export| export.name == name)
+            .or_else(default)
     }
 
     /// All of them.

@@ -10,8 +10,8 @@ use crate::{
     export::{Export, Exports},
     out::Out,
     proto::{
-        BASE_ALLOCATION, BASE_ALLOCATION_ID, Fields, IHAVEOPT, NBDMAGIC, OPTION_REPLY_MAGIC, REQUEST_LEN_MAX, hello,
-        info, opt, rep,
+        BASE_ALLOCATION, BASE_ALLOCATION_ID, Fields, IHAVEOPT, NBDMAGIC, OPTION_REPLY_MAGIC,
+        REQUEST_LEN_MAX, hello, info, opt, rep,
     },
 };
 
@@ -94,7 +94,14 @@ impl Handshake {
         out.put(&NBDMAGIC.to_be_bytes());
         out.put(&IHAVEOPT.to_be_bytes());
         out.put(&(hello::FIXED_NEWSTYLE | hello::NO_ZEROES).to_be_bytes());
-        Self { exports, tls, flags: None, structured: false, allocation_of: None, options: 0 }
+        Self {
+            exports,
+            tls,
+            flags: None,
+            structured: false,
+            allocation_of: None,
+            options: 0,
+        }
     }
 
     /// TLS is done: what was agreed before it is void, as the protocol has it.
@@ -108,7 +115,11 @@ impl Handshake {
     ///
     /// # Errors
     /// See [`HandshakeError`]; close the connection.
-    pub fn advance(&mut self, input: &[u8], out: &mut Out) -> Result<(usize, Step), HandshakeError> {
+    pub fn advance(
+        &mut self,
+        input: &[u8],
+        out: &mut Out,
+    ) -> Result<(usize, Step), HandshakeError> {
         let mut rest = Fields(input);
         loop {
             let taken = input.len() - rest.0.len();
@@ -116,7 +127,9 @@ impl Handshake {
                 return Ok((taken, Step::More));
             }
             let Some(client_flags) = self.flags else {
-                let Some(flags) = rest.u32() else { return Ok((taken, Step::More)) };
+                let Some(flags) = rest.u32() else {
+                    return Ok((taken, Step::More));
+                };
                 if flags & !u32::from(hello::FIXED_NEWSTYLE | hello::NO_ZEROES) != 0 {
                     return Err(HandshakeError::Protocol);
                 }
@@ -124,7 +137,8 @@ impl Handshake {
                 continue;
             };
             let mut ahead = rest;
-            let (Some(magic), Some(option), Some(len)) = (ahead.u64(), ahead.u32(), ahead.u32()) else {
+            let (Some(magic), Some(option), Some(len)) = (ahead.u64(), ahead.u32(), ahead.u32())
+            else {
                 return Ok((taken, Step::More));
             };
             if magic != IHAVEOPT {
@@ -134,7 +148,9 @@ impl Handshake {
             if len_usize > OPTION_LEN_MAX {
                 return Err(HandshakeError::OptionTooLong(len));
             }
-            let Some(data) = ahead.bytes(len_usize) else { return Ok((taken, Step::More)) };
+            let Some(data) = ahead.bytes(len_usize) else {
+                return Ok((taken, Step::More));
+            };
             rest = ahead;
             let taken = input.len() - rest.0.len();
             self.options += 1;
@@ -148,7 +164,13 @@ impl Handshake {
         }
     }
 
-    fn option(&mut self, option: u32, data: &[u8], client_flags: u16, out: &mut Out) -> Result<Step, HandshakeError> {
+    fn option(
+        &mut self,
+        option: u32,
+        data: &[u8],
+        client_flags: u16,
+        out: &mut Out,
+    ) -> Result<Step, HandshakeError> {
         let mut answer = Answer { option, out };
         match option {
             opt::ABORT => {
@@ -157,7 +179,9 @@ impl Handshake {
             }
             opt::STARTTLS => return Ok(self.start_tls(data, &mut answer)),
             opt::EXPORT_NAME if self.tls == Tls::Required => return Err(HandshakeError::NoExport),
-            _ if self.tls == Tls::Required => answer.error(rep::ERR_TLS_REQD, "this server needs TLS"),
+            _ if self.tls == Tls::Required => {
+                answer.error(rep::ERR_TLS_REQD, "this server needs TLS")
+            }
             opt::EXPORT_NAME => return self.export_name(data, client_flags, answer.out),
             opt::LIST if data.is_empty() => self.list(&mut answer),
             opt::STRUCTURED_REPLY if data.is_empty() => {
@@ -168,12 +192,21 @@ impl Handshake {
                 if let Some(export) = self.info(data, &mut answer)
                     && option == opt::GO
                 {
-                    let allocation = self.allocation_of.as_ref().is_some_and(|name| *name == export.name);
-                    return Ok(Step::Transmit(Agreed { export, structured: self.structured, allocation }));
+                    let allocation = self
+                        .allocation_of
+                        .as_ref()
+                        .is_some_and(|name| *name == export.name);
+                    return Ok(Step::Transmit(Agreed {
+                        export,
+                        structured: self.structured,
+                        allocation,
+                    }));
                 }
             }
             opt::LIST_META_CONTEXT | opt::SET_META_CONTEXT => self.meta_context(data, &mut answer),
-            opt::LIST | opt::STRUCTURED_REPLY => answer.error(rep::ERR_INVALID, "this option carries no data"),
+            opt::LIST | opt::STRUCTURED_REPLY => {
+                answer.error(rep::ERR_INVALID, "this option carries no data")
+            }
             _ => answer.error(rep::ERR_UNSUP, "this server does not know the option"),
         }
         Ok(Step::More)
@@ -192,23 +225,42 @@ impl Handshake {
         Step::More
     }
 
-    fn export_name(&mut self, data: &[u8], client_flags: u16, out: &mut Out) -> Result<Step, HandshakeError> {
+    fn export_name(
+        &mut self,
+        data: &[u8],
+        client_flags: u16,
+        out: &mut Out,
+    ) -> Result<Step, HandshakeError> {
         let name = str::from_utf8(data).map_err(|_| HandshakeError::NoExport)?;
-        let export = self.exports.find(name).ok_or(HandshakeError::NoExport)?.clone();
+        let export = self
+            .exports
+            .find(name)
+            .ok_or(HandshakeError::NoExport)?
+            .clone();
         out.put(&export.shape().size.to_be_bytes());
         out.put(&export.flags(self.structured).to_be_bytes());
         if client_flags & hello::NO_ZEROES == 0 {
             out.room(124).fill(0);
         }
-        let allocation = self.allocation_of.as_ref().is_some_and(|name| *name == export.name);
-        Ok(Step::Transmit(Agreed { export, structured: self.structured, allocation }))
+        let allocation = self
+            .allocation_of
+            .as_ref()
+            .is_some_and(|name| *name == export.name);
+        Ok(Step::Transmit(Agreed {
+            export,
+            structured: self.structured,
+            allocation,
+        }))
     }
 
     fn list(&self, answer: &mut Answer<'_>) {
         for export in self.exports.iter() {
             let name = export.name.as_bytes();
             let len = u32::try_from(name.len()).expect("names are short");
-            answer.reply(rep::SERVER, &[&len.to_be_bytes(), name, export.description.as_bytes()]);
+            answer.reply(
+                rep::SERVER,
+                &[&len.to_be_bytes(), name, export.description.as_bytes()],
+            );
         }
         answer.ack();
     }
@@ -232,17 +284,36 @@ impl Handshake {
         };
         let shape = export.shape();
         let put = |answer: &mut Answer<'_>, kind: u16, parts: [&[u8]; 3]| {
-            answer.reply(rep::INFO, &[&kind.to_be_bytes(), parts[0], parts[1], parts[2]]);
+            answer.reply(
+                rep::INFO,
+                &[&kind.to_be_bytes(), parts[0], parts[1], parts[2]],
+            );
         };
-        put(answer, info::EXPORT, [&shape.size.to_be_bytes(), &export.flags(self.structured).to_be_bytes(), &[]]);
+        put(
+            answer,
+            info::EXPORT,
+            [
+                &shape.size.to_be_bytes(),
+                &export.flags(self.structured).to_be_bytes(),
+                &[],
+            ],
+        );
         let sizes = [shape.block_min, shape.block_preferred, REQUEST_LEN_MAX].map(u32::to_be_bytes);
         put(answer, info::BLOCK_SIZE, [&sizes[0], &sizes[1], &sizes[2]]);
-        let wants = |kind: u16| wanted.chunks_exact(2).any(|want| want == kind.to_be_bytes());
+        let wants = |kind: u16| {
+            wanted
+                .chunks_exact(2)
+                .any(|want| want == kind.to_be_bytes())
+        };
         if wants(info::NAME) {
             put(answer, info::NAME, [export.name.as_bytes(), &[], &[]]);
         }
         if wants(info::DESCRIPTION) && !export.description.is_empty() {
-            put(answer, info::DESCRIPTION, [export.description.as_bytes(), &[], &[]]);
+            put(
+                answer,
+                info::DESCRIPTION,
+                [export.description.as_bytes(), &[], &[]],
+            );
         }
         answer.ack();
         Some(export.clone())
@@ -254,7 +325,10 @@ impl Handshake {
             self.allocation_of = None;
         }
         if !self.structured {
-            return answer.error(rep::ERR_INVALID, "structured replies must be agreed on first");
+            return answer.error(
+                rep::ERR_INVALID,
+                "structured replies must be agreed on first",
+            );
         }
         let mut fields = Fields(data);
         let parsed = (|| {
@@ -278,7 +352,10 @@ impl Handshake {
                 self.allocation_of = Some(export.name.clone());
             }
             let id = if set { BASE_ALLOCATION_ID } else { 0 };
-            answer.reply(rep::META_CONTEXT, &[&id.to_be_bytes(), BASE_ALLOCATION.as_bytes()]);
+            answer.reply(
+                rep::META_CONTEXT,
+                &[&id.to_be_bytes(), BASE_ALLOCATION.as_bytes()],
+            );
         }
         answer.ack();
     }
@@ -296,7 +373,8 @@ impl Answer<'_> {
         self.out.put(&OPTION_REPLY_MAGIC.to_be_bytes());
         self.out.put(&self.option.to_be_bytes());
         self.out.put(&kind.to_be_bytes());
-        self.out.put(&u32::try_from(len).expect("replies are short").to_be_bytes());
+        self.out
+            .put(&u32::try_from(len).expect("replies are short").to_be_bytes());
         for part in parts {
             self.out.put(part);
         }

@@ -32,13 +32,22 @@ pub(crate) enum ReceiveError {
 
 impl From<io::Error> for ReceiveError {
     fn from(fault: io::Error) -> Self {
-        if fault.kind() == io::ErrorKind::ConnectionReset { Self::Left } else { Self::Io(fault) }
+        if fault.kind() == io::ErrorKind::ConnectionReset {
+            Self::Left
+        } else {
+            Self::Io(fault)
+        }
     }
 }
 
 impl Inbox {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { buffer: Region::reserve(BUFFER_LEN)?, from: 0, to: 0, watch: Watch::default() })
+        Ok(Self {
+            buffer: Region::reserve(BUFFER_LEN)?,
+            from: 0,
+            to: 0,
+            watch: Watch::default(),
+        })
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -55,12 +64,19 @@ impl Inbox {
 
     /// Waits for bytes, watchfully where the client is `lone`: no other request of it is in flight. There is room: the
     /// machines take all but part of an option, a header or a page.
-    pub(crate) fn receive(&mut self, transport: &mut Transport, lone: bool) -> Result<(), ReceiveError> {
+    pub(crate) fn receive(
+        &mut self,
+        transport: &mut Transport,
+        lone: bool,
+    ) -> Result<(), ReceiveError> {
         if self.from > 0 {
             self.buffer.copy_within(self.from..self.to, 0);
             (self.from, self.to) = (0, self.to - self.from);
         }
-        assert!(self.to < self.buffer.len(), "what is left of the input is short");
+        assert!(
+            self.to < self.buffer.len(),
+            "what is left of the input is short"
+        );
         // Other transports cannot look without waiting.
         if lone && transport.security == Security::Plain {
             let (reader, room) = (&mut transport.reader, &mut self.buffer[self.to..]);
@@ -85,6 +101,10 @@ impl Inbox {
 
     fn came(&mut self, len: usize) -> Result<(), ReceiveError> {
         self.to += len;
-        if len == 0 { Err(ReceiveError::Left) } else { Ok(()) }
+        if len == 0 {
+            Err(ReceiveError::Left)
+        } else {
+            Ok(())
+        }
     }
 }

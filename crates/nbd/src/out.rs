@@ -64,7 +64,11 @@ impl Out {
         self.put(&flags.to_be_bytes());
         self.put(&kind.to_be_bytes());
         self.put(&cookie.to_be_bytes());
-        self.put(&u32::try_from(len).expect("a chunk is shorter than a request").to_be_bytes());
+        self.put(
+            &u32::try_from(len)
+                .expect("a chunk is shorter than a request")
+                .to_be_bytes(),
+        );
     }
 
     /// A whole simple reply, or the head of one that carries data.

@@ -97,13 +97,19 @@ impl Server {
             serial: AtomicU64::new(0),
             open: Mutex::default(),
         });
-        let mut server = Self { shared, acceptors: Vec::new(), addresses: Vec::new() };
+        let mut server = Self {
+            shared,
+            acceptors: Vec::new(),
+            addresses: Vec::new(),
+        };
         for listener in listeners {
             let shared = server.shared.clone();
             server.addresses.push(listener.local().clone());
             let stop = listener.stopper();
             let accept = move || accept(&listener, &shared);
-            server.acceptors.push((stop, narrows_io::thread::spawn("nbd-accept", accept)?));
+            server
+                .acceptors
+                .push((stop, narrows_io::thread::spawn("nbd-accept", accept)?));
         }
         Ok(server)
     }
@@ -139,7 +145,9 @@ impl Server {
             for connection in open.iter() {
                 connection.shutdown.abort();
             }
-            open.iter_mut().filter_map(|connection| connection.thread.take()).collect()
+            open.iter_mut()
+                .filter_map(|connection| connection.thread.take())
+                .collect()
         };
         for thread in open {
             let _ = thread.join();
@@ -156,7 +164,10 @@ impl Drop for Server {
 fn accept(listener: &Listener, shared: &Arc<Shared>) {
     let local = listener.local().is_local();
     for transport in listener.incoming() {
-        let tls = match (&shared.config.tls_certificates, local || shared.config.insecure) {
+        let tls = match (
+            &shared.config.tls_certificates,
+            local || shared.config.insecure,
+        ) {
             (Some(_), true) => Tls::Offered,
             (Some(_), false) => Tls::Required,
             (None, true) => Tls::Absent,
@@ -174,7 +185,10 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
         let shutdown = transport.shutdown.clone();
         let theirs = shared.clone();
         let work = move || {
-            let seat = Seat { shared: theirs, serial };
+            let seat = Seat {
+                shared: theirs,
+                serial,
+            };
             let shared = &seat.shared;
             let peer = transport.peer.clone();
             match converse(transport, tls, &shared.config) {
@@ -187,7 +201,11 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
         };
         // Under the lock, so that the thread cannot take itself off the list before it is on it.
         match narrows_io::thread::spawn("nbd", work) {
-            Ok(thread) => open.push(Open { serial, shutdown, thread: Some(thread) }),
+            Ok(thread) => open.push(Open {
+                serial,
+                shutdown,
+                thread: Some(thread),
+            }),
             Err(fault) => tracing::warn!("a connection is dropped: {fault}"),
         }
     }
@@ -202,7 +220,10 @@ struct Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.shared.open.lock().retain(|connection| connection.serial != self.serial);
+        self.shared
+            .open
+            .lock()
+            .retain(|connection| connection.serial != self.serial);
     }
 }
 
@@ -222,7 +243,10 @@ fn converse(mut transport: Transport, tls: Tls, config: &Config) -> Result<(), E
                 if !inbox.bytes().is_empty() {
                     return Err(Ended::Smuggled);
                 }
-                let dir = config.tls_certificates.as_ref().expect("TLS is offered where there are certificates");
+                let dir = config
+                    .tls_certificates
+                    .as_ref()
+                    .expect("TLS is offered where there are certificates");
                 transport = secure::start_tls(transport, dir)?;
                 handshake.secured();
             }

@@ -18,7 +18,8 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use crate::{
-    Agreed, Config, Export, Exports, Handshake, HandshakeError, Next, Out, PIECE, Server, Step, Tls, Transmission,
+    Agreed, Config, Export, Exports, Handshake, HandshakeError, Next, Out, PIECE, Server, Step,
+    Tls, Transmission,
     proto::{chunk, cmd, cmd_flag, errno, opt, rep},
     transmission::TransmissionError,
 };
@@ -61,7 +62,13 @@ impl BlockDevice for Array {
         self.write_zeroes(offset, len, Zeroing::default(), fua)
     }
 
-    fn write_zeroes(&self, offset: u64, len: u64, _how: Zeroing, _fua: bool) -> Result<(), BlockError> {
+    fn write_zeroes(
+        &self,
+        offset: u64,
+        len: u64,
+        _how: Zeroing,
+        _fua: bool,
+    ) -> Result<(), BlockError> {
         self.0.lock()[offset as usize..][..len as usize].fill(0);
         Ok(())
     }
@@ -70,11 +77,21 @@ impl BlockDevice for Array {
         Ok(())
     }
 
-    fn extents(&self, offset: u64, len: u64, max: usize, found: &mut Vec<Extent>) -> Result<(), BlockError> {
+    fn extents(
+        &self,
+        offset: u64,
+        len: u64,
+        max: usize,
+        found: &mut Vec<Extent>,
+    ) -> Result<(), BlockError> {
         let bytes = self.0.lock();
         let bytes = &bytes[offset as usize..][..len as usize];
         let runs = bytes.chunk_by(|a, b| (*a == 0) == (*b == 0));
-        found.extend(runs.take(max).map(|run| Extent { len: run.len() as u64, hole: run[0] == 0, zero: run[0] == 0 }));
+        found.extend(runs.take(max).map(|run| Extent {
+            len: run.len() as u64,
+            hole: run[0] == 0,
+            zero: run[0] == 0,
+        }));
         Ok(())
     }
 }
@@ -83,7 +100,12 @@ fn exports() -> Exports {
     let device = Arc::new(Array(Mutex::new(vec![0; SIZE])));
     let mut exports = Exports::default();
     for (name, read_only) in [("", false), ("frozen", true)] {
-        let export = Export { name: name.into(), description: "for tests".into(), device: device.clone(), read_only };
+        let export = Export {
+            name: name.into(),
+            description: "for tests".into(),
+            device: device.clone(),
+            read_only,
+        };
         exports.add(export).unwrap();
     }
     exports
@@ -142,18 +164,33 @@ fn options_are_answered_as_the_protocol_says() {
     let structured = option(opt::STRUCTURED_REPLY, &[]);
     let set = |queries: &[&str]| option(opt::SET_META_CONTEXT, &meta("", queries));
     let cases: Vec<(Vec<Vec<u8>>, Vec<u32>)> = vec![
-        (vec![option(opt::LIST, &[])], vec![rep::SERVER, rep::SERVER, rep::ACK]),
+        (
+            vec![option(opt::LIST, &[])],
+            vec![rep::SERVER, rep::SERVER, rep::ACK],
+        ),
         (vec![option(opt::LIST, &[1])], vec![rep::ERR_INVALID]),
         (vec![option(opt::STARTTLS, &[])], vec![rep::ERR_POLICY]),
         (vec![option(4711, &[1, 2, 3])], vec![rep::ERR_UNSUP]),
         (vec![set(&["base:allocation"])], vec![rep::ERR_INVALID]),
-        (vec![structured.clone(), set(&["base:allocation"])], vec![rep::ACK, rep::META_CONTEXT, rep::ACK]),
-        (vec![structured.clone(), set(&["x:y"])], vec![rep::ACK, rep::ACK]),
         (
-            vec![structured.clone(), option(opt::LIST_META_CONTEXT, &meta("", &[]))],
+            vec![structured.clone(), set(&["base:allocation"])],
             vec![rep::ACK, rep::META_CONTEXT, rep::ACK],
         ),
-        (vec![structured.clone(), option(opt::SET_META_CONTEXT, &[0, 0])], vec![rep::ACK, rep::ERR_INVALID]),
+        (
+            vec![structured.clone(), set(&["x:y"])],
+            vec![rep::ACK, rep::ACK],
+        ),
+        (
+            vec![
+                structured.clone(),
+                option(opt::LIST_META_CONTEXT, &meta("", &[])),
+            ],
+            vec![rep::ACK, rep::META_CONTEXT, rep::ACK],
+        ),
+        (
+            vec![structured.clone(), option(opt::SET_META_CONTEXT, &[0, 0])],
+            vec![rep::ACK, rep::ERR_INVALID],
+        ),
         (vec![go("nowhere")], vec![rep::ERR_UNKNOWN]),
         (vec![option(opt::GO, &[0, 0, 0, 9])], vec![rep::ERR_INVALID]),
     ];
@@ -167,14 +204,34 @@ fn options_are_answered_as_the_protocol_says() {
 #[test]
 fn go_ends_the_handshake_and_tls_comes_first_where_required() {
     let (step, kinds) = negotiate(Tls::Absent, &[go("frozen")]).unwrap();
-    assert!(matches!(step, Step::Transmit(Agreed { structured: false, allocation: false, .. })));
+    assert!(matches!(
+        step,
+        Step::Transmit(Agreed {
+            structured: false,
+            allocation: false,
+            ..
+        })
+    ));
     assert_eq!(kinds, [rep::INFO, rep::INFO, rep::ACK]);
     let (step, kinds) = negotiate(Tls::Required, &[go(""), option(opt::LIST, &[])]).unwrap();
     assert!(matches!(step, Step::More));
     assert_eq!(kinds, [rep::ERR_TLS_REQD; 2]);
-    assert_eq!(negotiate(Tls::Required, &[option(opt::EXPORT_NAME, b"")]).unwrap_err(), HandshakeError::NoExport);
-    assert!(matches!(negotiate(Tls::Required, &[option(opt::STARTTLS, &[])]).unwrap().0, Step::StartTls));
-    assert!(matches!(negotiate(Tls::Absent, &[option(opt::ABORT, &[])]).unwrap().0, Step::Close));
+    assert_eq!(
+        negotiate(Tls::Required, &[option(opt::EXPORT_NAME, b"")]).unwrap_err(),
+        HandshakeError::NoExport
+    );
+    assert!(matches!(
+        negotiate(Tls::Required, &[option(opt::STARTTLS, &[])])
+            .unwrap()
+            .0,
+        Step::StartTls
+    ));
+    assert!(matches!(
+        negotiate(Tls::Absent, &[option(opt::ABORT, &[])])
+            .unwrap()
+            .0,
+        Step::Close
+    ));
     // A context that was selected for one export is not for another.
     let all = [
         option(opt::STRUCTURED_REPLY, &[]),
@@ -182,22 +239,42 @@ fn go_ends_the_handshake_and_tls_comes_first_where_required() {
         go("frozen"),
     ];
     let (step, _) = negotiate(Tls::Absent, &all).unwrap();
-    assert!(matches!(step, Step::Transmit(Agreed { structured: true, allocation: false, .. })));
+    assert!(matches!(
+        step,
+        Step::Transmit(Agreed {
+            structured: true,
+            allocation: false,
+            ..
+        })
+    ));
 }
 
 #[test]
 fn endless_or_huge_negotiation_ends() {
     let many = vec![option(4711, &[]); 600];
-    assert_eq!(negotiate(Tls::Absent, &many).unwrap_err(), HandshakeError::TooManyOptions);
+    assert_eq!(
+        negotiate(Tls::Absent, &many).unwrap_err(),
+        HandshakeError::TooManyOptions
+    );
     let mut long = option(opt::LIST, &[]);
     long[12..16].copy_from_slice(&u32::MAX.to_be_bytes());
-    assert_eq!(negotiate(Tls::Absent, &[long]).unwrap_err(), HandshakeError::OptionTooLong(u32::MAX));
-    assert_eq!(negotiate(Tls::Absent, &[b"GET / HTTP/1.1\r\n\r\n".to_vec()]).unwrap_err(), HandshakeError::Protocol);
+    assert_eq!(
+        negotiate(Tls::Absent, &[long]).unwrap_err(),
+        HandshakeError::OptionTooLong(u32::MAX)
+    );
+    assert_eq!(
+        negotiate(Tls::Absent, &[b"GET / HTTP/1.1\r\n\r\n".to_vec()]).unwrap_err(),
+        HandshakeError::Protocol
+    );
 }
 
 fn transmission(structured: bool, name: &str) -> Transmission {
     let export = exports().find(name).unwrap().clone();
-    Transmission::new(Agreed { export, structured, allocation: structured })
+    Transmission::new(Agreed {
+        export,
+        structured,
+        allocation: structured,
+    })
 }
 
 fn request(command: u16, flags: u16, offset: u64, len: u32, payload: &[u8]) -> Vec<u8> {
@@ -212,7 +289,11 @@ fn request(command: u16, flags: u16, offset: u64, len: u32, payload: &[u8]) -> V
 }
 
 /// Gives `input` in pieces that end at `cuts`, and gathers all replies.
-fn talk(machine: &mut Transmission, input: &[u8], cuts: &[usize]) -> Result<Vec<u8>, TransmissionError> {
+fn talk(
+    machine: &mut Transmission,
+    input: &[u8],
+    cuts: &[usize],
+) -> Result<Vec<u8>, TransmissionError> {
     let (mut out, mut replies) = (Out::default(), Vec::new());
     let mut pending: Vec<u8> = Vec::new();
     let mut from = 0;
@@ -230,7 +311,10 @@ fn talk(machine: &mut Transmission, input: &[u8], cuts: &[usize]) -> Result<Vec<
                 Next::Close => return Ok(replies),
             }
         }
-        assert!(pending.len() < 4096 + 28, "what waits is a header or part of a page");
+        assert!(
+            pending.len() < 4096 + 28,
+            "what waits is a header or part of a page"
+        );
     }
     Ok(replies)
 }
@@ -285,9 +369,12 @@ fn a_long_read_sends_holes_instead_of_zeroes() {
     for (kind, _, payload) in &found[1..] {
         let offset = u64::from_be_bytes(payload[..8].try_into().unwrap()) as usize;
         match *kind {
-            chunk::OFFSET_DATA => image[offset..][..payload.len() - 8].copy_from_slice(&payload[8..]),
+            chunk::OFFSET_DATA => {
+                image[offset..][..payload.len() - 8].copy_from_slice(&payload[8..])
+            }
             chunk::OFFSET_HOLE => {
-                image[offset..][..u32::from_be_bytes(payload[8..].try_into().unwrap()) as usize].fill(0);
+                image[offset..][..u32::from_be_bytes(payload[8..].try_into().unwrap()) as usize]
+                    .fill(0);
             }
             other => panic!("{other}"),
         }
@@ -297,9 +384,19 @@ fn a_long_read_sends_holes_instead_of_zeroes() {
     assert!(image == want);
     assert_eq!(found.iter().filter(|(_, last, _)| *last).count(), 2);
     // DF forbids that, and is refused where one chunk would be too long.
-    let replies = talk(&mut machine, &request(cmd::READ, cmd_flag::DF, 0, 100_000, &[]), &[]).unwrap();
+    let replies = talk(
+        &mut machine,
+        &request(cmd::READ, cmd_flag::DF, 0, 100_000, &[]),
+        &[],
+    )
+    .unwrap();
     assert_eq!(chunks(&replies).len(), 1);
-    let replies = talk(&mut machine, &request(cmd::READ, cmd_flag::DF, 0, 900_000, &[]), &[]).unwrap();
+    let replies = talk(
+        &mut machine,
+        &request(cmd::READ, cmd_flag::DF, 0, 900_000, &[]),
+        &[],
+    )
+    .unwrap();
     assert_eq!(chunks(&replies)[0].2[..4], errno::OVERFLOW.to_be_bytes());
 }
 
@@ -309,18 +406,38 @@ fn faults_have_the_number_the_protocol_names() {
     let cases = [
         ("", request(cmd::READ, 0, end, 1, &[]), errno::INVAL),
         ("", request(cmd::READ, 0, u64::MAX, 1, &[]), errno::INVAL),
-        ("", request(cmd::READ, 0, 0, (32 << 20) + 1, &[]), errno::INVAL),
-        ("", request(cmd::READ, cmd_flag::NO_HOLE, 0, 1, &[]), errno::INVAL),
+        (
+            "",
+            request(cmd::READ, 0, 0, (32 << 20) + 1, &[]),
+            errno::INVAL,
+        ),
+        (
+            "",
+            request(cmd::READ, cmd_flag::NO_HOLE, 0, 1, &[]),
+            errno::INVAL,
+        ),
         ("", request(cmd::READ, 0, BAD as u64, 10, &[]), errno::IO),
-        ("", request(cmd::WRITE, 0, end - 1, 2, &[1, 2]), errno::NOSPC),
-        ("", request(cmd::WRITE_ZEROES, 0, 0, u32::MAX, &[]), errno::NOSPC),
+        (
+            "",
+            request(cmd::WRITE, 0, end - 1, 2, &[1, 2]),
+            errno::NOSPC,
+        ),
+        (
+            "",
+            request(cmd::WRITE_ZEROES, 0, 0, u32::MAX, &[]),
+            errno::NOSPC,
+        ),
         ("", request(cmd::TRIM, 0, end, 5, &[]), errno::INVAL),
         ("", request(cmd::FLUSH, 0, 1, 0, &[]), errno::INVAL),
         ("", request(cmd::BLOCK_STATUS, 0, 0, 0, &[]), errno::INVAL),
         ("", request(99, 0, 0, 1, &[]), errno::INVAL),
         ("frozen", request(cmd::WRITE, 0, 0, 2, &[1, 2]), errno::PERM),
         ("frozen", request(cmd::TRIM, 0, 0, 2, &[]), errno::PERM),
-        ("frozen", request(cmd::WRITE_ZEROES, 0, 0, 2, &[]), errno::PERM),
+        (
+            "frozen",
+            request(cmd::WRITE_ZEROES, 0, 0, 2, &[]),
+            errno::PERM,
+        ),
     ];
     for (name, input, want) in cases {
         // A flush behind it shows that client and server still understand each other.
@@ -328,7 +445,11 @@ fn faults_have_the_number_the_protocol_names() {
         let replies = talk(&mut transmission(true, name), &input, &[]).unwrap();
         let found = chunks(&replies);
         assert_eq!(found.len(), 2, "{input:?}");
-        assert_eq!((found[0].0, &found[0].2[..4]), (chunk::ERROR, &want.to_be_bytes()[..]), "{input:?}");
+        assert_eq!(
+            (found[0].0, &found[0].2[..4]),
+            (chunk::ERROR, &want.to_be_bytes()[..]),
+            "{input:?}"
+        );
         assert_eq!(found[1].2, [0; 4]);
         let replies = talk(&mut transmission(false, name), &input, &[]).unwrap();
         assert_eq!(replies[4..8], want.to_be_bytes(), "{input:?}");
@@ -343,7 +464,10 @@ fn a_read_that_fails_late_says_so_or_closes() {
     let found = chunks(&talk(&mut transmission(true, ""), &full, &[]).unwrap());
     assert_eq!(found.last().unwrap().0, chunk::ERROR);
     assert!(found.len() > 5);
-    assert!(matches!(talk(&mut transmission(false, ""), &full, &[]), Err(TransmissionError::CutShort(_))));
+    assert!(matches!(
+        talk(&mut transmission(false, ""), &full, &[]),
+        Err(TransmissionError::CutShort(_))
+    ));
 }
 
 // Goal: whoever closes after a read that failed late sends no byte in place of those that could not be read: the client
@@ -358,7 +482,10 @@ fn a_read_that_is_cut_short_leaves_nothing_to_send_behind_its_good_part() {
     assert_eq!((next, out.bytes().len()), (Next::Send, 16 + PIECE));
     input.drain(..taken);
     out.clear();
-    assert!(matches!(machine.advance(&input, &mut out), Err(TransmissionError::CutShort(_))));
+    assert!(matches!(
+        machine.advance(&input, &mut out),
+        Err(TransmissionError::CutShort(_))
+    ));
     assert_eq!(out.bytes().len(), 0);
 }
 
@@ -367,12 +494,26 @@ fn block_status_tells_runs_and_one_where_one_is_asked_for() {
     let mut machine = transmission(true, "");
     let mut input = request(cmd::WRITE, 0, 8192, 4096, &[1; 4096]);
     input.extend(request(cmd::BLOCK_STATUS, 0, 0, 65_536, &[]));
-    input.extend(request(cmd::BLOCK_STATUS, cmd_flag::REQ_ONE, 0, 65_536, &[]));
+    input.extend(request(
+        cmd::BLOCK_STATUS,
+        cmd_flag::REQ_ONE,
+        0,
+        65_536,
+        &[],
+    ));
     let found = chunks(&talk(&mut machine, &input, &[]).unwrap());
     let words = |payload: &[u8]| -> Vec<u32> {
-        payload.as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word)).collect()
+        payload
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .map(|word| u32::from_be_bytes(*word))
+            .collect()
     };
-    assert_eq!(words(&found[1].2), [1, 8192, 3, 4096, 0, 65_536 - 12_288, 3]);
+    assert_eq!(
+        words(&found[1].2),
+        [1, 8192, 3, 4096, 0, 65_536 - 12_288, 3]
+    );
     assert_eq!(words(&found[2].2), [1, 8192, 3]);
 }
 
@@ -420,21 +561,48 @@ proptest! {
 fn a_device_that_panics_costs_its_connection_and_no_place_for_others() {
     let mut exports = Exports::default();
     let device = Arc::new(Array(Mutex::new(Vec::new())));
-    exports.add(Export { name: String::new(), description: String::new(), device, read_only: false }).unwrap();
-    let listener = Listener::bind(&Address::parse("127.0.0.1:0", 0).unwrap(), &Tuning::default()).unwrap();
-    let config = Config { exports, tls_certificates: None, insecure: false, connections_max: 1 };
+    exports
+        .add(Export {
+            name: String::new(),
+            description: String::new(),
+            device,
+            read_only: false,
+        })
+        .unwrap();
+    let listener = Listener::bind(
+        &Address::parse("127.0.0.1:0", 0).unwrap(),
+        &Tuning::default(),
+    )
+    .unwrap();
+    let config = Config {
+        exports,
+        tls_certificates: None,
+        insecure: false,
+        connections_max: 1,
+    };
     let server = Server::start(vec![listener], config).unwrap();
-    let words =
-        [&3_u32.to_be_bytes()[..], &option(opt::EXPORT_NAME, &[]), &request(cmd::READ, 0, 0, 512, &[])].concat();
+    let words = [
+        &3_u32.to_be_bytes()[..],
+        &option(opt::EXPORT_NAME, &[]),
+        &request(cmd::READ, 0, 0, 512, &[]),
+    ]
+    .concat();
     for round in 0..2 {
         let mut client = TcpStream::connect(server.addresses()[0].resolve().unwrap()[0]).unwrap();
         client.write_all(&words).unwrap();
         let mut answer = Vec::new();
         let _ = client.read_to_end(&mut answer);
-        assert_eq!(answer.len(), 18 + 10, "round {round}: greeting and export, and no reply");
+        assert_eq!(
+            answer.len(),
+            18 + 10,
+            "round {round}: greeting and export, and no reply"
+        );
         let begun = Instant::now();
         while server.connections() > 0 {
-            assert!(begun.elapsed() < Duration::from_secs(20), "round {round}: the place is taken for good");
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "round {round}: the place is taken for good"
+            );
             thread::sleep(Duration::from_millis(5));
         }
     }

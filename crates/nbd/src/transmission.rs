@@ -15,7 +15,10 @@ use narrows_core::{
 use crate::{
     handshake::Agreed,
     out::Out,
-    proto::{BASE_ALLOCATION_ID, Fields, PIECE, REQUEST_LEN_MAX, REQUEST_MAGIC, chunk, cmd, cmd_flag, errno, state},
+    proto::{
+        BASE_ALLOCATION_ID, Fields, PIECE, REQUEST_LEN_MAX, REQUEST_MAGIC, chunk, cmd, cmd_flag,
+        errno, state,
+    },
 };
 
 /// Granule in which a payload is handed on while the rest of it is still on its way.
@@ -65,8 +68,15 @@ pub struct Transmission {
 #[derive(Debug)]
 enum UnderWay {
     None,
-    Writing { request: Request, done: u32, fault: Option<Fault> },
-    Reading { request: Request, done: u32 },
+    Writing {
+        request: Request,
+        done: u32,
+        fault: Option<Fault>,
+    },
+    Reading {
+        request: Request,
+        done: u32,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -95,13 +105,19 @@ impl From<BlockError> for Fault {
             BlockError::Shutdown => errno::SHUTDOWN,
             _ => errno::IO,
         };
-        Self { errno, words: error.to_string() }
+        Self {
+            errno,
+            words: error.to_string(),
+        }
     }
 }
 
 impl Fault {
     fn invalid(words: &str) -> Self {
-        Self { errno: errno::INVAL, words: words.into() }
+        Self {
+            errno: errno::INVAL,
+            words: words.into(),
+        }
     }
 }
 
@@ -131,7 +147,11 @@ impl Transmission {
     ///
     /// # Errors
     /// See [`TransmissionError`].
-    pub fn advance(&mut self, input: &[u8], out: &mut Out) -> Result<(usize, Next), TransmissionError> {
+    pub fn advance(
+        &mut self,
+        input: &[u8],
+        out: &mut Out,
+    ) -> Result<(usize, Next), TransmissionError> {
         let mut rest = input;
         loop {
             let taken = input.len() - rest.len();
@@ -166,8 +186,16 @@ impl Transmission {
         self.begun += 1;
         let fault = self.check(&request).err();
         match (request.command, fault) {
-            (cmd::WRITE, fault) => self.under_way = UnderWay::Writing { request, done: 0, fault },
-            (cmd::READ, None) if request.len > 0 => self.under_way = UnderWay::Reading { request, done: 0 },
+            (cmd::WRITE, fault) => {
+                self.under_way = UnderWay::Writing {
+                    request,
+                    done: 0,
+                    fault,
+                }
+            }
+            (cmd::READ, None) if request.len > 0 => {
+                self.under_way = UnderWay::Reading { request, done: 0 }
+            }
             (cmd::BLOCK_STATUS, None) => match self.block_status(&request, out) {
                 Ok(()) => {}
                 Err(fault) => self.reply(&request, Err(fault), out),
@@ -211,14 +239,24 @@ impl Transmission {
             return Err(Fault::invalid("more than the maximum length of a request"));
         }
         if request.flags & cmd_flag::DF != 0 && request.len as usize > PIECE {
-            return Err(Fault { errno: errno::OVERFLOW, words: "too long to be sent in one chunk".into() });
+            return Err(Fault {
+                errno: errno::OVERFLOW,
+                words: "too long to be sent in one chunk".into(),
+            });
         }
-        if request.offset.checked_add(request.len.into()).is_none_or(|end| end > self.size) {
+        if request
+            .offset
+            .checked_add(request.len.into())
+            .is_none_or(|end| end > self.size)
+        {
             let errno = match request.command {
                 cmd::WRITE | cmd::WRITE_ZEROES => errno::NOSPC,
                 _ => errno::INVAL,
             };
-            return Err(Fault { errno, words: "beyond the end of the device".into() });
+            return Err(Fault {
+                errno,
+                words: "beyond the end of the device".into(),
+            });
         }
         if !(request.offset | u64::from(request.len)).is_multiple_of(self.block) {
             return Err(Fault::invalid("not aligned to the minimum block size"));
@@ -229,7 +267,11 @@ impl Transmission {
     /// A request without payload either way.
     fn perform(&self, request: &Request) -> Result<(), BlockError> {
         let device = &self.agreed.export.device;
-        let (offset, len, fua) = (request.offset, u64::from(request.len), request.flags & cmd_flag::FUA != 0);
+        let (offset, len, fua) = (
+            request.offset,
+            u64::from(request.len),
+            request.flags & cmd_flag::FUA != 0,
+        );
         match request.command {
             cmd::FLUSH => device.flush(),
             cmd::TRIM => device.trim(offset, len, fua),
@@ -248,7 +290,14 @@ impl Transmission {
 
     /// Takes what is there of a write's payload; 0 bytes where more must come first.
     fn write_on(&mut self, input: &[u8], out: &mut Out) -> usize {
-        let UnderWay::Writing { request, done, fault } = &mut self.under_way else { return 0 };
+        let UnderWay::Writing {
+            request,
+            done,
+            fault,
+        } = &mut self.under_way
+        else {
+            return 0;
+        };
         let left = (request.len - *done) as usize;
         let mut len = left.min(input.len());
         if fault.is_none() {
@@ -263,7 +312,13 @@ impl Transmission {
         if len > 0 && fault.is_none() {
             let fua = request.flags & cmd_flag::FUA != 0;
             let offset = request.offset + u64::from(*done);
-            *fault = self.agreed.export.device.write(offset, &input[..len], fua).err().map(Fault::from);
+            *fault = self
+                .agreed
+                .export
+                .device
+                .write(offset, &input[..len], fua)
+                .err()
+                .map(Fault::from);
         }
         *done += len as u32;
         if *done == request.len {
@@ -276,7 +331,9 @@ impl Transmission {
 
     /// Sends the next piece of a read.
     fn read_on(&mut self, out: &mut Out) -> Result<(), TransmissionError> {
-        let UnderWay::Reading { request, done } = &mut self.under_way else { return Ok(()) };
+        let UnderWay::Reading { request, done } = &mut self.under_way else {
+            return Ok(());
+        };
         let offset = request.offset + u64::from(*done);
         let mut len = ((request.len - *done) as usize).min(PIECE);
         let first = *done == 0;
@@ -286,7 +343,9 @@ impl Transmission {
         if may_fragment && len >= HOLES_FROM {
             (len, hole) = self.run(offset, len);
         }
-        let UnderWay::Reading { done, .. } = &mut self.under_way else { return Ok(()) };
+        let UnderWay::Reading { done, .. } = &mut self.under_way else {
+            return Ok(());
+        };
         *done += len as u32;
         let last = *done == request.len;
         if last {
@@ -305,7 +364,9 @@ impl Transmission {
         } else if first {
             out.simple(request.cookie, 0);
         }
-        let Err(error) = self.agreed.export.device.read(offset, out.room(len)) else { return Ok(()) };
+        let Err(error) = self.agreed.export.device.read(offset, out.room(len)) else {
+            return Ok(());
+        };
         // What is in the room is no data, and must not be sent as if it were.
         out.rewind(mark);
         if !first && !self.agreed.structured {
@@ -319,7 +380,13 @@ impl Transmission {
     /// How far the bytes at `offset` are all data or all a hole, up to `len`; a hole in whole granules.
     fn run(&mut self, offset: u64, len: usize) -> (usize, bool) {
         self.extents.clear();
-        if self.agreed.export.device.extents(offset, len as u64, 64, &mut self.extents).is_err() {
+        if self
+            .agreed
+            .export
+            .device
+            .extents(offset, len as u64, 64, &mut self.extents)
+            .is_err()
+        {
             return (len, false);
         }
         let worth = |extent: &&Extent| extent.zero && extent.len >= GRANULE as u64;
@@ -335,16 +402,29 @@ impl Transmission {
 
     fn block_status(&mut self, request: &Request, out: &mut Out) -> Result<(), Fault> {
         self.extents.clear();
-        let max = if request.flags & cmd_flag::REQ_ONE != 0 { 1 } else { EXTENTS_MAX };
+        let max = if request.flags & cmd_flag::REQ_ONE != 0 {
+            1
+        } else {
+            EXTENTS_MAX
+        };
         let device = &self.agreed.export.device;
         device.extents(request.offset, request.len.into(), max, &mut self.extents)?;
         if self.extents.is_empty() {
-            return Err(Fault { errno: errno::IO, words: "the device knows nothing of the range".into() });
+            return Err(Fault {
+                errno: errno::IO,
+                words: "the device knows nothing of the range".into(),
+            });
         }
-        out.chunk(request.cookie, chunk::BLOCK_STATUS, true, 4 + 8 * self.extents.len());
+        out.chunk(
+            request.cookie,
+            chunk::BLOCK_STATUS,
+            true,
+            4 + 8 * self.extents.len(),
+        );
         out.put(&BASE_ALLOCATION_ID.to_be_bytes());
         for extent in &self.extents {
-            let flags = if extent.hole { state::HOLE } else { 0 } | if extent.zero { state::ZERO } else { 0 };
+            let flags = if extent.hole { state::HOLE } else { 0 }
+                | if extent.zero { state::ZERO } else { 0 };
             out.put(&(extent.len as u32).to_be_bytes());
             out.put(&flags.to_be_bytes());
         }
@@ -355,7 +435,9 @@ impl Transmission {
     fn reply(&self, request: &Request, result: Result<(), Fault>, out: &mut Out) {
         let reads = matches!(request.command, cmd::READ | cmd::BLOCK_STATUS);
         match result {
-            Ok(()) if reads && self.agreed.structured => out.chunk(request.cookie, chunk::NONE, true, 0),
+            Ok(()) if reads && self.agreed.structured => {
+                out.chunk(request.cookie, chunk::NONE, true, 0)
+            }
             Ok(()) => out.simple(request.cookie, 0),
             Err(fault) if self.agreed.structured => {
                 let words = &fault.words.as_bytes()[..fault.words.floor_char_boundary(1024)];

@@ -16,7 +16,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use narrows::{ChannelReader, ChannelWriter, Code, End, Endpoint, Stats, core::Workspace, io::meter::CpuTime};
+use narrows::{
+    ChannelReader, ChannelWriter, Code, End, Endpoint, Stats, core::Workspace, io::meter::CpuTime,
+};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
@@ -112,15 +114,33 @@ pub(crate) fn run(
     let mut ends = None;
     let mut depth = 0;
     if let Some(endpoint) = way {
-        match within(reply_limit(options), endpoint, || ask(endpoint, craft.op(), options.block_len)) {
-            Ok((Reply::Accepted { backend, level, workers, depth: theirs }, writer, reader)) => {
-                (tally.backend, tally.level, tally.workers) = (Some(printable(&backend)), level, workers.max(1));
-                depth = (theirs as usize).min(HELD_MAX / options.block_len).clamp(1, DEPTH_MAX);
+        match within(reply_limit(options), endpoint, || {
+            ask(endpoint, craft.op(), options.block_len)
+        }) {
+            Ok((
+                Reply::Accepted {
+                    backend,
+                    level,
+                    workers,
+                    depth: theirs,
+                },
+                writer,
+                reader,
+            )) => {
+                (tally.backend, tally.level, tally.workers) =
+                    (Some(printable(&backend)), level, workers.max(1));
+                depth = (theirs as usize)
+                    .min(HELD_MAX / options.block_len)
+                    .clamp(1, DEPTH_MAX);
                 ends = Some((writer, reader));
             }
-            Ok((Reply::Refused { text }, ..)) => lost = Some(format!("the server refused: {}", printable(&text))),
+            Ok((Reply::Refused { text }, ..)) => {
+                lost = Some(format!("the server refused: {}", printable(&text)))
+            }
             // It has too many clients, or went as we came.
-            Err(end) if [Code::LIMIT, Code::FAILED, Code::CANCELLED].contains(&end.code) => lost = Some(end.text),
+            Err(end) if [Code::LIMIT, Code::FAILED, Code::CANCELLED].contains(&end.code) => {
+                lost = Some(end.text)
+            }
             Err(end) => return Err(end.into()),
         }
         if let (Some(why), Spill::Never) = (&lost, options.spill) {
@@ -138,7 +158,12 @@ pub(crate) fn run(
     if ends.is_none() {
         ledger.lose(lost.as_deref().unwrap_or("no server"));
     }
-    let desk = Desk { ledger: Mutex::new(ledger), changed: Condvar::new(), began, fault: Mutex::default() };
+    let desk = Desk {
+        ledger: Mutex::new(ledger),
+        changed: Condvar::new(),
+        began,
+        fault: Mutex::default(),
+    };
     let told = Mutex::new(Told::default());
     let result = thread::scope(|scope| {
         let desk = &desk;
@@ -184,9 +209,19 @@ pub(crate) fn run(
 }
 
 /// Opens the job's channel.
-fn ask(endpoint: &Endpoint, op: Op, block_len: usize) -> Result<(Reply, ChannelWriter, ChannelReader), End> {
+fn ask(
+    endpoint: &Endpoint,
+    op: Op,
+    block_len: usize,
+) -> Result<(Reply, ChannelWriter, ChannelReader), End> {
     let (mut writer, mut reader) = endpoint.open(SERVICE)?;
-    message::say(&mut writer, &Request { op, block_len: block_len as u32 })?;
+    message::say(
+        &mut writer,
+        &Request {
+            op,
+            block_len: block_len as u32,
+        },
+    )?;
     Ok((message::hear(&mut reader)?, writer, reader))
 }
 
@@ -196,7 +231,10 @@ fn within<T>(limit: Duration, endpoint: &Endpoint, work: impl FnOnce() -> T) -> 
     thread::scope(|scope| {
         scope.spawn(move || {
             if wait.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
-                endpoint.fail(Code::FAILED, &format!("the server did not reply within {limit:?}"));
+                endpoint.fail(
+                    Code::FAILED,
+                    &format!("the server did not reply within {limit:?}"),
+                );
             }
         });
         let result = work();
@@ -256,7 +294,11 @@ impl Desk {
     }
 
     /// Waits until `look` finds something; `None` when the job is over or the time has come.
-    fn wait<T>(&self, mut look: impl FnMut(&mut Ledger) -> Option<T>, until: Option<Instant>) -> Option<T> {
+    fn wait<T>(
+        &self,
+        mut look: impl FnMut(&mut Ledger) -> Option<T>,
+        until: Option<Instant>,
+    ) -> Option<T> {
         let mut ledger = self.ledger.lock();
         loop {
             if let Some(found) = look(&mut ledger) {
@@ -265,7 +307,9 @@ impl Desk {
                 return Some(found);
             }
             match until {
-                Some(until) if self.changed.wait_until(&mut ledger, until).timed_out() => return None,
+                Some(until) if self.changed.wait_until(&mut ledger, until).timed_out() => {
+                    return None;
+                }
                 Some(_) => {}
                 None if ledger.is_over() => return None,
                 None => self.changed.wait(&mut ledger),
@@ -295,15 +339,24 @@ fn feed(
             return Ok(());
         };
         if index == u32::MAX {
-            return Err(OffloadError::Server("more blocks than a job can number; take longer ones".into()));
+            return Err(OffloadError::Server(
+                "more blocks than a job can number; take longer ones".into(),
+            ));
         }
         Question::write_head(index, piece.raw_len, &mut piece.bytes);
-        let block = Block { bytes: Arc::new(piece.bytes), raw_len: piece.raw_len, check: piece.check };
+        let block = Block {
+            bytes: Arc::new(piece.bytes),
+            raw_len: piece.raw_len,
+            check: piece.check,
+        };
         if index == 0 && depth > 0 && options.spill == Spill::Auto {
             let ns_per_byte = craft.pace(&block, &mut Workspace::default());
             desk.with(|ledger| ledger.set_patience(patience(options, depth, ns_per_byte)));
         }
-        let done = piece.stored.then(|| Done { bytes: None, check: 0 });
+        let done = piece.stored.then(|| Done {
+            bytes: None,
+            check: 0,
+        });
         desk.with(|ledger| ledger.add(block, done));
     }
     Ok(())

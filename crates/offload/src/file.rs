@@ -42,11 +42,16 @@ pub struct Job<'a> {
 /// # Errors
 /// [`OffloadError`]; `to` is not there then, or as it was.
 pub fn pack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadError> {
-    let Job { engine, options, .. } = *job;
+    let Job {
+        engine, options, ..
+    } = *job;
     let method = options.method;
     let none = || OffloadError::Server(format!("there is no codec for {} here", method.name()));
     let craft = Packing {
-        op: Op::Pack { method, level: options.level },
+        op: Op::Pack {
+            method,
+            level: options.level,
+        },
         packer: method
             .packer(&engine.registry, options.level)
             .map_err(|fault| OffloadError::Server(fault.to_string()))?,
@@ -66,11 +71,23 @@ pub fn pack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadErro
             raw_bytes += raw.len() as u64;
             stored += u64::from(done.bytes.is_none());
             let packed = done.bytes.as_ref().map(|(bytes, at)| &bytes[*at..]);
-            writer.block(raw, packed, done.check, &mut target).map_err(|fault| target_fault(to, fault))
+            writer
+                .block(raw, packed, done.check, &mut target)
+                .map_err(|fault| target_fault(to, fault))
         };
-        client::run(job.server, options, &craft, &mut || input.next(engine), &mut sink, &abandon, job.stop)?
+        client::run(
+            job.server,
+            options,
+            &craft,
+            &mut || input.next(engine),
+            &mut sink,
+            &abandon,
+            job.stop,
+        )?
     };
-    writer.end(&mut target).map_err(|fault| target_fault(to, fault))?;
+    writer
+        .end(&mut target)
+        .map_err(|fault| target_fault(to, fault))?;
     let packed_bytes = target.place()?;
     let mut report = Report::new("pack", options, &tally, raw_bytes, packed_bytes);
     report.stored_blocks = stored;
@@ -88,7 +105,11 @@ pub fn unpack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadEr
     let (method, pieces) = container::open(from)?;
     let mut pieces = Ahead::new(pieces, engine, from)?;
     let none = || OffloadError::Server(format!("there is no codec for {} here", method.name()));
-    let options = Options { method, block_len: pieces.block_len(), ..*job.options };
+    let options = Options {
+        method,
+        block_len: pieces.block_len(),
+        ..*job.options
+    };
     let craft = Unpacking {
         method,
         unpacker: method.checker(&engine.registry).ok_or_else(none)?,
@@ -112,7 +133,15 @@ pub fn unpack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadEr
             }
             target.append(raw).map_err(|fault| target_fault(to, fault))
         };
-        client::run(job.server, &options, &craft, &mut || pieces.next(engine), &mut sink, &abandon, job.stop)?
+        client::run(
+            job.server,
+            &options,
+            &craft,
+            &mut || pieces.next(engine),
+            &mut sink,
+            &abandon,
+            job.stop,
+        )?
     };
     let claimed = pieces.inner.content_check();
     if options.verify
@@ -125,7 +154,9 @@ pub fn unpack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadEr
             from.display()
         )));
     }
-    let packed_bytes = fs::metadata(from).map_err(|fault| OffloadError::file("cannot read", from, fault))?.len();
+    let packed_bytes = fs::metadata(from)
+        .map_err(|fault| OffloadError::file("cannot read", from, fault))?
+        .len();
     target.place()?;
     let mut report = Report::new("unpack", &options, &tally, raw_bytes, packed_bytes);
     report.verified = options.verify;
@@ -139,17 +170,33 @@ pub fn unpack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadEr
 /// # Errors
 /// [`OffloadError`].
 pub fn copy(job: &Job<'_>, from: &Path, back: f64) -> Result<Report, OffloadError> {
-    let craft = Copying { back: (back.clamp(0.0, 1.0) * 65_536.0) as u32 };
+    let craft = Copying {
+        back: (back.clamp(0.0, 1.0) * 65_536.0) as u32,
+    };
     let mut input = Input::open(from, job.options.block_len)?;
     let (mut raw_bytes, mut back_bytes) = (0, 0);
     let mut sink = |block: &Block, done: &Done| {
         raw_bytes += u64::from(block.raw_len);
-        back_bytes += done.bytes.as_ref().map_or(0, |(bytes, at)| bytes.len() - at) as u64;
+        back_bytes += done
+            .bytes
+            .as_ref()
+            .map_or(0, |(bytes, at)| bytes.len() - at) as u64;
         Ok(())
     };
-    let options = Options { spill: client::Spill::Never, ..*job.options };
+    let options = Options {
+        spill: client::Spill::Never,
+        ..*job.options
+    };
     let mut source = || input.next(job.engine);
-    let tally = client::run(job.server, &options, &craft, &mut source, &mut sink, &|| (), job.stop);
+    let tally = client::run(
+        job.server,
+        &options,
+        &craft,
+        &mut source,
+        &mut sink,
+        &|| (),
+        job.stop,
+    );
     // Nobody else can do it.
     let tally = tally.map_err(|fault| match fault {
         OffloadError::Spill(why) => OffloadError::Server(why),
@@ -193,21 +240,29 @@ impl Craft for Packing<'_> {
             Outcome::Done if !bytes.is_empty() && bytes.len() < raw.len() => {}
             // That a block does not shrink is not believed or doubted but written down: it stays as it is.
             Outcome::NoSmaller if bytes.is_empty() => {
-                return Some(Done { bytes: None, check: self.method.check(raw) });
+                return Some(Done {
+                    bytes: None,
+                    check: self.method.check(raw),
+                });
             }
             _ => return None,
         }
         if self.verify {
             let right = match self.method {
                 Method::Deflate => inflated::unpacks_to(bytes, raw, ws.get::<Codes>()),
-                Method::Zstd => container::zstd::is_plain(bytes) && unpacks(&self.checker, bytes, raw, ws),
+                Method::Zstd => {
+                    container::zstd::is_plain(bytes) && unpacks(&self.checker, bytes, raw, ws)
+                }
                 Method::Lz4 => unpacks(&self.checker, bytes, raw, ws),
             };
             if !right {
                 return None;
             }
         }
-        Some(Done { bytes: Some((answer.into_chunk(), Answer::HEAD_LEN)), check: self.method.check(raw) })
+        Some(Done {
+            bytes: Some((answer.into_chunk(), Answer::HEAD_LEN)),
+            check: self.method.check(raw),
+        })
     }
 
     fn make(&self, block: &Block, ws: &mut Workspace) -> Result<Done, OffloadError> {
@@ -218,7 +273,10 @@ impl Craft for Packing<'_> {
             out.truncate(len);
             (Arc::new(out), 0)
         });
-        Ok(Done { bytes, check: self.method.check(raw) })
+        Ok(Done {
+            bytes,
+            check: self.method.check(raw),
+        })
     }
 
     fn pace(&self, block: &Block, ws: &mut Workspace) -> Option<f64> {
@@ -244,29 +302,43 @@ struct Unpacking<'a> {
 
 impl Unpacking<'_> {
     fn agrees(&self, block: &Block, raw: &[u8]) -> bool {
-        !self.verify || block.check.is_none_or(|check| check == self.method.check(raw))
+        !self.verify
+            || block
+                .check
+                .is_none_or(|check| check == self.method.check(raw))
     }
 }
 
 impl Craft for Unpacking<'_> {
     fn op(&self) -> Op {
-        Op::Unpack { method: self.method }
+        Op::Unpack {
+            method: self.method,
+        }
     }
 
     fn check(&self, block: &Block, answer: Answer, ws: &mut Workspace) -> Option<Done> {
         let raw = answer.bytes();
-        let right = answer.outcome == Outcome::Done && raw.len() == block.raw_len as usize && self.agrees(block, raw);
+        let right = answer.outcome == Outcome::Done
+            && raw.len() == block.raw_len as usize
+            && self.agrees(block, raw);
         // With nothing in the file to tell a lie by, it is unpacked here as well.
         let packed = &block.bytes[Question::HEAD_LEN..];
-        let right = right && (!self.verify || self.is_checked || unpacks(&self.unpacker, packed, raw, ws));
-        right.then(|| Done { bytes: Some((answer.into_chunk(), Answer::HEAD_LEN)), check: 0 })
+        let right =
+            right && (!self.verify || self.is_checked || unpacks(&self.unpacker, packed, raw, ws));
+        right.then(|| Done {
+            bytes: Some((answer.into_chunk(), Answer::HEAD_LEN)),
+            check: 0,
+        })
     }
 
     fn make(&self, block: &Block, ws: &mut Workspace) -> Result<Done, OffloadError> {
         let mut out = self.engine.buffer(block.raw_len as usize);
         let packed = &block.bytes[Question::HEAD_LEN..];
         if self.unpacker.unpack(packed, &mut out, ws) && self.agrees(block, &out) {
-            return Ok(Done { bytes: Some((Arc::new(out), 0)), check: 0 });
+            return Ok(Done {
+                bytes: Some((Arc::new(out), 0)),
+                check: 0,
+            });
         }
         Err(OffloadError::Damaged(format!(
             "{} is damaged: a block does not unpack to what it was",
@@ -286,8 +358,12 @@ impl Craft for Copying {
 
     fn check(&self, block: &Block, answer: Answer, _: &mut Workspace) -> Option<Done> {
         let raw = &block.bytes[Question::HEAD_LEN..];
-        let right = answer.outcome == Outcome::Done && answer.bytes() == &raw[..copied_len(raw.len(), self.back)];
-        right.then(|| Done { bytes: Some((answer.into_chunk(), Answer::HEAD_LEN)), check: 0 })
+        let right = answer.outcome == Outcome::Done
+            && answer.bytes() == &raw[..copied_len(raw.len(), self.back)];
+        right.then(|| Done {
+            bytes: Some((answer.into_chunk(), Answer::HEAD_LEN)),
+            check: 0,
+        })
     }
 
     fn make(&self, _: &Block, _: &mut Workspace) -> Result<Done, OffloadError> {
@@ -318,8 +394,13 @@ struct Input {
 
 impl Input {
     fn open(path: &Path, block_len: usize) -> Result<Self, OffloadError> {
-        let file = File::open(path).map_err(|fault| OffloadError::file("cannot read", path, fault))?;
-        Ok(Self { file, path: path.into(), block_len })
+        let file =
+            File::open(path).map_err(|fault| OffloadError::file("cannot read", path, fault))?;
+        Ok(Self {
+            file,
+            path: path.into(),
+            block_len,
+        })
     }
 
     fn next(&mut self, engine: &Engine) -> Result<Option<Piece>, OffloadError> {
@@ -335,7 +416,12 @@ impl Input {
         }
         let raw_len = (filled - Question::HEAD_LEN) as u32;
         bytes.truncate(filled);
-        Ok((raw_len > 0).then_some(Piece { bytes, raw_len, check: None, stored: false }))
+        Ok((raw_len > 0).then_some(Piece {
+            bytes,
+            raw_len,
+            check: None,
+            stored: false,
+        }))
     }
 }
 
@@ -349,10 +435,19 @@ struct Ahead<'a> {
 }
 
 impl<'a> Ahead<'a> {
-    fn new(mut inner: Box<dyn Pieces>, engine: &Engine, path: &'a Path) -> Result<Self, OffloadError> {
+    fn new(
+        mut inner: Box<dyn Pieces>,
+        engine: &Engine,
+        path: &'a Path,
+    ) -> Result<Self, OffloadError> {
         let first = inner.next(engine).map_err(|fault| fault.of(path))?;
         let block_len = first.as_ref().map_or(0, |piece| piece.raw_len);
-        Ok(Self { inner, first: Some(first), block_len, path })
+        Ok(Self {
+            inner,
+            first: Some(first),
+            block_len,
+            path,
+        })
     }
 
     fn block_len(&self) -> usize {
@@ -362,7 +457,10 @@ impl<'a> Ahead<'a> {
     fn next(&mut self, engine: &Engine) -> Result<Option<Piece>, OffloadError> {
         let piece = match self.first.take() {
             Some(first) => first,
-            None => self.inner.next(engine).map_err(|fault| fault.of(self.path))?,
+            None => self
+                .inner
+                .next(engine)
+                .map_err(|fault| fault.of(self.path))?,
         };
         match &piece {
             Some(piece) if piece.raw_len > self.block_len => {
@@ -385,15 +483,29 @@ struct Target {
 impl Target {
     /// With the mode of `like`, where there is such a file.
     fn make(place: &Path, like: Option<&Path>) -> Result<Self, OffloadError> {
-        let dir = place.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mode =
-            like.and_then(|like| fs::metadata(like).ok()).map_or(0o600, |meta| meta.permissions().mode() & 0o777);
+        let dir = place
+            .parent()
+            .filter(|dir| !dir.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        let mode = like
+            .and_then(|like| fs::metadata(like).ok())
+            .map_or(0o600, |meta| meta.permissions().mode() & 0o777);
         for serial in 0_u32.. {
             let part = dir.join(format!(".narrows-{}-{serial}.part", std::process::id()));
-            match OpenOptions::new().write(true).create_new(true).mode(mode | 0o200).open(&part) {
+            match OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(mode | 0o200)
+                .open(&part)
+            {
                 Ok(file) => {
                     let out = BufWriter::with_capacity(256 << 10, file);
-                    return Ok(Self { out, part, place: place.into(), placed: false });
+                    return Ok(Self {
+                        out,
+                        part,
+                        place: place.into(),
+                        placed: false,
+                    });
                 }
                 Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(fault) => return Err(OffloadError::file("cannot write", place, fault)),
@@ -416,7 +528,8 @@ impl Target {
             fs::rename(&self.part, &self.place)?;
             Ok(len)
         };
-        let len = place().map_err(|fault| OffloadError::file("cannot write", &self.place, fault))?;
+        let len =
+            place().map_err(|fault| OffloadError::file("cannot write", &self.place, fault))?;
         self.placed = true;
         Ok(len)
     }

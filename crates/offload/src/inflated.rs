@@ -19,7 +19,12 @@ pub(crate) fn unpacks_to(packed: &[u8], raw: &[u8], codes: &mut Codes) -> bool {
 }
 
 fn follow(packed: &[u8], raw: &[u8], codes: &mut Codes) -> Option<()> {
-    let mut stream = Stream { packed, at: 0, raw, done: 0 };
+    let mut stream = Stream {
+        packed,
+        at: 0,
+        raw,
+        done: 0,
+    };
     loop {
         let (kind, last) = stream.head(codes)?;
         match kind {
@@ -47,7 +52,12 @@ impl Default for Codes {
     fn default() -> Self {
         let literals = [(0, NONE); 256];
         let (symbols, distances, lengths) = (Decoder::new(), Decoder::new(), Decoder::new());
-        Self { literals, symbols, distances, lengths }
+        Self {
+            literals,
+            symbols,
+            distances,
+            lengths,
+        }
     }
 }
 
@@ -95,14 +105,16 @@ impl Stream<'_> {
         self.at = self.at.next_multiple_of(8);
         let (len, inverse) = (self.bits(16)?, self.bits(16)?);
         let from = self.at / 8;
-        let same = self.packed.get(from..from + len)? == self.raw.get(self.done..self.done + len)?;
+        let same =
+            self.packed.get(from..from + len)? == self.raw.get(self.done..self.done + len)?;
         (self.at, self.done) = (self.at + len * 8, self.done + len);
         (same && len ^ inverse == 0xffff).then_some(())
     }
 
     /// The code lengths of a dynamic block.
     fn codes(&mut self, codes: &mut Codes) -> Option<()> {
-        let (symbols, distances, count) = (self.bits(5)? + 257, self.bits(5)? + 1, self.bits(4)? + 4);
+        let (symbols, distances, count) =
+            (self.bits(5)? + 257, self.bits(5)? + 1, self.bits(4)? + 4);
         let mut lengths = [0; 19];
         for &place in &LENGTHS_ORDER[..count] {
             lengths[place] = self.bits(3)? as u8;
@@ -154,7 +166,8 @@ impl Stream<'_> {
                     // As many as do agree; what follows them is no literal, or a wrong one.
                     let three_len = two_len + u32::from(c_len);
                     let one_len = u32::from(a_len);
-                    let ends = [one_len, two_len, three_len].map(|end| if agree >= end { end } else { 0 });
+                    let ends =
+                        [one_len, two_len, three_len].map(|end| if agree >= end { end } else { 0 });
                     done += ends.iter().filter(|end| **end > 0).count();
                     at += ends[0].max(ends[1]).max(ends[2]) as usize;
                     word = peek(packed, at);
@@ -257,7 +270,12 @@ struct Decoder<const BITS: usize> {
 
 impl<const BITS: usize> Decoder<BITS> {
     fn new() -> Self {
-        Self { table: vec![(0, 0); 1 << BITS].into(), sorted: [0; 288], counts: [0; CODE_LEN_MAX + 1], codes: [0; 288] }
+        Self {
+            table: vec![(0, 0); 1 << BITS].into(),
+            sorted: [0; 288],
+            counts: [0; CODE_LEN_MAX + 1],
+            codes: [0; 288],
+        }
     }
 
     /// `None` for lengths that no code has. `lone`: one symbol may have a code of one bit, of which only zero is used.
@@ -303,7 +321,11 @@ impl<const BITS: usize> Decoder<BITS> {
     #[inline(always)]
     fn decode(&self, word: u64) -> Option<(usize, usize)> {
         let (symbol, len) = self.table[word as usize & ((1 << BITS) - 1)];
-        if len > 0 { Some((symbol.into(), len.into())) } else { self.decode_long(word) }
+        if len > 0 {
+            Some((symbol.into(), len.into()))
+        } else {
+            self.decode_long(word)
+        }
     }
 
     /// Bit by bit, as the code is defined.
@@ -331,7 +353,9 @@ const LENGTH_BITS: usize = 7;
 const END: usize = 256;
 /// A length that no four codes fit with.
 const NONE: u8 = 60;
-const LENGTHS_ORDER: [usize; 19] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
+const LENGTHS_ORDER: [usize; 19] = [
+    16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15,
+];
 /// Least length and extra bits of symbols from 257 on.
 const LENGTHS: [(u16, u8); 29] = [
     (3, 0),

@@ -253,7 +253,11 @@ impl Ledger {
         }
         let index = self.returned.pop_front().or_else(|| {
             let index = self.unserved(now_ns)?;
-            let because = if self.lost.is_some() { &mut self.counts.lost } else { &mut self.counts.slow };
+            let because = if self.lost.is_some() {
+                &mut self.counts.lost
+            } else {
+                &mut self.counts.slow
+            };
             *because += 1;
             Some(index)
         });
@@ -264,14 +268,20 @@ impl Ledger {
             let due = self.owed.values().map(|at| at + self.rules.patience_ns);
             return Task::Wait(due.filter(|until| *until > now_ns).min());
         };
-        let (block, state) = self.blocks.get_mut(&index).expect("what is not done is held");
+        let (block, state) = self
+            .blocks
+            .get_mut(&index)
+            .expect("what is not done is held");
         *state = State::Claimed;
         Task::Do(index, block.clone())
     }
 
     /// The next block in order, if it is done. Its place is free then.
     pub(crate) fn pop(&mut self) -> Option<(Block, Done)> {
-        let entry = self.blocks.first_entry().filter(|entry| matches!(entry.get().1, State::Done(_)))?;
+        let entry = self
+            .blocks
+            .first_entry()
+            .filter(|entry| matches!(entry.get().1, State::Done(_)))?;
         match entry.remove() {
             (block, State::Done(done)) => Some((block, done)),
             _ => unreachable!("looked at above"),
@@ -306,16 +316,24 @@ impl Ledger {
             return None;
         }
         if !self.rules.spill {
-            self.fault = Some(format!("the server has owed a block for {} s", self.rules.patience_ns / 1_000_000_000));
+            self.fault = Some(format!(
+                "the server has owed a block for {} s",
+                self.rules.patience_ns / 1_000_000_000
+            ));
             return None;
         }
         let sent = |(index, (_, state)): (&u32, &(Block, State))| {
-            let due = matches!(state, State::Sent) && (lost || self.owed.get(index).is_some_and(late));
+            let due =
+                matches!(state, State::Sent) && (lost || self.owed.get(index).is_some_and(late));
             due.then_some(*index)
         };
         let sent = self.blocks.iter().find_map(sent);
         // The first in order is what everything else waits for; but what the server may still answer comes last.
-        if lost { sent.or_else(|| self.waiting.pop_front()) } else { self.waiting.pop_front().or(sent) }
+        if lost {
+            sent.or_else(|| self.waiting.pop_front())
+        } else {
+            self.waiting.pop_front().or(sent)
+        }
     }
 
     fn give_back(&mut self, index: u32, why: &str) {

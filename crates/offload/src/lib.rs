@@ -86,7 +86,11 @@ pub enum OffloadError {
 
 impl OffloadError {
     pub(crate) fn file(what: &'static str, path: &Path, fault: io::Error) -> Self {
-        Self::File { what, path: path.display().to_string(), fault }
+        Self::File {
+            what,
+            path: path.display().to_string(),
+            fault,
+        }
     }
 
     /// The code the command exits with.

@@ -114,7 +114,11 @@ impl<'a> Question<'a> {
     pub fn parse(chunk: &'a [u8]) -> Option<Self> {
         let (index, rest) = chunk.split_first_chunk()?;
         let (raw_len, bytes) = rest.split_first_chunk()?;
-        Some(Self { index: u32::from_le_bytes(*index), raw_len: u32::from_le_bytes(*raw_len), bytes })
+        Some(Self {
+            index: u32::from_le_bytes(*index),
+            raw_len: u32::from_le_bytes(*raw_len),
+            bytes,
+        })
     }
 }
 
@@ -168,7 +172,8 @@ impl Answer {
     #[must_use]
     pub fn parse(chunk: Bytes) -> Option<Self> {
         let head: &[u8; Self::HEAD_LEN] = chunk.first_chunk()?;
-        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let word =
+            |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let outcome = match head[4] {
             0 => Outcome::Done,
             1 => Outcome::NoSmaller,
@@ -177,7 +182,13 @@ impl Answer {
             4 => Outcome::Summary,
             _ => return None,
         };
-        Some(Self { index: word(0), outcome, queue_us: word(8), device_us: word(12), chunk })
+        Some(Self {
+            index: word(0),
+            outcome,
+            queue_us: word(8),
+            device_us: word(12),
+            chunk,
+        })
     }
 
     /// What came back.
@@ -215,7 +226,10 @@ pub fn say(writer: &mut ChannelWriter, document: &impl Serialize) -> Result<(), 
 /// # Errors
 /// [`End`] when the session has ended, or what came is no such document.
 pub fn hear<T: for<'a> Deserialize<'a>>(reader: &mut ChannelReader) -> Result<T, End> {
-    let refused = |text: String| End { code: Code::PROTOCOL, text: format!("refused from the peer: {text}") };
+    let refused = |text: String| End {
+        code: Code::PROTOCOL,
+        text: format!("refused from the peer: {text}"),
+    };
     match reader.next_chunk()? {
         None => Err(refused("a job that ended before it began".into())),
         Some(chunk) => parse_document(chunk).map_err(refused),
@@ -236,5 +250,8 @@ pub fn parse_document<T: for<'a> Deserialize<'a>>(chunk: &[u8]) -> Result<T, Str
 /// What a peer calls something, for people: short, and nothing a terminal would obey.
 #[must_use]
 pub fn printable(text: &str) -> String {
-    text.chars().take(200).map(|c| if c.is_control() { '?' } else { c }).collect()
+    text.chars()
+        .take(200)
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
 }

@@ -75,9 +75,18 @@ impl Method {
     /// Who packs at which levels, best first.
     #[must_use]
     pub fn packers(self, registry: &Registry) -> Vec<(&'static str, RangeInclusive<i16>)> {
-        let names = if self == Self::Lz4 { &["lz4", "lz4-hc"][..] } else { &[self.name()] };
-        let entries = names.iter().filter_map(|name| entries(registry, name)).flatten();
-        entries.map(|entry| (entry.backend, entry.codec.info().levels.clone())).collect()
+        let names = if self == Self::Lz4 {
+            &["lz4", "lz4-hc"][..]
+        } else {
+            &[self.name()]
+        };
+        let entries = names
+            .iter()
+            .filter_map(|name| entries(registry, name))
+            .flatten();
+        entries
+            .map(|entry| (entry.backend, entry.codec.info().levels.clone()))
+            .collect()
     }
 
     /// Who packs at this level: the best backend that has it.
@@ -93,18 +102,26 @@ impl Method {
     /// Who unpacks: the best backend.
     #[must_use]
     pub fn unpacker(self, registry: &Registry) -> Option<Worker> {
-        Some(Worker::new(entries(registry, self.name())?.first()?, Level(0)))
+        Some(Worker::new(
+            entries(registry, self.name())?.first()?,
+            Level(0),
+        ))
     }
 
     /// Who unpacks what is to be checked: the plainest backend, since the others are what is not trusted.
     #[must_use]
     pub fn checker(self, registry: &Registry) -> Option<Worker> {
-        Some(Worker::new(entries(registry, self.name())?.last()?, Level(0)))
+        Some(Worker::new(
+            entries(registry, self.name())?.last()?,
+            Level(0),
+        ))
     }
 }
 
 fn entries<'a>(registry: &'a Registry, name: &str) -> Option<&'a [Entry]> {
-    registry.entries().find(|entries| entries[0].codec.info().name == name)
+    registry
+        .entries()
+        .find(|entries| entries[0].codec.info().name == name)
 }
 
 /// A codec on a backend at a level.
@@ -119,7 +136,11 @@ pub struct Worker {
 
 impl Worker {
     fn new(entry: &Entry, level: Level) -> Self {
-        Self { backend: entry.backend, level, codec: entry.codec.clone() }
+        Self {
+            backend: entry.backend,
+            level,
+            codec: entry.codec.clone(),
+        }
     }
 
     /// Packs `raw` into the front of `out`; `None` where that makes it no smaller.
@@ -156,7 +177,12 @@ mod tests {
     #[test]
     fn levels_of_lz4_are_those_of_its_program_and_others_are_refused() {
         let registry = narrows::default_registry();
-        let packer = |level| Method::Lz4.packer(&registry, level).map(|worker| worker.level.0).ok();
+        let packer = |level| {
+            Method::Lz4
+                .packer(&registry, level)
+                .map(|worker| worker.level.0)
+                .ok()
+        };
         assert_eq!(
             [-1, 0, 1, 2, 3, 12, 13].map(packer),
             [Some(-1), Some(0), Some(0), Some(0), Some(3), Some(12), None]

@@ -25,8 +25,15 @@ struct State<T> {
 
 impl<T> Queue<T> {
     pub(crate) fn new() -> Self {
-        let state = State { lines: BTreeMap::new(), turns: VecDeque::new(), closed: false };
-        Self { state: Mutex::new(state), more: Condvar::new() }
+        let state = State {
+            lines: BTreeMap::new(),
+            turns: VecDeque::new(),
+            closed: false,
+        };
+        Self {
+            state: Mutex::new(state),
+            more: Condvar::new(),
+        }
     }
 
     pub(crate) fn push(&self, job: u64, work: T) {
@@ -92,7 +99,19 @@ mod tests {
         (0..2).for_each(|n| queue.push(2, (2, n)));
         queue.push(3, (3, 0));
         let order: Vec<_> = (0..8).filter_map(|_| queue.pop()).collect();
-        assert_eq!(order, [(1, 0), (2, 0), (3, 0), (1, 1), (2, 1), (1, 2), (1, 3), (1, 4)]);
+        assert_eq!(
+            order,
+            [
+                (1, 0),
+                (2, 0),
+                (3, 0),
+                (1, 1),
+                (2, 1),
+                (1, 2),
+                (1, 3),
+                (1, 4)
+            ]
+        );
     }
 
     #[test]

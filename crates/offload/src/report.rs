@@ -76,7 +76,13 @@ impl Spilled {
 }
 
 impl Report {
-    pub(crate) fn new(op: &'static str, options: &Options, tally: &Tally, raw_bytes: u64, packed_bytes: u64) -> Self {
+    pub(crate) fn new(
+        op: &'static str,
+        options: &Options,
+        tally: &Tally,
+        raw_bytes: u64,
+        packed_bytes: u64,
+    ) -> Self {
         let (counts, told) = (tally.counts, tally.told);
         let answered = counts.remote + counts.busy + counts.bad + counts.late;
         let stats = tally.stats.unwrap_or_default();
@@ -92,12 +98,25 @@ impl Report {
             queue_mean_s: told.queue.as_secs_f64() / answered.max(1) as f64,
             queue_max_s: told.queue_max.as_secs_f64(),
             client_cpu_s: tally.cpu.as_secs_f64(),
-            server_cpu_s: told.summary.map(|took| (took.work_cpu_ns as f64 / 1e9, took.process_cpu_ns as f64 / 1e9)),
-            server: tally.backend.clone().map(|backend| (backend, tally.level, tally.workers)),
+            server_cpu_s: told.summary.map(|took| {
+                (
+                    took.work_cpu_ns as f64 / 1e9,
+                    took.process_cpu_ns as f64 / 1e9,
+                )
+            }),
+            server: tally
+                .backend
+                .clone()
+                .map(|backend| (backend, tally.level, tally.workers)),
             own_backend: String::new(),
             blocks: tally.blocks,
             remote_blocks: counts.remote,
-            spilled: Spilled { busy: counts.busy, bad: counts.bad, slow: counts.slow, lost: counts.lost },
+            spilled: Spilled {
+                busy: counts.busy,
+                bad: counts.bad,
+                slow: counts.slow,
+                lost: counts.lost,
+            },
             late_answers: counts.late,
             stored_blocks: 0,
             server_lost: tally.lost.clone(),

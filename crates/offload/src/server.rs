@@ -19,7 +19,8 @@ use std::{
 };
 
 use narrows::{
-    Buf, Bytes, ChannelReader, ChannelWriter, Code, End, Endpoint, Engine, Incoming, Plan, Settings,
+    Buf, Bytes, ChannelReader, ChannelWriter, Code, End, Endpoint, Engine, Incoming, Plan,
+    Settings,
     core::{Limits, Workspace},
     io::meter::{CpuTime, thread_cpu_ns},
 };
@@ -78,7 +79,13 @@ pub fn settings() -> Settings {
         channels_max: 1,
         depth: 64,
     };
-    Settings { plan: Plan::None, history: false, limits, resume_within: Duration::from_secs(3), ..Settings::default() }
+    Settings {
+        plan: Plan::None,
+        history: false,
+        limits,
+        resume_within: Duration::from_secs(3),
+        ..Settings::default()
+    }
 }
 
 /// Question or answer for a block of this many bytes, at its longest.
@@ -172,9 +179,15 @@ impl Server {
         if clients > self.options.clients_max {
             // It has a moment to hear why, in which it takes nobody's place.
             drop(leave);
-            let text = format!("this server has its {} clients; try again later", self.options.clients_max);
+            let text = format!(
+                "this server has its {} clients; try again later",
+                self.options.clients_max
+            );
             endpoint.fail(Code::LIMIT, &text);
-            return Err(End { code: Code::LIMIT, text });
+            return Err(End {
+                code: Code::LIMIT,
+                text,
+            });
         }
         while let Some(incoming) = endpoint.accept()? {
             if let Err(end) = self.serve(incoming) {
@@ -185,11 +198,21 @@ impl Server {
     }
 
     fn serve(&self, incoming: Incoming) -> Result<(), End> {
-        let Incoming { service, mut writer, mut reader } = incoming;
+        let Incoming {
+            service,
+            mut writer,
+            mut reader,
+        } = incoming;
         if service != SERVICE {
-            let text = format!("this server offers {SERVICE}, not `{}`", service.escape_debug());
+            let text = format!(
+                "this server offers {SERVICE}, not `{}`",
+                service.escape_debug()
+            );
             writer.abort(Code::PROTOCOL, &text);
-            return Err(End { code: Code::PROTOCOL, text });
+            return Err(End {
+                code: Code::PROTOCOL,
+                text,
+            });
         }
         let request: Request = message::hear(&mut reader)?;
         let (task, bytes) = match self.plan(&request) {
@@ -198,7 +221,10 @@ impl Server {
                 message::say(&mut writer, &Reply::Refused { text: text.clone() })?;
                 writer.finish()?;
                 writer.wait_consumed()?;
-                return Err(End { code: Code::LIMIT, text });
+                return Err(End {
+                    code: Code::LIMIT,
+                    text,
+                });
             }
         };
         let _leave = Leave(&self.held_bytes, bytes);
@@ -207,7 +233,15 @@ impl Server {
             Task::Copy { .. } => ("none", 0),
         };
         let (workers, depth) = (self.options.workers as u32, self.options.depth as u32);
-        message::say(&mut writer, &Reply::Accepted { backend: backend.into(), level, workers, depth })?;
+        message::say(
+            &mut writer,
+            &Reply::Accepted {
+                backend: backend.into(),
+                level,
+                workers,
+                depth,
+            },
+        )?;
         self.carry(task, request.block_len as usize, writer, &mut reader)
     }
 
@@ -215,16 +249,22 @@ impl Server {
     fn plan(&self, request: &Request) -> Result<(Task, usize), String> {
         let block_len = request.block_len as usize;
         if !(BLOCK_LEN_MIN..=BLOCK_LEN_MAX).contains(&block_len) {
-            return Err(format!("blocks of {block_len} bytes; this server takes {BLOCK_LEN_MIN} to {BLOCK_LEN_MAX}"));
+            return Err(format!(
+                "blocks of {block_len} bytes; this server takes {BLOCK_LEN_MIN} to {BLOCK_LEN_MAX}"
+            ));
         }
         let registry = &self.engine.registry;
         let task = match request.op {
-            Op::Pack { method, level } => {
-                Task::Pack(method.packer(registry, level).map_err(|fault| fault.to_string())?)
-            }
-            Op::Unpack { method } => {
-                Task::Unpack(method.unpacker(registry).ok_or("this server has no backend for that")?)
-            }
+            Op::Pack { method, level } => Task::Pack(
+                method
+                    .packer(registry, level)
+                    .map_err(|fault| fault.to_string())?,
+            ),
+            Op::Unpack { method } => Task::Unpack(
+                method
+                    .unpacker(registry)
+                    .ok_or("this server has no backend for that")?,
+            ),
             Op::Copy { back } => Task::Copy { back },
         };
         let context_len = match &task {
@@ -268,18 +308,27 @@ impl Server {
         });
         thread::scope(|scope| {
             let (slots, answered) = (job.clone(), outgoing);
-            let unconsumed_max = (self.options.depth * chunk_len_max(block_len) + WINDOW_LEN) as u64;
-            let sending = scope.spawn(move || send_answers(writer, &answered, &slots.slots, unconsumed_max));
+            let unconsumed_max =
+                (self.options.depth * chunk_len_max(block_len) + WINDOW_LEN) as u64;
+            let sending =
+                scope.spawn(move || send_answers(writer, &answered, &slots.slots, unconsumed_max));
             let taken = loop {
                 job.slots.take();
                 match reader.next_shared() {
                     Ok(Some(question)) if question.len() > chunk_len_max(block_len) => {
                         let text = "a block longer than the job's";
                         reader.abort(Code::PROTOCOL, text);
-                        break Err(End { code: Code::PROTOCOL, text: text.into() });
+                        break Err(End {
+                            code: Code::PROTOCOL,
+                            text: text.into(),
+                        });
                     }
                     Ok(Some(question)) => {
-                        let work = Work { job: job.clone(), question, arrived: Instant::now() };
+                        let work = Work {
+                            job: job.clone(),
+                            question,
+                            arrived: Instant::now(),
+                        };
                         self.queue.push(id, work);
                     }
                     Ok(None) => break Ok(()),
@@ -290,9 +339,14 @@ impl Server {
             if taken.is_ok() {
                 job.slots.wait_all();
                 let process_cpu_ns = CpuTime::of_process().since(cpu).total_ns();
-                let summary = Summary { work_cpu_ns: job.work_cpu_ns.load(Relaxed), process_cpu_ns };
+                let summary = Summary {
+                    work_cpu_ns: job.work_cpu_ns.load(Relaxed),
+                    process_cpu_ns,
+                };
                 let text = serde_json::to_vec(&summary).expect("numbers are JSON");
-                let _ = job.answers.send(job.answer(0, Outcome::Summary, 0, 0, &text));
+                let _ = job
+                    .answers
+                    .send(job.answer(0, Outcome::Summary, 0, 0, &text));
             } else {
                 self.queue.forget(id);
             }
@@ -323,7 +377,9 @@ fn send_answers(
             break;
         }
         if sent.is_ok() {
-            sent = writer.push(answer).and_then(|()| writer.wait_unconsumed(unconsumed_max));
+            sent = writer
+                .push(answer)
+                .and_then(|()| writer.wait_unconsumed(unconsumed_max));
         }
         slots.give();
     }
@@ -334,11 +390,17 @@ fn send_answers(
 
 impl Work {
     fn run(self, ws: &mut Workspace, queue_max: Duration) {
-        let Self { job, question, arrived } = self;
+        let Self {
+            job,
+            question,
+            arrived,
+        } = self;
         let queued = arrived.elapsed();
         let began = (Instant::now(), thread_cpu_ns());
         let answer = match Question::parse(&question) {
-            Some(question) if queued > queue_max => job.answer(question.index, Outcome::Busy, micros(queued), 0, &[]),
+            Some(question) if queued > queue_max => {
+                job.answer(question.index, Outcome::Busy, micros(queued), 0, &[])
+            }
             Some(question) => {
                 // A panic is a bug in a codec; the block goes back undone and the worker goes on with fresh memory.
                 let done = catch_unwind(AssertUnwindSafe(|| job.work(&question, ws)));
@@ -346,19 +408,33 @@ impl Work {
                     *ws = Workspace::default();
                     (Outcome::Failed, job.engine.buffer(Answer::HEAD_LEN))
                 });
-                Answer::write_head(question.index, outcome, micros(queued), micros(began.0.elapsed()), &mut chunk);
+                Answer::write_head(
+                    question.index,
+                    outcome,
+                    micros(queued),
+                    micros(began.0.elapsed()),
+                    &mut chunk,
+                );
                 chunk
             }
             None => job.answer(0, Outcome::Failed, micros(queued), 0, &[]),
         };
-        job.work_cpu_ns.fetch_add(thread_cpu_ns() - began.1, Relaxed);
+        job.work_cpu_ns
+            .fetch_add(thread_cpu_ns() - began.1, Relaxed);
         // Whoever sends may be gone with its client.
         let _ = job.answers.send(answer);
     }
 }
 
 impl Job {
-    fn answer(&self, index: u32, outcome: Outcome, queue_us: u32, device_us: u32, bytes: &[u8]) -> Buf {
+    fn answer(
+        &self,
+        index: u32,
+        outcome: Outcome,
+        queue_us: u32,
+        device_us: u32,
+        bytes: &[u8],
+    ) -> Buf {
         let mut chunk = self.engine.buffer(Answer::HEAD_LEN + bytes.len());
         Answer::write_head(index, outcome, queue_us, device_us, &mut chunk);
         chunk[Answer::HEAD_LEN..].copy_from_slice(bytes);
@@ -370,8 +446,14 @@ impl Job {
         let (raw_len, bytes) = (question.raw_len as usize, question.bytes);
         let packed = matches!(self.task, Task::Unpack(_));
         let fits = raw_len <= self.block_len
-            && if packed { bytes.len() <= packed_len_max(raw_len) } else { bytes.len() == raw_len };
-        let mut chunk = self.engine.buffer(Answer::HEAD_LEN + if fits { raw_len } else { 0 });
+            && if packed {
+                bytes.len() <= packed_len_max(raw_len)
+            } else {
+                bytes.len() == raw_len
+            };
+        let mut chunk = self
+            .engine
+            .buffer(Answer::HEAD_LEN + if fits { raw_len } else { 0 });
         let out = &mut chunk[Answer::HEAD_LEN..];
         let (outcome, len) = match &self.task {
             _ if !fits => (Outcome::Failed, 0),
@@ -385,7 +467,10 @@ impl Job {
                 let len = copied_len(raw_len, *back);
                 // In short pieces: the heads put the two 8 bytes apart, at which Zen 3 copies long ones ten times
                 // slower (`rep movsb`).
-                for (out, bytes) in out[..len].chunks_mut(COPY_PIECE).zip(bytes[..len].chunks(COPY_PIECE)) {
+                for (out, bytes) in out[..len]
+                    .chunks_mut(COPY_PIECE)
+                    .zip(bytes[..len].chunks(COPY_PIECE))
+                {
                     out.copy_from_slice(bytes);
                 }
                 (Outcome::Done, len)
@@ -414,7 +499,11 @@ struct Slots {
 
 impl Slots {
     fn new(all: usize) -> Self {
-        Self { free: Mutex::new(all), all, changed: Condvar::new() }
+        Self {
+            free: Mutex::new(all),
+            all,
+            changed: Condvar::new(),
+        }
     }
 
     fn take(&self) {

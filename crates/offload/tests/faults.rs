@@ -28,7 +28,9 @@ use narrows::{
         emulator::{Direction, Emulator, Link},
     },
 };
-use narrows_offload::{Method, OffloadError, Options, Report, SERVICE, ServerOptions, Spill, message::Answer};
+use narrows_offload::{
+    Method, OffloadError, Options, Report, SERVICE, ServerOptions, Spill, message::Answer,
+};
 use narrows_testkit::data::{Kind, Random, make};
 
 /// Bytes of each job's file: twelve blocks, of LZ4 three.
@@ -128,7 +130,11 @@ impl Case {
             method,
             packs: random.below(3) > 0,
             // A mute server is waited for ten seconds where nothing may be done here.
-            spill: if random.below(4) == 0 && fault != Fault::Mute { Spill::Never } else { Spill::After(PATIENCE) },
+            spill: if random.below(4) == 0 && fault != Fault::Mute {
+                Spill::Never
+            } else {
+                Spill::After(PATIENCE)
+            },
         }
     }
 }
@@ -142,8 +148,17 @@ struct Relay {
 
 impl Relay {
     fn carry(&self, client: &Endpoint, server: &Endpoint) {
-        let Ok(Some(Incoming { mut writer, mut reader, .. })) = client.accept() else { return };
-        let Ok((mut to_server, mut from_server)) = server.open(SERVICE) else { return };
+        let Ok(Some(Incoming {
+            mut writer,
+            mut reader,
+            ..
+        })) = client.accept()
+        else {
+            return;
+        };
+        let Ok((mut to_server, mut from_server)) = server.open(SERVICE) else {
+            return;
+        };
         thread::scope(|scope| {
             scope.spawn(|| {
                 while let Ok(Some(chunk)) = reader.next_shared() {
@@ -155,7 +170,9 @@ impl Relay {
             });
             self.answers(&mut from_server, &mut writer, client, server);
             // A stalled one lives until the client has enough of it.
-            if matches!(self.case.fault, Fault::Stall | Fault::Mute) && self.struck.load(Ordering::Relaxed) {
+            if matches!(self.case.fault, Fault::Stall | Fault::Mute)
+                && self.struck.load(Ordering::Relaxed)
+            {
                 while client.ended().is_none() {
                     thread::sleep(Duration::from_millis(5));
                 }
@@ -172,7 +189,13 @@ impl Relay {
         });
     }
 
-    fn answers(&self, from: &mut ChannelReader, to: &mut ChannelWriter, client: &Endpoint, server: &Endpoint) {
+    fn answers(
+        &self,
+        from: &mut ChannelReader,
+        to: &mut ChannelWriter,
+        client: &Endpoint,
+        server: &Endpoint,
+    ) {
         let mut random = Random(self.case.seed);
         let mut count = 0;
         let mut first = true;
@@ -248,11 +271,21 @@ impl Relay {
         let before = chunk.clone();
         let len = chunk.len() - HEAD;
         match self.case.fault {
-            Fault::Flip | Fault::FlipAll if len > 0 => chunk[HEAD + random.below(len)] ^= 1 << random.below(8),
+            Fault::Flip | Fault::FlipAll if len > 0 => {
+                chunk[HEAD + random.below(len)] ^= 1 << random.below(8)
+            }
             // Behind a magic of four bytes and the descriptor of the frame's head.
-            Fault::Window if len > 5 => chunk[HEAD + 5] = if self.case.seed.is_multiple_of(2) { 0 } else { 0xa0 },
+            Fault::Window if len > 5 => {
+                chunk[HEAD + 5] = if self.case.seed.is_multiple_of(2) {
+                    0
+                } else {
+                    0xa0
+                }
+            }
             Fault::Shorter if len > 0 => chunk.truncate(HEAD + random.below(len)),
-            Fault::Longer => chunk.extend((0..=random.below(5000)).map(|_| random.next_u64() as u8)),
+            Fault::Longer => {
+                chunk.extend((0..=random.below(5000)).map(|_| random.next_u64() as u8))
+            }
             Fault::Other => {
                 if let Some(last) = last.filter(|last| last[HEAD..] != before[HEAD..]) {
                     chunk.truncate(HEAD);
@@ -281,7 +314,11 @@ fn bomb(method: Method) -> Vec<u8> {
     let registry = narrows::default_registry();
     let raw = vec![0; 4 << 20];
     let mut out = vec![0; raw.len()];
-    let len = method.packer(&registry, 1).unwrap().pack(&raw, &mut out, &mut Workspace::default()).unwrap();
+    let len = method
+        .packer(&registry, 1)
+        .unwrap()
+        .pack(&raw, &mut out, &mut Workspace::default())
+        .unwrap();
     out.truncate(len.min(15 << 10));
     out
 }
@@ -304,11 +341,14 @@ enum Ending {
 /// Takes the checksums out of a seek table: what came back wrong is then to be noticed without them.
 fn without_checks(path: &Path) {
     let mut file = fs::read(path).unwrap();
-    let frames = u32::from_le_bytes(file[file.len() - 9..file.len() - 5].try_into().unwrap()) as usize;
+    let frames =
+        u32::from_le_bytes(file[file.len() - 9..file.len() - 5].try_into().unwrap()) as usize;
     let table = file.split_off(file.len() - (8 + frames * 12 + 9));
     file.extend(&table[..4]);
     file.extend((frames as u32 * 8 + 9).to_le_bytes());
-    table[8..8 + frames * 12].chunks(12).for_each(|entry| file.extend(&entry[..8]));
+    table[8..8 + frames * 12]
+        .chunks(12)
+        .for_each(|entry| file.extend(&entry[..8]));
     file.extend(&table[8 + frames * 12..][..4]);
     file.push(0);
     file.extend(&table[table.len() - 4..]);
@@ -317,15 +357,25 @@ fn without_checks(path: &Path) {
 
 /// Runs a case. Returns how it ended.
 fn run(engine: &Engine, server: &Address, case: &Case) -> Ending {
-    let place = Place::new([Kind::Text, Kind::Floats, Kind::Mixed][case.seed as usize % 3], LEN, case.seed);
-    let options = Options { spill: case.spill, ..options(case.method) };
+    let place = Place::new(
+        [Kind::Text, Kind::Floats, Kind::Mixed][case.seed as usize % 3],
+        LEN,
+        case.seed,
+    );
+    let options = Options {
+        spill: case.spill,
+        ..options(case.method)
+    };
     if !case.packs {
         pack(engine, None, &options, &place).unwrap();
         if case.method == Method::Zstd && case.seed.is_multiple_of(2) {
             without_checks(&place.packed());
         }
     }
-    let relay = Arc::new(Relay { case: case.clone(), struck: AtomicBool::new(false) });
+    let relay = Arc::new(Relay {
+        case: case.clone(),
+        struck: AtomicBool::new(false),
+    });
     let listening = {
         let (relay, engine, server) = (relay.clone(), engine.clone(), server.clone());
         Listening::start(&engine.clone(), move |client| {
@@ -335,11 +385,14 @@ fn run(engine: &Engine, server: &Address, case: &Case) -> Ending {
         })
     };
     let any = Address::parse("127.0.0.1:0", 0).unwrap();
-    let emulator = Emulator::start(&any, &listening.address, Link::default(), Link::default()).unwrap();
+    let emulator =
+        Emulator::start(&any, &listening.address, Link::default(), Link::default()).unwrap();
     let mut random = Random(case.seed);
     match case.fault {
         Fault::ResetUp => emulator.reset_after(Direction::Up, Some(random.below(50_000) as u64)),
-        Fault::ResetDown => emulator.reset_after(Direction::Down, Some(random.below(20_000) as u64)),
+        Fault::ResetDown => {
+            emulator.reset_after(Direction::Down, Some(random.below(20_000) as u64))
+        }
         _ => {}
     }
     let result: Result<Report, OffloadError> = if case.packs {
@@ -347,7 +400,11 @@ fn run(engine: &Engine, server: &Address, case: &Case) -> Ending {
     } else {
         unpack(engine, Some(emulator.local()), &options, &place)
     };
-    let made = if case.packs { place.packed() } else { place.back() };
+    let made = if case.packs {
+        place.packed()
+    } else {
+        place.back()
+    };
     assert!(place.is_tidy(), "something was left");
     let struck = relay.struck.load(Ordering::Relaxed);
     match result {
@@ -364,7 +421,9 @@ fn run(engine: &Engine, server: &Address, case: &Case) -> Ending {
                 || report.server_lost.is_some();
             // All blocks may have been answered before a link is lost or an answer comes twice; nothing was wrong then.
             let excused = match case.fault {
-                Fault::Twice | Fault::End | Fault::Abort | Fault::Kill => report.remote_blocks == report.blocks,
+                Fault::Twice | Fault::End | Fault::Abort | Fault::Kill => {
+                    report.remote_blocks == report.blocks
+                }
                 // Formats have bits that nobody reads: a zstd frame's unused one, what fills DEFLATE's last byte.
                 Fault::Flip => case.packs && report.remote_blocks == report.blocks,
                 // Whatever window comes, the one that the block needs is written.
@@ -372,10 +431,17 @@ fn run(engine: &Engine, server: &Address, case: &Case) -> Ending {
                 _ => false,
             };
             assert!(seen || excused || !struck, "silent: {report:?}");
-            if seen { Ending::Mended } else { Ending::Untouched }
+            if seen {
+                Ending::Mended
+            } else {
+                Ending::Untouched
+            }
         }
         Err(fault) => {
-            assert!(!fault.to_string().is_empty() && !made.exists(), "{fault}: and yet a file");
+            assert!(
+                !fault.to_string().is_empty() && !made.exists(),
+                "{fault}: and yet a file"
+            );
             Ending::Refused
         }
     }
@@ -383,7 +449,11 @@ fn run(engine: &Engine, server: &Address, case: &Case) -> Ending {
 
 #[test]
 fn no_fault_is_silent() {
-    let env = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let env = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text| text.parse::<u64>().ok())
+    };
     let numbers: Vec<u64> = match env("NARROWS_FAULT") {
         Some(number) => vec![number],
         None => (0..env("NARROWS_FAULTS").unwrap_or(200)).collect(),
@@ -398,10 +468,17 @@ fn no_fault_is_silent() {
             scope.spawn(|| {
                 while let Some(number) = numbers.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let case = Case::new(*number);
-                    let ran =
-                        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&engine, &server.address, &case)));
+                    let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                        run(&engine, &server.address, &case)
+                    }));
                     match ran {
-                        Ok(ending) => *endings.lock().unwrap().entry((case.fault, ending)).or_default() += 1,
+                        Ok(ending) => {
+                            *endings
+                                .lock()
+                                .unwrap()
+                                .entry((case.fault, ending))
+                                .or_default() += 1
+                        }
                         Err(_) => {
                             eprintln!("fault {number} failed: {case:?}");
                             failed.fetch_add(1, Ordering::Relaxed);
@@ -416,7 +493,11 @@ fn no_fault_is_silent() {
         println!("{fault:?}: {ending:?} {count}");
     }
     let of = |wanted: Ending| {
-        endings.iter().filter(|((_, ending), _)| *ending == wanted).map(|(_, count)| count).sum::<u32>()
+        endings
+            .iter()
+            .filter(|((_, ending), _)| *ending == wanted)
+            .map(|(_, count)| count)
+            .sum::<u32>()
     };
     println!(
         "{} faults: {} mended, {} refused, {} without effect",

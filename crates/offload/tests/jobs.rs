@@ -16,7 +16,9 @@ use std::{
 
 use common::{METHODS, Place, connect, is_packed_form, options, pack, run, serve, unpack, within};
 use narrows::{Endpoint, Engine};
-use narrows_offload::{Method, OffloadError, Options, SERVICE, ServerOptions, Spill, file, message};
+use narrows_offload::{
+    Method, OffloadError, Options, SERVICE, ServerOptions, Spill, file, message,
+};
 use narrows_testkit::data::Kind;
 
 #[test]
@@ -24,29 +26,57 @@ fn files_go_there_and_come_back_packed_and_unpacked() {
     let engine = Engine::new(1);
     let server = serve(&engine, ServerOptions::new(2));
     for method in METHODS {
-        for (kind, len) in [(Kind::Text, 1_000_000), (Kind::Random, 300_000), (Kind::Floats, 65_536), (Kind::Zeros, 0)]
-        {
+        for (kind, len) in [
+            (Kind::Text, 1_000_000),
+            (Kind::Random, 300_000),
+            (Kind::Floats, 65_536),
+            (Kind::Zeros, 0),
+        ] {
             let place = Place::new(kind, len, 1);
-            let options = Options { spill: Spill::Never, ..options(method) };
+            let options = Options {
+                spill: Spill::Never,
+                ..options(method)
+            };
             let packed = pack(&engine, Some(&server.address), &options, &place).unwrap();
-            assert_eq!(packed.remote_blocks, len.div_ceil(options.block_len) as u64, "{method:?} {kind:?}");
+            assert_eq!(
+                packed.remote_blocks,
+                len.div_ceil(options.block_len) as u64,
+                "{method:?} {kind:?}"
+            );
             assert!(packed.verified && packed.spilled.total() == 0 && packed.server_lost.is_none());
             assert_eq!(packed.raw_bytes, len as u64);
-            assert_eq!(packed.packed_bytes, fs::metadata(place.packed()).unwrap().len());
+            assert_eq!(
+                packed.packed_bytes,
+                fs::metadata(place.packed()).unwrap().len()
+            );
             assert!(len == 0 || packed.server_cpu_s.is_some(), "no summary");
             if kind == Kind::Random {
                 assert_eq!(packed.stored_blocks, packed.blocks);
             }
             let unpacked = unpack(&engine, Some(&server.address), &options, &place).unwrap();
-            assert!(fs::read(place.back()).unwrap() == place.raw, "{method:?} {kind:?}");
+            assert!(
+                fs::read(place.back()).unwrap() == place.raw,
+                "{method:?} {kind:?}"
+            );
             assert!(unpacked.verified && unpacked.spilled.total() == 0 && place.is_tidy());
-            for program in [("gzip", Method::Deflate), ("zstd", Method::Zstd), ("lz4", Method::Lz4)] {
+            for program in [
+                ("gzip", Method::Deflate),
+                ("zstd", Method::Zstd),
+                ("lz4", Method::Lz4),
+            ] {
                 if program.1 != method {
                     continue;
                 }
                 let input = fs::File::open(place.packed()).unwrap();
-                match Command::new(program.0).args(["-d", "-c"]).stdin(input).output() {
-                    Ok(output) => assert!(output.status.success() && output.stdout == place.raw, "{method:?} {kind:?}"),
+                match Command::new(program.0)
+                    .args(["-d", "-c"])
+                    .stdin(input)
+                    .output()
+                {
+                    Ok(output) => assert!(
+                        output.status.success() && output.stdout == place.raw,
+                        "{method:?} {kind:?}"
+                    ),
                     Err(_) => eprintln!("skipped: there is no {} here", program.0),
                 }
             }
@@ -65,7 +95,11 @@ fn what_is_packed_here_is_what_is_packed_there() {
         let there = fs::read(place.packed()).unwrap();
         let report = pack(&engine, None, &options, &place).unwrap();
         assert!(fs::read(place.packed()).unwrap() == there, "{method:?}");
-        assert!(report.server.is_none() && report.spilled.lost == report.blocks && report.server_lost.is_none());
+        assert!(
+            report.server.is_none()
+                && report.spilled.lost == report.blocks
+                && report.server_lost.is_none()
+        );
     }
 }
 
@@ -74,11 +108,22 @@ fn a_copy_brings_back_what_it_was_asked_for() {
     let engine = Engine::new(1);
     let server = serve(&engine, ServerOptions::new(2));
     let place = Place::new(Kind::Text, 400_000, 3);
-    for (back, least, most) in [(0.0, 0, 0), (0.25, 99_900, 100_000), (1.0, 400_000, 400_000)] {
+    for (back, least, most) in [
+        (0.0, 0, 0),
+        (0.25, 99_900, 100_000),
+        (1.0, 400_000, 400_000),
+    ] {
         let options = options(Method::Deflate);
-        let report = run(&engine, Some(&server.address), &options, |job| file::copy(job, &place.from(), back)).unwrap();
+        let report = run(&engine, Some(&server.address), &options, |job| {
+            file::copy(job, &place.from(), back)
+        })
+        .unwrap();
         assert_eq!(report.raw_bytes, 400_000);
-        assert!((least..=most).contains(&report.packed_bytes), "{back}: {}", report.packed_bytes);
+        assert!(
+            (least..=most).contains(&report.packed_bytes),
+            "{back}: {}",
+            report.packed_bytes
+        );
     }
 }
 
@@ -96,7 +141,10 @@ fn a_damaged_file_is_an_error_whoever_unpacks_it() {
         fs::write(place.packed(), bytes).unwrap();
         for address in [None, Some(&server.address)] {
             let fault = unpack(&engine, address, &options, &place).unwrap_err();
-            assert!(matches!(fault, OffloadError::Damaged(_)), "{method:?}: {fault}");
+            assert!(
+                matches!(fault, OffloadError::Damaged(_)),
+                "{method:?}: {fault}"
+            );
             assert!(!place.back().exists() && place.is_tidy());
         }
     }
@@ -106,17 +154,38 @@ fn a_damaged_file_is_an_error_whoever_unpacks_it() {
 fn a_full_server_says_so_and_the_work_is_done_here() {
     let engine = Engine::new(1);
     let place = Place::new(Kind::Text, 200_000, 5);
-    let full = serve(&engine, ServerOptions { memory_max: 1000, ..ServerOptions::new(1) });
-    let nobody = serve(&engine, ServerOptions { clients_max: 0, ..ServerOptions::new(1) });
+    let full = serve(
+        &engine,
+        ServerOptions {
+            memory_max: 1000,
+            ..ServerOptions::new(1)
+        },
+    );
+    let nobody = serve(
+        &engine,
+        ServerOptions {
+            clients_max: 0,
+            ..ServerOptions::new(1)
+        },
+    );
     for server in [&full, &nobody] {
         let auto = options(Method::Zstd);
         let report = pack(&engine, Some(&server.address), &auto, &place).unwrap();
-        assert!(report.spilled.lost == report.blocks && is_packed_form(&engine, &place.packed(), &place.raw));
+        assert!(
+            report.spilled.lost == report.blocks
+                && is_packed_form(&engine, &place.packed(), &place.raw)
+        );
         let why = report.server_lost.unwrap();
         assert!(why.contains("full") || why.contains("clients"), "{why}");
-        let never = Options { spill: Spill::Never, ..auto };
+        let never = Options {
+            spill: Spill::Never,
+            ..auto
+        };
         let fault = pack(&engine, Some(&server.address), &never, &place).unwrap_err();
-        assert!(matches!(fault, OffloadError::Spill(_) | OffloadError::End(_)), "{fault}");
+        assert!(
+            matches!(fault, OffloadError::Spill(_) | OffloadError::End(_)),
+            "{fault}"
+        );
     }
 }
 
@@ -125,17 +194,34 @@ fn a_full_server_says_so_and_the_work_is_done_here() {
 fn a_level_whose_contexts_do_not_fit_is_refused_and_the_work_is_done_here() {
     let engine = Engine::new(1);
     let place = Place::new(Kind::Text, 200_000, 9);
-    let options = |level| Options { level, block_len: 8 << 20, spill: Spill::Auto, ..options(Method::Zstd) };
+    let options = |level| Options {
+        level,
+        block_len: 8 << 20,
+        spill: Spill::Auto,
+        ..options(Method::Zstd)
+    };
     let pack = |memory_max, level| {
-        let server = serve(&engine, ServerOptions { memory_max, ..ServerOptions::new(2) });
+        let server = serve(
+            &engine,
+            ServerOptions {
+                memory_max,
+                ..ServerOptions::new(2)
+            },
+        );
         pack(&engine, Some(&server.address), &options(level), &place).unwrap()
     };
     let refused = pack(256 << 20, 22);
     assert!(is_packed_form(&engine, &place.packed(), &place.raw));
-    assert!(refused.server_lost.unwrap().contains("full") && refused.spilled.lost == refused.blocks);
+    assert!(
+        refused.server_lost.unwrap().contains("full") && refused.spilled.lost == refused.blocks
+    );
     for (memory_max, level) in [(256 << 20, 3), (1 << 30, 22)] {
         let report = pack(memory_max, level);
-        assert!(report.server_lost.is_none(), "level {level}: {:?}", report.server_lost);
+        assert!(
+            report.server_lost.is_none(),
+            "level {level}: {:?}",
+            report.server_lost
+        );
     }
 }
 
@@ -143,9 +229,24 @@ fn a_level_whose_contexts_do_not_fit_is_refused_and_the_work_is_done_here() {
 fn a_server_without_time_gives_blocks_back() {
     let engine = Engine::new(1);
     let place = Place::new(Kind::Text, 200_000, 6);
-    let server = serve(&engine, ServerOptions { queue_max: Duration::ZERO, ..ServerOptions::new(1) });
-    let report = pack(&engine, Some(&server.address), &options(Method::Deflate), &place).unwrap();
-    assert!(report.spilled.busy == report.blocks && report.server_lost.is_none(), "{report:?}");
+    let server = serve(
+        &engine,
+        ServerOptions {
+            queue_max: Duration::ZERO,
+            ..ServerOptions::new(1)
+        },
+    );
+    let report = pack(
+        &engine,
+        Some(&server.address),
+        &options(Method::Deflate),
+        &place,
+    )
+    .unwrap();
+    assert!(
+        report.spilled.busy == report.blocks && report.server_lost.is_none(),
+        "{report:?}"
+    );
     assert!(is_packed_form(&engine, &place.packed(), &place.raw));
 }
 
@@ -154,7 +255,10 @@ fn a_job_that_is_stopped_leaves_nothing() {
     let engine = Engine::new(1);
     let server = serve(&engine, ServerOptions::new(1));
     let place = Place::new(Kind::Text, 4 << 20, 7);
-    let options = Options { level: 12, ..options(Method::Deflate) };
+    let options = Options {
+        level: 12,
+        ..options(Method::Deflate)
+    };
     let endpoint = connect(&engine, &server.address).unwrap();
     let stop = AtomicBool::new(false);
     let fault = thread::scope(|scope| {
@@ -162,7 +266,12 @@ fn a_job_that_is_stopped_leaves_nothing() {
             thread::sleep(Duration::from_millis(60));
             stop.store(true, Ordering::Relaxed);
         });
-        let job = file::Job { engine: &engine, server: Some(&endpoint), options: &options, stop: &stop };
+        let job = file::Job {
+            engine: &engine,
+            server: Some(&endpoint),
+            options: &options,
+            stop: &stop,
+        };
         file::pack(&job, &place.from(), &place.packed()).unwrap_err()
     });
     assert!(matches!(fault, OffloadError::Interrupted), "{fault}");
@@ -174,8 +283,13 @@ fn a_job_that_is_stopped_leaves_nothing() {
 #[test]
 fn many_clients_share_a_worker() {
     let engine = Engine::new(1);
-    let server =
-        Arc::new(serve(&engine, ServerOptions { queue_max: Duration::from_secs(60), ..ServerOptions::new(1) }));
+    let server = Arc::new(serve(
+        &engine,
+        ServerOptions {
+            queue_max: Duration::from_secs(60),
+            ..ServerOptions::new(1)
+        },
+    ));
     let (done, heard) = mpsc::channel();
     let patient = Spill::After(Duration::from_secs(60));
     for client in 0..5_u64 {
@@ -183,19 +297,29 @@ fn many_clients_share_a_worker() {
         thread::spawn(move || {
             let len = if client == 0 { 6 << 20 } else { 64 << 10 };
             let place = Place::new(Kind::Text, len, client);
-            let options = Options { level: 9, spill: patient, ..options(Method::Deflate) };
+            let options = Options {
+                level: 9,
+                spill: patient,
+                ..options(Method::Deflate)
+            };
             if client > 0 {
                 thread::sleep(Duration::from_millis(100));
             }
             let began = Instant::now();
             let report = pack(&engine, Some(&server.address), &options, &place).unwrap();
-            assert!(report.remote_blocks == report.blocks && is_packed_form(&engine, &place.packed(), &place.raw));
+            assert!(
+                report.remote_blocks == report.blocks
+                    && is_packed_form(&engine, &place.packed(), &place.raw)
+            );
             done.send((client, began.elapsed())).unwrap();
         });
     }
     let order: Vec<_> = (0..5).map(|_| within(&heard)).collect();
     assert_eq!(order[4].0, 0, "{order:?}");
-    assert!(order[..4].iter().all(|(_, took)| *took * 2 < order[4].1), "{order:?}");
+    assert!(
+        order[..4].iter().all(|(_, took)| *took * 2 < order[4].1),
+        "{order:?}"
+    );
 }
 
 // Goal: a client cannot make the server hold more than was set aside, nor keep others from being served. Method: one
@@ -235,18 +359,28 @@ fn a_client_that_does_not_behave_is_put_out() {
         message::Question::write_head(index, 4096, &mut chunk);
         writer.push(chunk).unwrap();
     }
-    for nonsense in [&b"{}"[..], b"\xff", &[b' '; 5000], br#"{"op":"pack","method":"deflate","level":1,"block_len":1}"#]
-    {
+    for nonsense in [
+        &b"{}"[..],
+        b"\xff",
+        &[b' '; 5000],
+        br#"{"op":"pack","method":"deflate","level":1,"block_len":1}"#,
+    ] {
         let (_endpoint, _writer, mut reader) = request(nonsense);
         let reply = message::hear::<message::Reply>(&mut reader);
-        assert!(!matches!(reply, Ok(message::Reply::Accepted { .. })), "{reply:?}");
+        assert!(
+            !matches!(reply, Ok(message::Reply::Accepted { .. })),
+            "{reply:?}"
+        );
     }
     let endpoint = connect(&engine, &server.address).unwrap();
     let (_writer, mut reader) = endpoint.open("something else").unwrap();
     assert!(reader.next_chunk().unwrap_err().text.contains("offers"));
 
     let place = Place::new(Kind::Text, 100_000, 8);
-    let options = Options { spill: Spill::Never, ..options(Method::Zstd) };
+    let options = Options {
+        spill: Spill::Never,
+        ..options(Method::Zstd)
+    };
     pack(&engine, Some(&server.address), &options, &place).unwrap();
     assert!(is_packed_form(&engine, &place.packed(), &place.raw));
 }
@@ -262,9 +396,13 @@ fn a_client_that_reads_nothing_is_held_up() {
     let server = serve(&engine, ServerOptions::new(1));
     let mut settings = common::settings();
     settings.limits.window_len = 1 << 30;
-    let endpoint = Endpoint::connect(&engine, settings, common::dial(server.address.clone())).unwrap();
+    let endpoint =
+        Endpoint::connect(&engine, settings, common::dial(server.address.clone())).unwrap();
     let (mut writer, mut reader) = endpoint.open(SERVICE).unwrap();
-    let request = message::Request { op: message::Op::Copy { back: 1 << 16 }, block_len: LEN as u32 };
+    let request = message::Request {
+        op: message::Op::Copy { back: 1 << 16 },
+        block_len: LEN as u32,
+    };
     message::say(&mut writer, &request).unwrap();
     message::hear::<message::Reply>(&mut reader).unwrap();
     let sent = AtomicUsize::new(0);

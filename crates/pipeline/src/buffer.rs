@@ -41,7 +41,10 @@ const fn shelf(len: usize) -> (usize, usize) {
     let octave = len.ilog2();
     let step = 1 << (octave - 2);
     let rounded = len.next_multiple_of(step);
-    ((octave - LEN_MIN.ilog2()) as usize * 4 + (rounded >> (octave - 2)) - 4, rounded)
+    (
+        (octave - LEN_MIN.ilog2()) as usize * 4 + (rounded >> (octave - 2)) - 4,
+        rounded,
+    )
 }
 
 /// A stock of buffers.
@@ -87,7 +90,12 @@ impl BufferPool {
             })
             .unwrap_or_else(|| vec![0; rounded + slack(rounded)]);
         let start = bytes.as_ptr().align_offset(ALIGN).min(slack(rounded));
-        Buf { bytes, start, len, pool: Arc::downgrade(self) }
+        Buf {
+            bytes,
+            start,
+            len,
+            pool: Arc::downgrade(self),
+        }
     }
 }
 
@@ -95,7 +103,12 @@ impl Buf {
     /// A buffer of its own, outside any pool.
     #[must_use]
     pub fn from_vec(bytes: Vec<u8>) -> Self {
-        Self { start: 0, len: bytes.len(), bytes, pool: Weak::new() }
+        Self {
+            start: 0,
+            len: bytes.len(),
+            bytes,
+            pool: Weak::new(),
+        }
     }
 
     /// Shortens the filled part.
@@ -126,7 +139,9 @@ impl AsRef<[u8]> for Buf {
 
 impl Drop for Buf {
     fn drop(&mut self) {
-        let Some(pool) = self.pool.upgrade() else { return };
+        let Some(pool) = self.pool.upgrade() else {
+            return;
+        };
         let bytes = std::mem::take(&mut self.bytes);
         if pool.kept_bytes.load(Ordering::Relaxed) + bytes.len() <= pool.kept_bytes_max {
             pool.kept_bytes.fetch_add(bytes.len(), Ordering::Relaxed);
@@ -144,7 +159,10 @@ mod tests {
     fn every_length_has_a_shelf_and_little_is_idle() {
         for len in (1..=70_000).chain([1 << 20, (1 << 24) + 1, 19 << 20, LEN_MAX]) {
             let (at, rounded) = shelf(len);
-            assert!(at < SHELVES && rounded >= len && (len < LEN_MIN || (rounded - len) * 5 <= rounded), "{len}");
+            assert!(
+                at < SHELVES && rounded >= len && (len < LEN_MIN || (rounded - len) * 5 <= rounded),
+                "{len}"
+            );
             assert_eq!(shelf(rounded), (at, rounded), "{len}");
         }
     }
@@ -152,7 +170,14 @@ mod tests {
     #[test]
     fn long_buffers_begin_with_a_cache_line_and_go_back_to_their_shelf() {
         let pool = BufferPool::new(64 << 20);
-        for len in [ALIGNED_LEN_MIN - 511, ALIGNED_LEN_MIN, 5000, 64 << 10, (256 << 10) + 1, 20 << 20] {
+        for len in [
+            ALIGNED_LEN_MIN - 511,
+            ALIGNED_LEN_MIN,
+            5000,
+            64 << 10,
+            (256 << 10) + 1,
+            20 << 20,
+        ] {
             let buf = pool.take(len);
             let at = buf.as_ptr();
             assert!(at.addr().is_multiple_of(ALIGN), "{len}");

@@ -25,7 +25,10 @@ impl History {
     /// Keeps the last `keep` bytes.
     #[must_use]
     pub fn new(keep: usize) -> Self {
-        Self { keep, ..Self::default() }
+        Self {
+            keep,
+            ..Self::default()
+        }
     }
 
     /// Appends a chunk and lets go of what is too old.
@@ -54,7 +57,11 @@ impl History {
         self.len += chunk.len();
         self.chunks.push_back(chunk.clone());
         self.merge();
-        while self.chunks.front().is_some_and(|oldest| self.len - oldest.len() >= self.keep) {
+        while self
+            .chunks
+            .front()
+            .is_some_and(|oldest| self.len - oldest.len() >= self.keep)
+        {
             self.len -= self.chunks.pop_front().expect("there is an oldest").len();
         }
     }
@@ -63,7 +70,10 @@ impl History {
     /// of messages of one byte do not hold eight million buffers.
     fn merge(&mut self) {
         while self.chunks.len() >= 2 {
-            let (before, last) = (&self.chunks[self.chunks.len() - 2], &self.chunks[self.chunks.len() - 1]);
+            let (before, last) = (
+                &self.chunks[self.chunks.len() - 2],
+                &self.chunks[self.chunks.len() - 1],
+            );
             if before.len() > 2 * last.len() || before.len() + last.len() > MERGED_LEN_MAX {
                 return;
             }
@@ -89,7 +99,10 @@ impl History {
     #[must_use]
     pub fn last(&self, len: usize) -> Self {
         let len = len.min(self.keep);
-        let mut last = Self { keep: len, ..Self::default() };
+        let mut last = Self {
+            keep: len,
+            ..Self::default()
+        };
         for chunk in self.chunks.iter().rev() {
             if last.len >= len {
                 break;
@@ -153,7 +166,11 @@ mod tests {
             all.extend_from_slice(&chunk);
             history.push(&Arc::new(Buf::from_vec(chunk)));
         }
-        assert!(history.chunks.len() < 40, "{} buffers", history.chunks.len());
+        assert!(
+            history.chunks.len() < 40,
+            "{} buffers",
+            history.chunks.len()
+        );
         assert_eq!(history.len(), 100_000);
         assert!(history.assemble(&mut scratch) == &all[all.len() - 100_000..]);
     }

@@ -13,8 +13,8 @@ use std::{
 };
 
 use narrows_core::{
-    Ahead, Candidate, ChannelId, Clock, CodecId, Decision, Gauges, Outcome, Policy, Registry, Seq, Workspace,
-    policy::AUDITION_LEN,
+    Ahead, Candidate, ChannelId, Clock, CodecId, Decision, Gauges, Outcome, Policy, Registry, Seq,
+    Workspace, policy::AUDITION_LEN,
 };
 use narrows_format::{Frame, Header, chunk_check, packed_len_max};
 use parking_lot::Mutex;
@@ -75,7 +75,9 @@ pub struct Packing {
 
 impl std::fmt::Debug for Packing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Packing").field("policy", &self.policy).finish_non_exhaustive()
+        f.debug_struct("Packing")
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
     }
 }
 
@@ -112,13 +114,24 @@ impl Packer {
     #[must_use]
     pub fn new(shared: Packing, channel: ChannelId) -> Self {
         let history = History::new(shared.history_len_max);
-        Self { shared, channel, next_seq: Seq(0), history, order: Arc::default(), ws: Workspace::default() }
+        Self {
+            shared,
+            channel,
+            next_seq: Seq(0),
+            history,
+            order: Arc::default(),
+            ws: Workspace::default(),
+        }
     }
 
     /// How long the next chunk should be, in bytes.
     #[must_use]
     pub fn chunk_len(&self) -> usize {
-        self.shared.policy.lock().chunk_len(&self.shared.outlet.gauges()).min(self.shared.chunk_len_max)
+        self.shared
+            .policy
+            .lock()
+            .chunk_len(&self.shared.outlet.gauges())
+            .min(self.shared.chunk_len_max)
     }
 
     /// Sends a chunk on its way; waits while too many are under way.
@@ -130,9 +143,17 @@ impl Packer {
             return Ok(());
         }
         // Somebody waits for a message: it does not wait for what other channels queued.
-        let most = if chunk.len() <= INLINE_LEN { Ahead::default() } else { self.shared.policy.lock().ahead_max() };
+        let most = if chunk.len() <= INLINE_LEN {
+            Ahead::default()
+        } else {
+            self.shared.policy.lock().ahead_max()
+        };
         self.shared.outlet.admit(self.channel, most)?;
-        let decision = self.shared.policy.lock().decide(&chunk, &self.shared.outlet.gauges());
+        let decision = self
+            .shared
+            .policy
+            .lock()
+            .decide(&chunk, &self.shared.outlet.gauges());
         let candidate = decision.candidate;
         let job = Job {
             shared: self.shared.clone(),
@@ -149,7 +170,9 @@ impl Packer {
         } else {
             self.history.push(&chunk)
         }
-        if job.decision.audition.is_none() && (candidate.codec == CodecId::RAW || chunk.len() <= INLINE_LEN) {
+        if job.decision.audition.is_none()
+            && (candidate.codec == CodecId::RAW || chunk.len() <= INLINE_LEN)
+        {
             job.run(&mut self.ws);
             self.shared.outlet.flush(true);
         } else {
@@ -174,7 +197,13 @@ impl Job {
         if scratch.packed.len() < room {
             scratch.packed.resize(room, 0);
         }
-        let (packed_len, outcome) = self.measure(candidate, &self.chunk, history, &mut scratch.packed[..room], ws);
+        let (packed_len, outcome) = self.measure(
+            candidate,
+            &self.chunk,
+            history,
+            &mut scratch.packed[..room],
+            ws,
+        );
         let (codec, payload) = match packed_len {
             Some(len) => {
                 let mut payload = self.shared.buffers.take(len);
@@ -189,7 +218,11 @@ impl Job {
             seq: self.seq,
             raw_len: self.chunk.len() as u32,
             packed_len: payload.len() as u32,
-            history_len: if packed_len.is_some() { history.len() as u32 } else { 0 },
+            history_len: if packed_len.is_some() {
+                history.len() as u32
+            } else {
+                0
+            },
             check: chunk_check(self.channel, self.seq, &self.chunk),
         };
         // Before the frame leaves: once the last has arrived, the program may end.
@@ -200,7 +233,9 @@ impl Job {
             // Frames leave while the order is held, else two workers could overtake each other on the way out.
             let mut order = self.order.lock();
             order.insert(self.seq.0, Frame { header, payload });
-            self.shared.outlet.packed(self.channel, &mut std::iter::from_fn(|| order.pop()));
+            self.shared
+                .outlet
+                .packed(self.channel, &mut std::iter::from_fn(|| order.pop()));
         }
         self.shared.policy.lock().learn(&outcome);
         *ws.get::<Scratch>() = scratch;
@@ -239,11 +274,18 @@ impl Job {
         if candidate.codec == CodecId::RAW {
             return (None, outcome);
         }
-        let packer = self.shared.registry.packer(candidate.codec, candidate.level);
-        let codec = &packer.expect("policies choose among codecs and levels that are registered").codec;
+        let packer = self
+            .shared
+            .registry
+            .packer(candidate.codec, candidate.level);
+        let codec = &packer
+            .expect("policies choose among codecs and levels that are registered")
+            .codec;
         let (wall, cpu) = (clock.now_ns(), clock.thread_cpu_ns());
         // A panic is a bug in the codec; the chunk then travels raw, and the channel goes on.
-        let packed_len = catch_unwind(AssertUnwindSafe(|| codec.pack(raw, candidate.level, history, out, ws)));
+        let packed_len = catch_unwind(AssertUnwindSafe(|| {
+            codec.pack(raw, candidate.level, history, out, ws)
+        }));
         let packed_len = packed_len.unwrap_or_else(|_| {
             *ws = Workspace::default();
             None
@@ -260,7 +302,11 @@ impl Job {
         let len = self.chunk.len().min(AUDITION_LEN);
         let mut slice = self.shared.buffers.take(len);
         slice.copy_from_slice(&self.chunk[..len]);
-        Self { chunk: Arc::new(slice), history: History::default(), ..self }
+        Self {
+            chunk: Arc::new(slice),
+            history: History::default(),
+            ..self
+        }
     }
 
     /// Tries other candidates on the slice, one after the other, when the workers have nothing to pack.
@@ -281,7 +327,8 @@ impl Job {
         if scratch.packed.len() < room {
             scratch.packed.resize(room, 0);
         }
-        let (_, mut outcome) = self.measure(candidate, &self.chunk, &[], &mut scratch.packed[..room], ws);
+        let (_, mut outcome) =
+            self.measure(candidate, &self.chunk, &[], &mut scratch.packed[..room], ws);
         outcome.audition = true;
         self.shared.policy.lock().learn(&outcome);
         *ws.get::<Scratch>() = scratch;
@@ -292,7 +339,9 @@ impl Job {
 mod tests {
     use std::{sync::mpsc, time::Duration};
 
-    use narrows_core::{Backend, Codec, DecodeError, Feedback, Level, codec::Info, policy::Estimate};
+    use narrows_core::{
+        Backend, Codec, DecodeError, Feedback, Level, codec::Info, policy::Estimate,
+    };
 
     use super::*;
 
@@ -313,7 +362,14 @@ mod tests {
             &INFO
         }
 
-        fn pack(&self, raw: &[u8], _: Level, _: &[u8], out: &mut [u8], _: &mut Workspace) -> Option<usize> {
+        fn pack(
+            &self,
+            raw: &[u8],
+            _: Level,
+            _: &[u8],
+            out: &mut [u8],
+            _: &mut Workspace,
+        ) -> Option<usize> {
             if raw[0] == 0 {
                 self.0.lock().recv().ok()?;
             }
@@ -321,7 +377,13 @@ mod tests {
             Some(1)
         }
 
-        fn unpack(&self, _: &[u8], _: &[u8], _: &mut [u8], _: &mut Workspace) -> Result<(), DecodeError> {
+        fn unpack(
+            &self,
+            _: &[u8],
+            _: &[u8],
+            _: &mut [u8],
+            _: &mut Workspace,
+        ) -> Result<(), DecodeError> {
             unreachable!("nothing is received here")
         }
     }
@@ -356,8 +418,18 @@ mod tests {
         }
 
         fn decide(&mut self, _: &[u8], _: &Gauges) -> Decision {
-            let candidate = Candidate { codec: INFO.id, level: Level(0), history_len: 0 };
-            Decision { candidate, ticket: 0, estimate: Estimate::default(), audition: None, why: "always" }
+            let candidate = Candidate {
+                codec: INFO.id,
+                level: Level(0),
+                history_len: 0,
+            };
+            Decision {
+                candidate,
+                ticket: 0,
+                estimate: Estimate::default(),
+                audition: None,
+                why: "always",
+            }
         }
 
         fn learn(&mut self, _: &Outcome) {}
@@ -387,7 +459,9 @@ mod tests {
         }
 
         fn packed(&self, _: ChannelId, frames: &mut dyn Iterator<Item = Frame<Bytes>>) {
-            self.0.send(frames.map(|frame| frame.header.seq.0).collect()).unwrap();
+            self.0
+                .send(frames.map(|frame| frame.header.seq.0).collect())
+                .unwrap();
         }
 
         fn flush(&self, _: bool) {}
@@ -406,7 +480,9 @@ mod tests {
         let (open, gate) = mpsc::channel();
         let (tell, told) = mpsc::channel();
         let mut registry = Registry::default();
-        registry.add(&Gates(Arc::new(Gate(Mutex::new(gate))))).unwrap();
+        registry
+            .add(&Gates(Arc::new(Gate(Mutex::new(gate)))))
+            .unwrap();
         let shared = Packing {
             registry: Arc::new(registry),
             pool: WorkerPool::new(2),

@@ -41,11 +41,19 @@ impl WorkerPool {
         let (later, can_wait) = bounded(WAITING_MAX);
         let start = |index| {
             let (queue, can_wait) = (queue.clone(), can_wait.clone());
-            thread::Builder::new().name(format!("worker-{index}")).spawn(move || work(&queue, &can_wait))
+            thread::Builder::new()
+                .name(format!("worker-{index}"))
+                .spawn(move || work(&queue, &can_wait))
         };
-        let workers = (0..workers.max(1)).map_while(|index| start(index).ok()).count();
+        let workers = (0..workers.max(1))
+            .map_while(|index| start(index).ok())
+            .count();
         assert!(workers > 0, "the system starts no thread");
-        Arc::new(Self { jobs, later, workers })
+        Arc::new(Self {
+            jobs,
+            later,
+            workers,
+        })
     }
 
     /// How many threads.
@@ -56,7 +64,9 @@ impl WorkerPool {
 
     /// Queues a job.
     pub fn spawn(&self, job: impl FnOnce(&mut Workspace) + Send + 'static) {
-        self.jobs.send(Box::new(job)).expect("workers live as long as the pool");
+        self.jobs
+            .send(Box::new(job))
+            .expect("workers live as long as the pool");
     }
 
     /// Queues a job for when a worker has nothing else to do. Others go before it, but only a few. Where too many wait
@@ -71,7 +81,11 @@ fn work(queue: &Receiver<Job>, can_wait: &Receiver<Job>) {
     // Jobs done since one that could wait was.
     let mut passed = 0;
     loop {
-        let overdue = if passed >= PATIENCE { can_wait.try_recv().ok() } else { None };
+        let overdue = if passed >= PATIENCE {
+            can_wait.try_recv().ok()
+        } else {
+            None
+        };
         let (job, urgent) = match overdue {
             Some(job) => (job, false),
             None => select_biased! {
@@ -85,7 +99,11 @@ fn work(queue: &Receiver<Job>, can_wait: &Receiver<Job>) {
                 },
             },
         };
-        passed = if urgent { (passed + 1).min(PATIENCE) } else { passed.saturating_sub(1) };
+        passed = if urgent {
+            (passed + 1).min(PATIENCE)
+        } else {
+            passed.saturating_sub(1)
+        };
         // A panic is a bug in a codec; jobs see to their own channel (see `packer`, `unpacker`), here the thread and
         // the other channels survive it with fresh scratch memory.
         if catch_unwind(AssertUnwindSafe(|| job(&mut ws))).is_err() {

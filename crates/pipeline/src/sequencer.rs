@@ -18,7 +18,10 @@ pub struct Sequencer<T> {
 
 impl<T> Default for Sequencer<T> {
     fn default() -> Self {
-        Self { next: 0, ring: VecDeque::new() }
+        Self {
+            next: 0,
+            ring: VecDeque::new(),
+        }
     }
 }
 
@@ -28,11 +31,15 @@ impl<T> Sequencer<T> {
     /// # Panics
     /// When the number was filed or taken before.
     pub fn insert(&mut self, seq: u64, item: T) {
-        let slot = usize::try_from(seq.checked_sub(self.next).expect("a number is taken once")).expect("fits memory");
+        let slot = usize::try_from(seq.checked_sub(self.next).expect("a number is taken once"))
+            .expect("fits memory");
         if slot >= self.ring.len() {
             self.ring.resize_with(slot + 1, || None);
         }
-        assert!(self.ring[slot].replace(item).is_none(), "number {seq} filed twice");
+        assert!(
+            self.ring[slot].replace(item).is_none(),
+            "number {seq} filed twice"
+        );
     }
 
     /// Takes the next item, if it is there.

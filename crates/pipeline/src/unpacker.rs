@@ -137,7 +137,9 @@ enum Slot {
 
 impl Debug for Unpacker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Unpacker").field("channel", &self.0.channel).finish_non_exhaustive()
+        f.debug_struct("Unpacker")
+            .field("channel", &self.0.channel)
+            .finish_non_exhaustive()
     }
 }
 
@@ -156,7 +158,12 @@ impl Unpacker {
             busy_since: Moment::default(),
             direct: None,
         };
-        Self(Arc::new(Inner { shared, channel, state: Mutex::new(state), ready: Condvar::new() }))
+        Self(Arc::new(Inner {
+            shared,
+            channel,
+            state: Mutex::new(state),
+            ready: Condvar::new(),
+        }))
     }
 
     /// Sets where chunks may go without waking the consumer.
@@ -172,12 +179,18 @@ impl Unpacker {
         if state.failed.is_some() {
             return Accepted::Done;
         }
-        let Some(slot) = frame.header.seq.0.checked_sub(state.next_deliver) else { return Accepted::Done };
+        let Some(slot) = frame.header.seq.0.checked_sub(state.next_deliver) else {
+            return Accepted::Done;
+        };
         let slot = slot as usize;
         if slot >= state.slots.len() {
             state.slots.resize_with(slot + 1, || Slot::Missing);
         }
-        self.0.shared.counters.waiting_bytes.fetch_add(frame.payload.len() as u64, Ordering::Relaxed);
+        self.0
+            .shared
+            .counters
+            .waiting_bytes
+            .fetch_add(frame.payload.len() as u64, Ordering::Relaxed);
         // Summing a raw chunk takes less than waking a worker, and what is unpacked of it takes no more memory.
         let raw = frame.header.codec == CodecId::RAW && frame.header.history_len == 0;
         let small = frame.header.raw_len as usize <= INLINE_LEN;
@@ -190,10 +203,13 @@ impl Unpacker {
             return self.0.deliver_directly();
         }
         state.slots[slot] = Slot::Packed(frame);
-        if self.0.shared.whole && self.0.shared.counters.waiting_bytes.load(Ordering::Relaxed) > WHOLE_LEN_MAX {
+        if self.0.shared.whole
+            && self.0.shared.counters.waiting_bytes.load(Ordering::Relaxed) > WHOLE_LEN_MAX
+        {
             drop(state);
-            self.0
-                .fail(UnpackError::Aborted("the message is longer than the 1 GiB that a naive receiver holds".into()));
+            self.0.fail(UnpackError::Aborted(
+                "the message is longer than the 1 GiB that a naive receiver holds".into(),
+            ));
             return Accepted::Done;
         }
         self.0.schedule(&mut state);
@@ -218,7 +234,8 @@ impl Unpacker {
             if let Some(chunk) = state.pop_done() {
                 state.idle = false;
                 let clock = &self.0.shared.clock;
-                (state.busy_since.now_ns, state.busy_since.cpu_ns) = (clock.now_ns(), clock.thread_cpu_ns());
+                (state.busy_since.now_ns, state.busy_since.cpu_ns) =
+                    (clock.now_ns(), clock.thread_cpu_ns());
                 self.0.schedule(&mut state);
                 return Ok(Some(chunk));
             }
@@ -263,7 +280,9 @@ impl Inner {
         }
         let mut busy_ns = clock.now_ns().saturating_sub(since.now_ns);
         let cpu_ns = clock.thread_cpu_ns().saturating_sub(since.cpu_ns);
-        counters.io_ns.fetch_add(cpu_ns.min(busy_ns), Ordering::Relaxed);
+        counters
+            .io_ns
+            .fetch_add(cpu_ns.min(busy_ns), Ordering::Relaxed);
         if busy_ns > DELAY_MIN_NS {
             let delayed_ns = clock.thread_delayed_ns();
             let lost_ns = delayed_ns.saturating_sub(since.delayed_ns).min(busy_ns);
@@ -279,7 +298,10 @@ impl Inner {
         state.failed.get_or_insert(fault);
         for slot in state.slots.drain(..) {
             if let Slot::Packed(frame) = slot {
-                self.shared.counters.waiting_bytes.fetch_sub(frame.payload.len() as u64, Ordering::Relaxed);
+                self.shared
+                    .counters
+                    .waiting_bytes
+                    .fetch_sub(frame.payload.len() as u64, Ordering::Relaxed);
             }
         }
         state.direct = None;
@@ -288,35 +310,61 @@ impl Inner {
 
     /// Starts what may be unpacked now.
     fn schedule(self: &Arc<Self>, state: &mut State) {
-        if self.shared.whole && state.chunks.is_none_or(|chunks| chunks > state.next_deliver + state.slots.len() as u64)
+        if self.shared.whole
+            && state
+                .chunks
+                .is_none_or(|chunks| chunks > state.next_deliver + state.slots.len() as u64)
         {
             return;
         }
         for slot in 0..state.slots.len().min(self.shared.depth) {
             let seq = state.next_deliver + slot as u64;
-            let Slot::Packed(frame) = &state.slots[slot] else { continue };
+            let Slot::Packed(frame) = &state.slots[slot] else {
+                continue;
+            };
             if frame.header.history_len > 0 && seq != state.next_history {
                 continue;
             }
-            let Slot::Packed(frame) = std::mem::replace(&mut state.slots[slot], Slot::Running) else { unreachable!() };
+            let Slot::Packed(frame) = std::mem::replace(&mut state.slots[slot], Slot::Running)
+            else {
+                unreachable!()
+            };
             let history = state.history.last(frame.header.history_len as usize);
             let inner = self.clone();
-            self.shared.pool.spawn(move |ws| inner.unpack(&frame, &history, ws, true));
+            self.shared
+                .pool
+                .spawn(move |ws| inner.unpack(&frame, &history, ws, true));
         }
     }
 
     /// Unpacks a frame and everything that waited for just this chunk. `wake` tells the consumer.
-    fn unpack(self: &Arc<Self>, frame: &Frame<Bytes>, history: &History, ws: &mut Workspace, wake: bool) {
+    fn unpack(
+        self: &Arc<Self>,
+        frame: &Frame<Bytes>,
+        history: &History,
+        ws: &mut Workspace,
+        wake: bool,
+    ) {
         let seq = frame.header.seq;
         match self.unpack_one(frame, history, ws) {
             Ok(bytes) => {
                 let mut state = self.state.lock();
-                let Some(slot) = seq.0.checked_sub(state.next_deliver).map(|slot| slot as usize) else { return };
+                let Some(slot) = seq
+                    .0
+                    .checked_sub(state.next_deliver)
+                    .map(|slot| slot as usize)
+                else {
+                    return;
+                };
                 // A failed channel has no slots left.
                 if slot >= state.slots.len() || state.failed.is_some() {
                     return;
                 }
-                state.slots[slot] = Slot::Done(Chunk { bytes, taken: 0, cost: frame.header.cost() });
+                state.slots[slot] = Slot::Done(Chunk {
+                    bytes,
+                    taken: 0,
+                    cost: frame.header.cost(),
+                });
                 state.advance_history();
                 self.schedule(&mut state);
                 if slot == 0 && wake {
@@ -327,23 +375,39 @@ impl Inner {
         }
     }
 
-    fn unpack_one(&self, frame: &Frame<Bytes>, history: &History, ws: &mut Workspace) -> Result<Bytes, DecodeError> {
+    fn unpack_one(
+        &self,
+        frame: &Frame<Bytes>,
+        history: &History,
+        ws: &mut Workspace,
+    ) -> Result<Bytes, DecodeError> {
         let (clock, counters) = (&self.shared.clock, &self.shared.counters);
         let header = &frame.header;
-        counters.waiting_bytes.fetch_sub(u64::from(header.packed_len), Ordering::Relaxed);
+        counters
+            .waiting_bytes
+            .fetch_sub(u64::from(header.packed_len), Ordering::Relaxed);
         let (wall, cpu) = (clock.now_ns(), clock.thread_cpu_ns());
         let bytes = if header.codec == CodecId::RAW {
             frame.payload.clone()
         } else {
-            let codec = self.shared.registry.by_id(header.codec).ok_or(DecodeError::Unsupported(header.codec))?;
+            let codec = self
+                .shared
+                .registry
+                .by_id(header.codec)
+                .ok_or(DecodeError::Unsupported(header.codec))?;
             if history.len() < header.history_len as usize {
-                return Err(DecodeError::corrupt(14, "more history than the channel carried"));
+                return Err(DecodeError::corrupt(
+                    14,
+                    "more history than the channel carried",
+                ));
             }
             let mut scratch = std::mem::take(ws.get::<Scratch>());
             let history = history.assemble(&mut scratch.0);
             let mut bytes = self.shared.buffers.take(header.raw_len as usize);
             // A panic is a bug in the codec; to the channel it is damage.
-            let unpacked = catch_unwind(AssertUnwindSafe(|| codec.unpack(&frame.payload, history, &mut bytes, ws)));
+            let unpacked = catch_unwind(AssertUnwindSafe(|| {
+                codec.unpack(&frame.payload, history, &mut bytes, ws)
+            }));
             *ws.get::<Scratch>() = scratch;
             unpacked.unwrap_or_else(|_| Err(DecodeError::corrupt(0, "the codec failed")))?;
             Arc::new(bytes)
@@ -353,22 +417,33 @@ impl Inner {
         }
         let (wall_ns, cpu_ns) = (clock.now_ns() - wall, clock.thread_cpu_ns() - cpu);
         counters.unpack_ns.fetch_add(cpu_ns, Ordering::Relaxed);
-        counters.delayed_ns.fetch_add(wall_ns.saturating_sub(cpu_ns), Ordering::Relaxed);
-        counters.raw_bytes.fetch_add(u64::from(header.raw_len), Ordering::Relaxed);
+        counters
+            .delayed_ns
+            .fetch_add(wall_ns.saturating_sub(cpu_ns), Ordering::Relaxed);
+        counters
+            .raw_bytes
+            .fetch_add(u64::from(header.raw_len), Ordering::Relaxed);
         Ok(bytes)
     }
 
     /// Offers the next chunk to the direct sink.
     fn deliver_directly(&self) -> Accepted {
         let mut state = self.state.lock();
-        let Some(Slot::Done(_)) = state.slots.front() else { return Accepted::Done };
+        let Some(Slot::Done(_)) = state.slots.front() else {
+            return Accepted::Done;
+        };
         if state.idle
             && let Some(mut direct) = state.direct.take()
         {
-            let Some(Slot::Done(chunk)) = state.slots.front_mut() else { unreachable!("looked at above") };
+            let Some(Slot::Done(chunk)) = state.slots.front_mut() else {
+                unreachable!("looked at above")
+            };
             let cpu = self.shared.clock.thread_cpu_ns();
             chunk.taken += direct(&chunk.bytes[chunk.taken..]);
-            self.shared.counters.io_ns.fetch_add(self.shared.clock.thread_cpu_ns() - cpu, Ordering::Relaxed);
+            self.shared
+                .counters
+                .io_ns
+                .fetch_add(self.shared.clock.thread_cpu_ns() - cpu, Ordering::Relaxed);
             let consumed = (chunk.taken == chunk.bytes.len()).then_some(chunk.cost);
             state.direct = Some(direct);
             if let Some(cost) = consumed {
@@ -398,7 +473,10 @@ struct Scratch(Vec<u8>);
 
 impl State {
     fn pop_done(&mut self) -> Option<Chunk> {
-        match self.slots.pop_front_if(|slot| matches!(slot, Slot::Done(_))) {
+        match self
+            .slots
+            .pop_front_if(|slot| matches!(slot, Slot::Done(_)))
+        {
             Some(Slot::Done(chunk)) => {
                 self.next_deliver += 1;
                 Some(chunk)
@@ -408,7 +486,10 @@ impl State {
     }
 
     fn advance_history(&mut self) {
-        while let Some(Slot::Done(chunk)) = self.slots.get((self.next_history - self.next_deliver) as usize) {
+        while let Some(Slot::Done(chunk)) = self
+            .slots
+            .get((self.next_history - self.next_deliver) as usize)
+        {
             self.history.push(&chunk.bytes);
             self.next_history += 1;
         }
@@ -461,7 +542,10 @@ mod tests {
         };
         let mut payload = BufferPool::new(0).take(bytes.len());
         payload.copy_from_slice(bytes);
-        Frame { header, payload: Bytes::new(payload) }
+        Frame {
+            header,
+            payload: Bytes::new(payload),
+        }
     }
 
     // Goal: a channel that ended while a link's reader had a frame in hand neither holds it nor tells the sender for
@@ -473,7 +557,14 @@ mod tests {
         // Waits for history that has not come.
         let waiting = |seq| {
             let Frame { header, payload } = frame(seq, &[7; 5000]);
-            Frame { header: narrows_format::Header { codec: CodecId(9), history_len: 9, ..header }, payload }
+            Frame {
+                header: narrows_format::Header {
+                    codec: CodecId(9),
+                    history_len: 9,
+                    ..header
+                },
+                payload,
+            }
         };
         let mut ws = Workspace::default();
         assert_eq!(unpacker.accept(waiting(1), &mut ws), Accepted::Done);
@@ -502,8 +593,14 @@ mod tests {
         }
         let mut ws = Workspace::default();
         assert_eq!(unpacker.accept(frame(1, b"later"), &mut ws), Accepted::Done);
-        assert!(matches!(unpacker.accept(frame(0, b"first"), &mut ws), Accepted::Consumed(_)));
-        assert_eq!(chunks.recv_timeout(Duration::from_secs(10)).as_deref(), Ok(&b"later"[..]));
+        assert!(matches!(
+            unpacker.accept(frame(0, b"first"), &mut ws),
+            Accepted::Consumed(_)
+        ));
+        assert_eq!(
+            chunks.recv_timeout(Duration::from_secs(10)).as_deref(),
+            Ok(&b"later"[..])
+        );
         unpacker.finish(2);
         consumer.join().unwrap();
     }

@@ -33,7 +33,10 @@ impl Account {
     /// mixes cost the same, the weights alone do not say which of them overloads a stage whose weight is nothing.
     #[must_use]
     pub fn tilt(&self, weights: Weights) -> Weights {
-        let most = self.spent.iter().fold(1.0_f32, |most, &spent| most.max(spent));
+        let most = self
+            .spent
+            .iter()
+            .fold(1.0_f32, |most, &spent| most.max(spent));
         let foreseen = weighted(self.spent, weights).max(1.0);
         std::array::from_fn(|stage| {
             let over = (self.spent[stage] / foreseen - 1.0).max(0.0);

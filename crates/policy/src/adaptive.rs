@@ -74,7 +74,10 @@ impl Adaptive {
         let level_max = config.level_max.map_or(i16::MAX, |level| level.0);
         let allowed = offers
             .iter()
-            .map(|offer| offer.candidate.level.0 <= level_max && offer.candidate.history_len <= config.history_len_max)
+            .map(|offer| {
+                offer.candidate.level.0 <= level_max
+                    && offer.candidate.history_len <= config.history_len_max
+            })
             .collect();
         Self {
             allowed,
@@ -118,36 +121,76 @@ impl Adaptive {
     fn solve(&mut self, gauges: &Gauges) {
         let workers = gauges.workers.max(1) as f32;
         let shared = self.config.shared_host;
-        let efficiency = if shared { 1.0 } else { self.effort.efficiency() };
+        let efficiency = if shared {
+            1.0
+        } else {
+            self.effort.efficiency()
+        };
         let pack = workers * efficiency * self.effort.trim();
         let link = self.rate.bytes_per_ns() as f32;
         let unpack = self.peer.capacity(gauges.workers);
         let cpu_price = self.config.cpu_price as f32;
         let total = self.rows.mass();
-        for row in self.rows.iter_mut().filter(|row| row.counts(total) || row.times.is_empty()) {
-            self.table.estimate(row.class, self.chunk_len_last, &mut row.costs);
+        for row in self
+            .rows
+            .iter_mut()
+            .filter(|row| row.counts(total) || row.times.is_empty())
+        {
+            self.table
+                .estimate(row.class, self.chunk_len_last, &mut row.costs);
             row.times.clear();
-            for (index, &Expected { cost, basis, size_noise, .. }) in row.costs.iter().enumerate() {
+            for (
+                index,
+                &Expected {
+                    cost,
+                    basis,
+                    size_noise,
+                    ..
+                },
+            ) in row.costs.iter().enumerate()
+            {
                 let candidate = &self.offers[index].candidate;
                 let raw = index == 0;
                 // Where no numbers were seen, a chunk that packs better as numbers is luck that may not last: memory
                 // and programs have pages of all sorts, and the few that did so drew the rest after them. So it has to
                 // be so for sure.
                 let unfit = self.offers[index].is_typed() && !row.class.has_numbers();
-                let caution = if unfit { (CAUTION * size_noise).exp() } else { 1.0 };
-                if !raw && (cost.size > 1.0 - SAVING_MIN || !self.allowed[index] || unfit && basis != Basis::Chunks) {
+                let caution = if unfit {
+                    (CAUTION * size_noise).exp()
+                } else {
+                    1.0
+                };
+                if !raw
+                    && (cost.size > 1.0 - SAVING_MIN
+                        || !self.allowed[index]
+                        || unfit && basis != Basis::Chunks)
+                {
                     row.times.push([NEVER; 3]);
                     continue;
                 }
                 // A frame that names history waits for the one before it: one thread unpacks.
-                let unpackers = if candidate.history_len > 0 { self.peer.efficiency() } else { unpack };
+                let unpackers = if candidate.history_len > 0 {
+                    self.peer.efficiency()
+                } else {
+                    unpack
+                };
                 let unpack_ns = cost.unpack / unpackers + self.peer.io(cost.size) / unpack;
-                let pack_ns = if shared { cost.pack + cost.unpack } else { cost.pack };
+                let pack_ns = if shared {
+                    cost.pack + cost.unpack
+                } else {
+                    cost.pack
+                };
                 let cpu_ns = if raw { 0.0 } else { cost.pack + cost.unpack };
-                let mut times = [pack_ns / pack, cost.size / link + cpu_price * cpu_ns, unpack_ns];
+                let mut times = [
+                    pack_ns / pack,
+                    cost.size / link + cpu_price * cpu_ns,
+                    unpack_ns,
+                ];
                 if !raw {
                     // Raw is certain, everything else a forecast.
-                    times.iter_mut().for_each(|time| *time *= caution * (1.0 + RAW_MARGIN));
+                    times
+                        .iter_mut()
+                        .for_each(|time| *time *= caution * (1.0 + RAW_MARGIN));
                 }
                 row.times.push(times);
             }
@@ -156,7 +199,9 @@ impl Adaptive {
             }
             row.rule_out_lumps();
             row.packs_as_numbers = row.costs.iter().zip(&self.offers).any(|(expected, offer)| {
-                expected.basis == Basis::Chunks && expected.cost.size < PACKS_WELL && offer.is_typed()
+                expected.basis == Basis::Chunks
+                    && expected.cost.size < PACKS_WELL
+                    && offer.is_typed()
             });
         }
         let classes: Vec<(f32, &[Times])> = self
@@ -185,7 +230,11 @@ impl Adaptive {
         let drain_ns = gauges.queued_bytes as f32 / link + in_work_ns;
         let workers = gauges.workers.max(1) as f32;
         // Chunks that many workers pack at once may each take long, if the link is as slow as it is thought to be.
-        let at_once = if self.rate.is_measured() { workers } else { workers.min(UNMEASURED_WORKERS) };
+        let at_once = if self.rate.is_measured() {
+            workers
+        } else {
+            workers.min(UNMEASURED_WORKERS)
+        };
         let efficiency = self.effort.efficiency();
         // With nothing before it, a message takes the sum of its stages, not the longest of them.
         let price = |index: usize| match index {
@@ -243,7 +292,11 @@ impl Adaptive {
         Decision {
             candidate: Candidate::RAW,
             ticket,
-            estimate: Estimate { packed_len, link_bytes_per_s: self.rate_bytes_per_s() as u64, ..Estimate::default() },
+            estimate: Estimate {
+                packed_len,
+                link_bytes_per_s: self.rate_bytes_per_s() as u64,
+                ..Estimate::default()
+            },
             audition: None,
             why,
         }
@@ -252,26 +305,45 @@ impl Adaptive {
     /// Whether raw wins clearly on this row, so that looking for something better soon again is a waste.
     fn is_dull(&self, row: &Row, index: usize) -> bool {
         let raw = weighted(row.times[0], self.weights);
-        index == 0 && row.times[1..].iter().all(|&times| weighted(times, self.weights) > CLEAR * raw)
+        index == 0
+            && row.times[1..]
+                .iter()
+                .all(|&times| weighted(times, self.weights) > CLEAR * raw)
     }
 }
 
 impl Adaptive {
     /// What `index` made of a slice, per raw byte of it. The reference's comes first.
-    fn learn_audition(&mut self, pending: Decided, index: usize, raw_len: usize, size: f32, pack: f32) {
+    fn learn_audition(
+        &mut self,
+        pending: Decided,
+        index: usize,
+        raw_len: usize,
+        size: f32,
+        pack: f32,
+    ) {
         if index == pending.reference {
             if pending.chosen == 0 {
                 // Nothing else tells how these data pack.
-                self.table.learn(pending.class, index, raw_len, (size * SLICE_BIAS).min(1.0), pack, Basis::Slices);
+                self.table.learn(
+                    pending.class,
+                    index,
+                    raw_len,
+                    (size * SLICE_BIAS).min(1.0),
+                    pack,
+                    Basis::Slices,
+                );
             }
             self.pending.auditioned(pending.ticket, [size, pack]);
         } else if let Some([slice_size, slice_pack]) = pending.slice {
             // A slice unlike its chunk says nothing of how another candidate would have done.
             let like = slice_size > NOTHING
-                && (pending.chosen == 0 || LIKE.contains(&(pending.size * pending.without_history / slice_size)));
+                && (pending.chosen == 0
+                    || LIKE.contains(&(pending.size * pending.without_history / slice_size)));
             if like {
                 let (size, pack) = (size / slice_size, pack / slice_pack);
-                self.table.learn_audition(pending.class, index, pending.reference, size, pack);
+                self.table
+                    .learn_audition(pending.class, index, pending.reference, size, pack);
             }
             if let Some(row) = self.rows.iter_mut().find(|row| row.class == pending.class)
                 && row.costs.get(index).is_some_and(Expected::is_unsure)
@@ -306,7 +378,10 @@ impl Policy for Adaptive {
         } else {
             QUEUE_LEN_MIN
         };
-        Ahead { queued_bytes, unconsumed_bytes: self.peer.unconsumed_max() }
+        Ahead {
+            queued_bytes,
+            unconsumed_bytes: self.peer.unconsumed_max(),
+        }
     }
 
     fn decide(&mut self, raw: &[u8], gauges: &Gauges) -> Decision {
@@ -350,30 +425,60 @@ impl Policy for Adaptive {
             // What a processor's time is worth to the stream or, where it has enough of it, to others: no less than the
             // share of its time that packing waits for one, which the link's weight does not show where the kernel
             // needs them as well.
-            let worth = weights[0].max(self.config.cpu_price as f32 * weights[1]).max(1.0 - self.effort.efficiency());
-            let proposal = self.explorer.propose(row, index, raw.len(), weights, worth, gauges, &self.offers, link);
+            let worth = weights[0]
+                .max(self.config.cpu_price as f32 * weights[1])
+                .max(1.0 - self.effort.efficiency());
+            let proposal = self.explorer.propose(
+                row,
+                index,
+                raw.len(),
+                weights,
+                worth,
+                gauges,
+                &self.offers,
+                link,
+            );
             audition = proposal.audition;
             if let Some(other) = proposal.instead {
                 (index, why, audition) = (other, "explore", None);
             }
             if let Some(candidates) = &audition {
                 if reference == 0 {
-                    reference = self.offers.iter().position(|offer| offer.candidate == candidates[0]).unwrap_or(0);
+                    reference = self
+                        .offers
+                        .iter()
+                        .position(|offer| offer.candidate == candidates[0])
+                        .unwrap_or(0);
                 } else {
                     let slice_len = raw.len().min(AUDITION_LEN) as f32;
-                    self.explorer.charge(self.rows[at].costs[reference].cost.pack * slice_len);
-                    audition = Some(once(self.offers[reference].candidate).chain(candidates.iter().copied()).collect());
+                    self.explorer
+                        .charge(self.rows[at].costs[reference].cost.pack * slice_len);
+                    audition = Some(
+                        once(self.offers[reference].candidate)
+                            .chain(candidates.iter().copied())
+                            .collect(),
+                    );
                 }
             }
             let dull = self.is_dull(&self.rows[at], index);
-            self.rows.rest(dull, raw_len / self.rate.bytes_per_ns() as f32);
+            self.rows
+                .rest(dull, raw_len / self.rate.bytes_per_ns() as f32);
         }
         let row = &self.rows[at];
         let (class, cost, times) = (row.class, row.costs[index].cost, row.times[index]);
-        let Expected { pack_most, unpack_prior, .. } = row.costs[index];
+        let Expected {
+            pack_most,
+            unpack_prior,
+            ..
+        } = row.costs[index];
         self.account.charge(times, raw_len);
-        self.peer.note(gauges.now_ns, index, raw.len(), cost.size, unpack_prior);
-        self.note_size(cost.size, self.offers[index].candidate.history_len > 0, raw_len);
+        self.peer
+            .note(gauges.now_ns, index, raw.len(), cost.size, unpack_prior);
+        self.note_size(
+            cost.size,
+            self.offers[index].candidate.history_len > 0,
+            raw_len,
+        );
         let ticket = self.decided as u32;
         self.decided += 1;
         self.pending.insert(Decided {
@@ -404,8 +509,13 @@ impl Policy for Adaptive {
     }
 
     fn learn(&mut self, outcome: &Outcome) {
-        let index = self.offers.iter().position(|offer| offer.candidate == outcome.candidate);
-        let (Some(index), Some(pending), 1..) = (index, self.pending.get(outcome.ticket), outcome.raw_len) else {
+        let index = self
+            .offers
+            .iter()
+            .position(|offer| offer.candidate == outcome.candidate);
+        let (Some(index), Some(pending), 1..) =
+            (index, self.pending.get(outcome.ticket), outcome.raw_len)
+        else {
             return;
         };
         let raw_len = outcome.raw_len as f32;
@@ -413,10 +523,23 @@ impl Policy for Adaptive {
         let pack = outcome.cpu_ns as f32 / raw_len;
         let pack = pack.max(1e-4);
         if outcome.audition {
-            self.learn_audition(pending, index, outcome.raw_len as usize, size.max(1e-3), pack);
+            self.learn_audition(
+                pending,
+                index,
+                outcome.raw_len as usize,
+                size.max(1e-3),
+                pack,
+            );
             return;
         }
-        self.table.learn(pending.class, index, outcome.raw_len as usize, size, pack, Basis::Chunks);
+        self.table.learn(
+            pending.class,
+            index,
+            outcome.raw_len as usize,
+            size,
+            pack,
+            Basis::Chunks,
+        );
         self.pending.done(outcome.ticket, size);
         let off = (size / pending.cost.size).ln().abs();
         if index > 0
@@ -426,9 +549,13 @@ impl Policy for Adaptive {
             row.surprised = true;
         }
         self.effort.learn(outcome.cpu_ns, outcome.wall_ns);
-        for (stage, expected, found) in [(0, pending.cost.pack, pack), (1, pending.cost.size, size)] {
+        for (stage, expected, found) in [(0, pending.cost.pack, pack), (1, pending.cost.size, size)]
+        {
             if expected > 0.0 {
-                self.account.correct(stage, pending.times[stage] * raw_len * (found / expected - 1.0).min(4.0));
+                self.account.correct(
+                    stage,
+                    pending.times[stage] * raw_len * (found / expected - 1.0).min(4.0),
+                );
             }
         }
     }
@@ -439,7 +566,8 @@ impl Policy for Adaptive {
         let starved = (after - before) as f32 > STARVED * now_ns.saturating_sub(from_ns) as f32;
         self.starved[0] = self.starved[1];
         let link = self.rate.bytes_per_ns() as f32;
-        self.peer.report(feedback, self.frame_len, link, starved, &mut self.unpacked);
+        self.peer
+            .report(feedback, self.frame_len, link, starved, &mut self.unpacked);
         self.table.learn_unpack(&self.unpacked);
     }
 }

@@ -46,7 +46,11 @@ impl Median {
             self.ns = ns;
         } else {
             let step = (1.0 / self.count as f32).max(STEP_MIN);
-            self.ns *= if ns > self.ns { 1.0 + step } else { 1.0 / (1.0 + step) };
+            self.ns *= if ns > self.ns {
+                1.0 + step
+            } else {
+                1.0 / (1.0 + step)
+            };
         }
     }
 }
@@ -54,7 +58,11 @@ impl Median {
 impl Answers {
     /// A message is to be decided on; the peer was heard last at `heard_ns`. To be called before each decision.
     pub fn note(&mut self, heard_ns: u64) {
-        if let Some(Waiting { length, priced, sent_ns }) = self.waiting.take()
+        if let Some(Waiting {
+            length,
+            priced,
+            sent_ns,
+        }) = self.waiting.take()
             && heard_ns > sent_ns
         {
             self.lengths[length].seen[usize::from(priced)].see((heard_ns - sent_ns) as f32);
@@ -76,7 +84,11 @@ impl Answers {
             () if raw.count < TRIED => turn / TRIED % 2 == 1,
             () => sooner != turn.is_multiple_of(AGAIN),
         };
-        self.waiting = Some(Waiting { length, priced: !goes_raw, sent_ns: now_ns });
+        self.waiting = Some(Waiting {
+            length,
+            priced: !goes_raw,
+            sent_ns: now_ns,
+        });
         goes_raw
     }
 }
@@ -113,9 +125,18 @@ mod tests {
 
     #[test]
     fn messages_go_the_way_that_is_answered_sooner() {
-        assert!(ask(&mut Answers::default(), 2000, 80_000, 110_000) > 950, "a look for nothing");
-        assert!(ask(&mut Answers::default(), 2000, 500_000, 300_000) < 50, "a slow link");
-        assert!(ask(&mut Answers::default(), 2000, 10_000_000, 10_000_000) < 50, "no difference");
+        assert!(
+            ask(&mut Answers::default(), 2000, 80_000, 110_000) > 950,
+            "a look for nothing"
+        );
+        assert!(
+            ask(&mut Answers::default(), 2000, 500_000, 300_000) < 50,
+            "a slow link"
+        );
+        assert!(
+            ask(&mut Answers::default(), 2000, 10_000_000, 10_000_000) < 50,
+            "no difference"
+        );
     }
 
     #[test]

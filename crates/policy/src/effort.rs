@@ -22,7 +22,11 @@ pub struct Effort {
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { cpu_ns: 0.0, wall_ns: 0.0, trim: TRIM_MAX }
+        Self {
+            cpu_ns: 0.0,
+            wall_ns: 0.0,
+            trim: TRIM_MAX,
+        }
     }
 }
 
@@ -41,7 +45,9 @@ impl Effort {
     pub fn judge(&mut self, verdict: Verdict, gauges: &Gauges, frame_len: f32) {
         match verdict {
             Verdict::Idle if gauges.packing >= gauges.workers.max(1) => self.trim *= 0.96,
-            Verdict::Link if gauges.queued_bytes as f32 > gauges.packing as f32 * frame_len => self.trim *= 1.02,
+            Verdict::Link if gauges.queued_bytes as f32 > gauges.packing as f32 * frame_len => {
+                self.trim *= 1.02
+            }
             _ => {}
         }
         self.trim = self.trim.clamp(TRIM_MIN, TRIM_MAX);
@@ -50,7 +56,11 @@ impl Effort {
     /// Share of its wall time packing spends on a processor, 0 to 1.
     #[must_use]
     pub fn efficiency(&self) -> f32 {
-        if self.wall_ns > 0.0 { (self.cpu_ns / self.wall_ns).clamp(0.05, 1.0) } else { 1.0 }
+        if self.wall_ns > 0.0 {
+            (self.cpu_ns / self.wall_ns).clamp(0.05, 1.0)
+        } else {
+            1.0
+        }
     }
 
     /// What queues say besides: less where the link ran dry.
@@ -82,16 +92,36 @@ mod tests {
     #[test]
     fn a_link_that_runs_dry_trims_only_while_workers_are_busy() {
         let mut effort = Effort::default();
-        let idle = Gauges { workers: 2, packing: 0, ..Gauges::default() };
+        let idle = Gauges {
+            workers: 2,
+            packing: 0,
+            ..Gauges::default()
+        };
         effort.judge(Verdict::Idle, &idle, 1e3);
         assert_eq!(effort.trim(), TRIM_MAX);
         let busy = Gauges { packing: 2, ..idle };
         (0..99).for_each(|_| effort.judge(Verdict::Idle, &busy, 1e3));
         assert_eq!(effort.trim(), TRIM_MIN);
         // Workers are as busy where there is room in the queue as where it is full enough.
-        effort.judge(Verdict::Link, &Gauges { queued_bytes: 2000, ..busy }, 1e3);
+        effort.judge(
+            Verdict::Link,
+            &Gauges {
+                queued_bytes: 2000,
+                ..busy
+            },
+            1e3,
+        );
         assert_eq!(effort.trim(), TRIM_MIN);
-        (0..99).for_each(|_| effort.judge(Verdict::Link, &Gauges { queued_bytes: 2001, ..busy }, 1e3));
+        (0..99).for_each(|_| {
+            effort.judge(
+                Verdict::Link,
+                &Gauges {
+                    queued_bytes: 2001,
+                    ..busy
+                },
+                1e3,
+            )
+        });
         assert_eq!(effort.trim(), TRIM_MAX);
     }
 }

@@ -39,12 +39,18 @@ pub(crate) struct Proposal {
 
 impl Default for Explorer {
     fn default() -> Self {
-        Self { allowance_ns: START_NS, last_ns: 0 }
+        Self {
+            allowance_ns: START_NS,
+            last_ns: 0,
+        }
     }
 }
 
 impl Explorer {
-    #[expect(clippy::too_many_arguments, reason = "everything a decision knows, borrowed apart")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "everything a decision knows, borrowed apart"
+    )]
     pub(crate) fn propose(
         &mut self,
         row: &mut Row,
@@ -59,7 +65,8 @@ impl Explorer {
         let passed = gauges.now_ns.saturating_sub(self.last_ns) as f32;
         self.last_ns = gauges.now_ns;
         let budget = (COST / worth).clamp(BUDGET, BUDGET_IDLE);
-        self.allowance_ns = (self.allowance_ns + budget * passed * gauges.workers.max(1) as f32).min(SAVED_MAX_NS);
+        self.allowance_ns =
+            (self.allowance_ns + budget * passed * gauges.workers.max(1) as f32).min(SAVED_MAX_NS);
         let mut proposal = Proposal::default();
         row.asked.resize(offers.len(), false);
         if row.chunks >= row.next_round || row.surprised {
@@ -100,7 +107,12 @@ impl Explorer {
             if index == chosen || row.asked[index] || offers[index].candidate.history_len > 0 {
                 continue;
             }
-            let Expected { basis, size_noise, slices, .. } = expected;
+            let Expected {
+                basis,
+                size_noise,
+                slices,
+                ..
+            } = expected;
             // The first slices may have met a pause: taken at its word, one that took ten times too long kept zstd 1 from
             // being tried again.
             let hasty = again && *basis == Basis::Slices && *slices < SLICES;
@@ -114,7 +126,8 @@ impl Explorer {
             // One of each family makes sure, whatever the priors say: 2 KiB cannot show everything, and what it shows
             // corrects the others of its family.
             let noise = again && row.times[index][0] >= NEVER && offers[index].name == "zstd";
-            let doubt = (*basis == Basis::Prior || noise || hasty) && offers[index].candidate.level.0 == 1;
+            let doubt =
+                (*basis == Basis::Prior || noise || hasty) && offers[index].candidate.level.0 == 1;
             if price < best || doubt {
                 list.push((price, index));
             }
@@ -156,11 +169,14 @@ fn whole(
     link: f32,
 ) -> Option<usize> {
     let best = weighted(row.times[chosen], weights);
-    let pack_ns = |index: usize| row.costs[index].doubt * row.costs[index].cost.pack * raw_len as f32;
+    let pack_ns =
+        |index: usize| row.costs[index].doubt * row.costs[index].cost.pack * raw_len as f32;
     // The stream waits for a slow chunk: there must be enough before it to keep the link busy.
     let room_ns = (0.5 * gauges.queued_bytes as f32 / link).max(2.0 * pack_ns(chosen));
     (1..row.costs.len())
-        .filter(|&index| index != chosen && row.costs[index].basis != Basis::Chunks && pack_ns(index) < room_ns)
+        .filter(|&index| {
+            index != chosen && row.costs[index].basis != Basis::Chunks && pack_ns(index) < room_ns
+        })
         .filter(|&index| !row.is_left_to_slices(index, offers))
         .map(|index| (optimistic(row, index, weights, 0.95), index))
         .filter(|&(price, _)| price < best)
@@ -170,7 +186,11 @@ fn whole(
 
 fn optimistic(row: &Row, index: usize, weights: Weights, hope: f32) -> f32 {
     let times = row.times[index];
-    if times[0] >= NEVER { NEVER } else { hope * weighted(times, weights) }
+    if times[0] >= NEVER {
+        NEVER
+    } else {
+        hope * weighted(times, weights)
+    }
 }
 
 /// Start-up allowance, in nanoseconds of CPU: enough for a first round on a slice, should the priors be far off. More
@@ -214,18 +234,33 @@ mod tests {
     #[test]
     fn auditions_are_held_again_whichever_chunks_are_looked_at() {
         let offers = default_offers(|name| Some(CodecId(name.len() as u8)), 0);
-        for (stride, first) in (1..=16).flat_map(|stride| (0..stride).map(move |first| (stride, first))) {
+        for (stride, first) in
+            (1..=16).flat_map(|stride| (0..stride).map(move |first| (stride, first)))
+        {
             let mut rows = Rows::default();
             let at = rows.find(&[7; 4096]).at;
             let row = &mut rows[at];
             Table::new(offers.clone()).estimate(row.class, 4096, &mut row.costs);
-            row.times = row.costs.iter().map(|expected| [expected.cost.pack, expected.cost.size, 0.0]).collect();
+            row.times = row
+                .costs
+                .iter()
+                .map(|expected| [expected.cost.pack, expected.cost.size, 0.0])
+                .collect();
             let mut explorer = Explorer::default();
             let mut rounds = 0;
             for look in 0..10 * AGAIN / stride {
                 row.chunks = first + look * stride;
                 let before = row.round;
-                let _ = explorer.propose(row, 0, 4096, [1.0; 3], 1.0, &Gauges::default(), &offers, 1.0);
+                let _ = explorer.propose(
+                    row,
+                    0,
+                    4096,
+                    [1.0; 3],
+                    1.0,
+                    &Gauges::default(),
+                    &offers,
+                    1.0,
+                );
                 rounds += u64::from(row.round == 1 && before != 0 || look == 0);
             }
             assert_eq!(rounds, 10, "one chunk in {stride} from {first} on");

@@ -65,13 +65,20 @@ impl Guard {
         // A look at raw that has begun tells more of the link than what the link is believed to carry meanwhile.
         let looks = self.way == Way::Raw && self.rates[Way::Raw as usize].is_none();
         if link < if looks { SLOW } else { FAST } && self.peak < FAST {
-            *self = Self { counted_ns: now_ns, ..Self::default() };
+            *self = Self {
+                counted_ns: now_ns,
+                ..Self::default()
+            };
             return Way::Priced;
         }
         if let Some(since) = self.since {
             // Until all in hand went this way the pace is the other's, or that at which the queue fills and what else
             // packing leaves empty.
-            let buffers = if self.way == Way::Raw { BUFFERS.min((link * SPAN_NS as f64) as u64) } else { 0 };
+            let buffers = if self.way == Way::Raw {
+                BUFFERS.min((link * SPAN_NS as f64) as u64)
+            } else {
+                0
+            };
             let before = in_hand + buffers;
             self.since = (since < before).then_some(since + raw_len as u64);
             (self.counted_ns, self.bytes) = (now_ns, 0);
@@ -103,7 +110,11 @@ impl Guard {
             self.way = if raw.is_none() { Way::Raw } else { Way::Priced };
             return;
         };
-        let better = if priced > GAIN_MIN * raw { Way::Priced } else { Way::Raw };
+        let better = if priced > GAIN_MIN * raw {
+            Way::Priced
+        } else {
+            Way::Raw
+        };
         let clear = priced.min(raw) < CLEAR * priced.max(raw);
         let doubted = std::mem::replace(&mut self.doubted, better != self.way);
         if self.trial {
@@ -112,7 +123,14 @@ impl Guard {
                 PATIENCE_MIN
             } else {
                 let least = if clear { PATIENCE_CLEAR } else { 0 };
-                (self.patience * 2).clamp(least, if better == Way::Raw { PATIENCE_MAX } else { PATIENCE_CLEAR })
+                (self.patience * 2).clamp(
+                    least,
+                    if better == Way::Raw {
+                        PATIENCE_MAX
+                    } else {
+                        PATIENCE_CLEAR
+                    },
+                )
             };
             self.settle(better, clear);
         } else if better != self.way {
@@ -126,14 +144,22 @@ impl Guard {
             self.stay -= 1;
         } else {
             self.trial = true;
-            self.way = if self.way == Way::Raw { Way::Priced } else { Way::Raw };
+            self.way = if self.way == Way::Raw {
+                Way::Priced
+            } else {
+                Way::Raw
+            };
         }
     }
 
     /// One look may be wrong. That packing pays is looked at again sooner where it does not clearly: raw is what was
     /// promised.
     fn settle(&mut self, better: Way, clear: bool) {
-        self.stay = if better == Way::Raw || clear { self.patience } else { self.patience / HASTE };
+        self.stay = if better == Way::Raw || clear {
+            self.patience
+        } else {
+            self.patience / HASTE
+        };
         (self.way, self.doubted) = (better, false);
     }
 }
@@ -192,9 +218,15 @@ mod tests {
     fn the_better_way_stays_and_a_change_is_noticed() {
         let (mut guard, mut now_ns) = (Guard::default(), 0);
         run(&mut guard, &mut now_ns, 100, 1.0, 2.0);
-        assert!(run(&mut guard, &mut now_ns, 1000, 1.0, 2.0) < 0.03, "raw is twice as fast");
+        assert!(
+            run(&mut guard, &mut now_ns, 1000, 1.0, 2.0) < 0.03,
+            "raw is twice as fast"
+        );
         run(&mut guard, &mut now_ns, 1000, 3.0, 2.0);
-        assert!(run(&mut guard, &mut now_ns, 1000, 3.0, 2.0) > 0.9, "packing got faster");
+        assert!(
+            run(&mut guard, &mut now_ns, 1000, 3.0, 2.0) > 0.9,
+            "packing got faster"
+        );
     }
 
     // Goal: a moment in which the link seems slow does not end the comparison; bytes that get through slowly do.
@@ -246,10 +278,17 @@ mod tests {
         assert_eq!(guard.way, Way::Priced, "{guard:?}");
         // The trial finds processors busy, which are free again then.
         while now_ns < 400_000_000 {
-            let raw = if guard.rates[Way::Raw as usize] < Some(0.31) { 0.85 } else { 2.0 };
+            let raw = if guard.rates[Way::Raw as usize] < Some(0.31) {
+                0.85
+            } else {
+                2.0
+            };
             run(&mut guard, &mut now_ns, 1, 1.0, raw);
         }
-        assert!(run(&mut guard, &mut now_ns, 100, 1.0, 2.0) < 0.1, "{guard:?}");
+        assert!(
+            run(&mut guard, &mut now_ns, 100, 1.0, 2.0) < 0.1,
+            "{guard:?}"
+        );
     }
 
     // Goal: a look at raw is not given up because the link seems a little slower while it fills.
@@ -281,7 +320,10 @@ mod tests {
             raw_ns += if way == Way::Raw { took } else { 0 };
             now_ns += took;
         }
-        assert!((6_000_000..66_000_000).contains(&raw_ns), "{raw_ns} ns raw, {guard:?}");
+        assert!(
+            (6_000_000..66_000_000).contains(&raw_ns),
+            "{raw_ns} ns raw, {guard:?}"
+        );
     }
 
     // Goal: one slow span, of a chunk that packs slowly or a pause, sends nothing raw that packs well.
@@ -291,7 +333,10 @@ mod tests {
         run(&mut guard, &mut now_ns, 300, 2.0, 1.0);
         for _ in 0..5 {
             now_ns += 3 * SPAN_NS;
-            assert!(run(&mut guard, &mut now_ns, 100, 2.0, 1.0) > 0.8, "{guard:?}");
+            assert!(
+                run(&mut guard, &mut now_ns, 100, 2.0, 1.0) > 0.8,
+                "{guard:?}"
+            );
         }
     }
 
@@ -324,7 +369,11 @@ mod tests {
             for _ in 0..5 {
                 run(&mut guard, &mut now_ns, 12, 0.3, 0.3);
                 let share = run(&mut guard, &mut now_ns, 700, priced, raw);
-                let share = if better == Way::Priced { share } else { 1.0 - share };
+                let share = if better == Way::Priced {
+                    share
+                } else {
+                    1.0 - share
+                };
                 assert!(share > 0.85, "{share} {guard:?}");
             }
         }

@@ -29,7 +29,11 @@ impl Guess {
     #[must_use]
     pub fn new(value: f32, noise: f32) -> Self {
         let variance = noise * noise;
-        Self { value, variance, drift: DRIFT * variance }
+        Self {
+            value,
+            variance,
+            drift: DRIFT * variance,
+        }
     }
 
     /// What is believed.
@@ -57,7 +61,12 @@ impl Guess {
 
     /// As [`Self::learn`], where the sample is of the product of all `factors`: the less sure one is, the more of the
     /// news is of it.
-    pub fn learn_product<const N: usize>(factors: [&mut Self; N], sample: f32, noise: f32, share: f32) {
+    pub fn learn_product<const N: usize>(
+        factors: [&mut Self; N],
+        sample: f32,
+        noise: f32,
+        share: f32,
+    ) {
         let (off, variance) = Self::off(&factors, sample);
         let gain = share / (variance + noise * noise);
         for factor in factors {
@@ -68,17 +77,26 @@ impl Guess {
     }
 
     /// As [`Self::learn_sure`], of a product.
-    pub fn learn_product_sure<const N: usize>(mut factors: [&mut Self; N], sample: f32, noise: f32) {
+    pub fn learn_product_sure<const N: usize>(
+        mut factors: [&mut Self; N],
+        sample: f32,
+        noise: f32,
+    ) {
         let (off, variance) = Self::off(&factors, sample);
         let scale = ((off * off / FAR - noise * noise) / variance).max(1.0);
-        factors.iter_mut().for_each(|factor| factor.variance *= scale);
+        factors
+            .iter_mut()
+            .for_each(|factor| factor.variance *= scale);
         Self::learn_product(factors, sample, noise, 1.0);
     }
 
     /// How far a sample is off the product, as a logarithm, and the product's variance.
     fn off(factors: &[&mut Self], sample: f32) -> (f32, f32) {
         let value: f32 = factors.iter().map(|factor| factor.value).product();
-        ((sample / value).ln(), factors.iter().map(|factor| factor.variance).sum())
+        (
+            (sample / value).ln(),
+            factors.iter().map(|factor| factor.variance).sum(),
+        )
     }
 
     /// A sample of what no forecast depends on, such as raw's copying.
@@ -104,12 +122,28 @@ pub struct Spread {
 /// shows that difference to 1 to 6, 4 to 14, and 5 to 30 percent. From class to class of one kind, on 33 recordings, they
 /// differ by 0 to 2, 3 to 6 and 4 to 10 percent in the mean, and by up to 18.
 impl Spread {
-    const LEVELS: Self = Self { prior: 0.05, class: 0.04, slice: 0.04 };
-    const PLAIN: Self = Self { prior: 0.12, class: 0.08, slice: 0.09 };
-    const TYPED: Self = Self { prior: 0.3, class: 0.08, slice: 0.2 };
+    const LEVELS: Self = Self {
+        prior: 0.05,
+        class: 0.04,
+        slice: 0.04,
+    };
+    const PLAIN: Self = Self {
+        prior: 0.12,
+        class: 0.08,
+        slice: 0.09,
+    };
+    const TYPED: Self = Self {
+        prior: 0.3,
+        class: 0.08,
+        slice: 0.2,
+    };
     /// Of packing times, whatever the candidate, on a slice and at most from chunk to chunk. Candidates differ by
     /// factors, so that noise changes their order little; one taken for fast that is not must show at once.
-    pub const PACK: Self = Self { prior: 0.3, class: 0.0, slice: 0.3 };
+    pub const PACK: Self = Self {
+        prior: 0.3,
+        class: 0.0,
+        slice: 0.3,
+    };
 
     /// A candidate's own.
     #[must_use]
@@ -143,7 +177,11 @@ pub struct Level {
 
 impl Level {
     /// As the guesses have it.
-    pub const UNKNOWN: Self = Self { size: Trend::UNKNOWN, pack: Trend::UNKNOWN, run: (0, 0) };
+    pub const UNKNOWN: Self = Self {
+        size: Trend::UNKNOWN,
+        pack: Trend::UNKNOWN,
+        run: (0, 0),
+    };
 
     /// Of packed sizes.
     #[must_use]
@@ -167,7 +205,13 @@ impl Level {
     /// variances, what it scales may be off itself. How unlike chunks are is told by candidates `tried` before, since
     /// the first outcome of any shows as well what its prior was off by. Returns by how much sizes and times differ
     /// from chunk to chunk.
-    pub fn learn(&mut self, index: usize, found: [f32; 2], unsure: [f32; 2], tried: bool) -> [f32; 2] {
+    pub fn learn(
+        &mut self,
+        index: usize,
+        found: [f32; 2],
+        unsure: [f32; 2],
+        tried: bool,
+    ) -> [f32; 2] {
         let run = self.run_of(index);
         self.run = (index, run + 1);
         // What the outcomes before had of the candidate's own, the level has taken already.
@@ -211,12 +255,18 @@ struct Trend {
 }
 
 impl Trend {
-    const UNKNOWN: Self = Self { value: 1.0, noise: None, share: SHARE_START, last: 0.0 };
+    const UNKNOWN: Self = Self {
+        value: 1.0,
+        noise: None,
+        share: SHARE_START,
+        last: 0.0,
+    };
 
     fn learn(&mut self, found: f32, unsure: f32, tried: bool, first_max: f32) -> f32 {
         let surprise = (found / self.value).ln();
-        let (share, most) =
-            self.noise.map_or((1.0, first_max), |noise| (self.share * noise / (noise + unsure), STEP_MAX));
+        let (share, most) = self.noise.map_or((1.0, first_max), |noise| {
+            (self.share * noise / (noise + unsure), STEP_MAX)
+        });
         let step = share * surprise.clamp(-most.ln(), most.ln());
         self.value = (self.value * step.exp()).clamp(1.0 / LEVEL_MAX, LEVEL_MAX);
         let noise = match self.noise {
@@ -227,7 +277,11 @@ impl Trend {
                 let alike = (surprise * self.last / noise).clamp(-1.0, 1.0);
                 self.share = (self.share * (ADAPT * alike).exp()).clamp(SHARE_MIN, SHARE_MAX);
                 self.last = surprise;
-                if tried { noise + (surprise.powi(2) - noise) / NOISE_MEMORY } else { noise }
+                if tried {
+                    noise + (surprise.powi(2) - noise) / NOISE_MEMORY
+                } else {
+                    noise
+                }
             }
         };
         let noise = noise.max(NOISE_MIN * NOISE_MIN);
@@ -281,7 +335,9 @@ mod tests {
     fn a_level_tells_how_unlike_chunks_are() {
         let (mut alike, mut unlike) = (Level::UNKNOWN, Level::UNKNOWN);
         let noise = |level: &mut Level, sizes: [f32; 2]| {
-            (0..40).fold(0.0, |_, at| level.learn(1, [sizes[at % 2], 1.0], [0.0; 2], true)[0])
+            (0..40).fold(0.0, |_, at| {
+                level.learn(1, [sizes[at % 2], 1.0], [0.0; 2], true)[0]
+            })
         };
         assert!(noise(&mut alike, [0.3, 0.31]) < 0.05);
         assert!(noise(&mut unlike, [0.1, 0.6]) > 0.5);

@@ -18,7 +18,13 @@ use crate::simple::CHUNK_LEN_DEFAULT;
 /// `decided` chunks went before; the link carries `bytes_per_ns`, of which a raw byte takes `size` lately; of the bytes
 /// lately `with_history` were packed with history.
 #[must_use]
-pub fn chunk_len(decided: u64, bytes_per_ns: f64, measured: bool, size: f32, with_history: f32) -> usize {
+pub fn chunk_len(
+    decided: u64,
+    bytes_per_ns: f64,
+    measured: bool,
+    size: f32,
+    with_history: f32,
+) -> usize {
     if decided < SLOW_START {
         return CHUNK_LEN_MIN;
     }
@@ -29,8 +35,12 @@ pub fn chunk_len(decided: u64, bytes_per_ns: f64, measured: bool, size: f32, wit
     let settled = decided >= SETTLED;
     while (CHUNK_LEN_DEFAULT..CHUNK_LEN_LONG).contains(&len) {
         let raw_ns = (2 * len) as f64 / bytes_per_ns;
-        let tiny = (2 * len) as f32 * size < NEXT_TO_NOTHING && raw_ns < MISTAKE_NS[usize::from(settled)];
-        let refers = len == CHUNK_LEN_DEFAULT && with_history > MOST && settled && REFERS_NS.contains(&raw_ns);
+        let tiny =
+            (2 * len) as f32 * size < NEXT_TO_NOTHING && raw_ns < MISTAKE_NS[usize::from(settled)];
+        let refers = len == CHUNK_LEN_DEFAULT
+            && with_history > MOST
+            && settled
+            && REFERS_NS.contains(&raw_ns);
         if !tiny && !refers {
             break;
         }
@@ -74,9 +84,15 @@ mod tests {
     #[test]
     fn chunks_with_history_are_longer_once_the_data_are_known() {
         assert_eq!(chunk_len(SETTLED, 0.0125, true, 0.3, 0.9), 512 << 10);
-        assert_eq!(chunk_len(SETTLED, 0.0125, true, 0.3, 0.4), CHUNK_LEN_DEFAULT);
+        assert_eq!(
+            chunk_len(SETTLED, 0.0125, true, 0.3, 0.4),
+            CHUNK_LEN_DEFAULT
+        );
         assert_eq!(chunk_len(99, 0.0125, true, 0.3, 0.9), CHUNK_LEN_DEFAULT);
-        assert_eq!(chunk_len(SETTLED, 0.00125, true, 0.3, 0.9), CHUNK_LEN_DEFAULT);
+        assert_eq!(
+            chunk_len(SETTLED, 0.00125, true, 0.3, 0.9),
+            CHUNK_LEN_DEFAULT
+        );
         assert_eq!(chunk_len(SETTLED, 0.125, true, 0.3, 0.9), CHUNK_LEN_DEFAULT);
     }
 

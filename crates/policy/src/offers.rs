@@ -28,13 +28,23 @@ impl Offer {
     /// Any candidate of any codec; an unknown name gets zstd's priors until it was measured.
     #[must_use]
     pub fn new(candidate: Candidate, name: &str) -> Self {
-        Self { candidate, name: name.into(), typed: row_of(name, 1).0 != Fit::Plain }
+        Self {
+            candidate,
+            name: name.into(),
+            typed: row_of(name, 1).0 != Fit::Plain,
+        }
     }
 
     /// What it likely costs on data of this kind with numbers of `stride` bytes.
     #[must_use]
     pub fn prior(&self, kind: Kind, stride: u8) -> Cost {
-        prior(&self.name, self.candidate.level.0, self.candidate.history_len, kind, stride)
+        prior(
+            &self.name,
+            self.candidate.level.0,
+            self.candidate.history_len,
+            kind,
+            stride,
+        )
     }
 
     /// Whether it takes its bytes for numbers of a width.
@@ -47,8 +57,11 @@ impl Offer {
     /// the priors have, in CPU nanoseconds per byte of the chunk.
     #[must_use]
     pub fn indexing_beyond(&self, chunk_len: usize) -> f32 {
-        let Candidate { level, history_len, .. } = self.candidate;
-        indexing(level.0, history_len, chunk_len) - indexing(level.0, history_len, CHUNK_LEN_DEFAULT)
+        let Candidate {
+            level, history_len, ..
+        } = self.candidate;
+        indexing(level.0, history_len, chunk_len)
+            - indexing(level.0, history_len, CHUNK_LEN_DEFAULT)
     }
 }
 
@@ -56,11 +69,18 @@ impl Offer {
 ///
 /// `history_len_max` is the most history the peers agreed on, in bytes.
 #[must_use]
-pub fn default_offers(lookup: impl Fn(&str) -> Option<CodecId>, history_len_max: u32) -> Vec<Offer> {
+pub fn default_offers(
+    lookup: impl Fn(&str) -> Option<CodecId>,
+    history_len_max: u32,
+) -> Vec<Offer> {
     let mut offers = vec![Offer::new(Candidate::RAW, "raw")];
     for &(name, level, history_len) in DEFAULT {
         let Some(codec) = lookup(name) else { continue };
-        let candidate = Candidate { codec, level: Level(level), history_len: history_len.min(history_len_max) };
+        let candidate = Candidate {
+            codec,
+            level: Level(level),
+            history_len: history_len.min(history_len_max),
+        };
         if offers.iter().all(|offer| offer.candidate != candidate) {
             offers.push(Offer::new(candidate, name));
         }
@@ -112,7 +132,11 @@ mod tests {
     fn raw_comes_first_and_missing_codecs_are_left_out() {
         let offers = default_offers(|name| (name == "zstd").then_some(CodecId(5)), 0);
         assert_eq!(offers[0].candidate, Candidate::RAW);
-        assert!(offers[1..].iter().all(|offer| offer.name == "zstd" && offer.candidate.history_len == 0));
+        assert!(
+            offers[1..]
+                .iter()
+                .all(|offer| offer.name == "zstd" && offer.candidate.history_len == 0)
+        );
         assert_eq!(default_offers(|_| None, 0).len(), 1);
     }
 }

@@ -89,7 +89,11 @@ impl Peer {
     /// CPU nanoseconds the receiver can spend per nanosecond; `like` is what to assume before it reported.
     #[must_use]
     pub fn capacity(&self, like: u32) -> f32 {
-        let workers = if self.workers == 0 { like } else { self.workers };
+        let workers = if self.workers == 0 {
+            like
+        } else {
+            self.workers
+        };
         workers.max(1) as f32 * self.efficiency
     }
 
@@ -125,7 +129,14 @@ impl Peer {
 
     /// One report. Fills in what was unpacked since the last. `frame_len` is what a frame takes lately, in bytes,
     /// `link` what the link carries, in bytes a nanosecond; `starved` says that the sender had no credit meanwhile.
-    pub fn report(&mut self, report: &Feedback, frame_len: f32, link: f32, starved: bool, unpacked: &mut Unpacked) {
+    pub fn report(
+        &mut self,
+        report: &Feedback,
+        frame_len: f32,
+        link: f32,
+        starved: bool,
+        unpacked: &mut Unpacked,
+    ) {
         unpacked.prior_ns.clear();
         unpacked.measured_ns = 0.0;
         self.workers = report.workers;
@@ -144,7 +155,11 @@ impl Peer {
         let waited = starved || report.waiting_bytes.min(self.last.waiting_bytes) as f32 > heap;
         let from = self.last.raw_bytes;
         self.last = *report;
-        self.calm = if waited { 0 } else { self.calm.saturating_add(1) };
+        self.calm = if waited {
+            0
+        } else {
+            self.calm.saturating_add(1)
+        };
         let busy_ns = unpack_ns + io_ns;
         self.served += 0.5 * (busy_ns / (busy_ns + delayed_ns).max(1.0) - self.served);
         let share = busy_ns / (span as f32 * report.workers.max(1) as f32);
@@ -170,9 +185,15 @@ impl Peer {
             if sent.raw_end - u64::from(sent.raw_len) >= from {
                 covered += u64::from(sent.raw_len);
                 packed += u64::from(sent.packed_len);
-                self.way_ns = self.way_ns.min(report.now_ns.saturating_sub(sent.now_ns) as f32);
+                self.way_ns = self
+                    .way_ns
+                    .min(report.now_ns.saturating_sub(sent.now_ns) as f32);
                 let index = usize::from(sent.index);
-                match unpacked.prior_ns.iter_mut().find(|(other, _)| *other == index) {
+                match unpacked
+                    .prior_ns
+                    .iter_mut()
+                    .find(|(other, _)| *other == index)
+                {
                     Some((_, sum)) => *sum += sent.prior_ns,
                     None => unpacked.prior_ns.push((index, sent.prior_ns)),
                 }
@@ -235,7 +256,10 @@ mod tests {
         };
         peer.report(&report, 1e4, 0.01, false, &mut unpacked);
         assert_eq!(unpacked.prior_ns, [(3, 1.6e6)]);
-        assert!((unpacked.measured_ns / 1.6e6 - 4.0).abs() < 0.01, "{unpacked:?}");
+        assert!(
+            (unpacked.measured_ns / 1.6e6 - 4.0).abs() < 0.01,
+            "{unpacked:?}"
+        );
     }
 
     #[test]
@@ -253,7 +277,10 @@ mod tests {
             };
             peer.report(&report, 1e4, 0.01, false, &mut unpacked);
         }
-        assert!(peer.is_behind() && (peer.capacity(4) - 1.0).abs() < 0.05, "{peer:?}");
+        assert!(
+            peer.is_behind() && (peer.capacity(4) - 1.0).abs() < 0.05,
+            "{peer:?}"
+        );
     }
 
     /// `ticks` reports 50 ms apart of one that unpacks 4 MiB in each, with `busy` ns of `workers` 2 and `delayed` beside,
@@ -288,7 +315,10 @@ mod tests {
         assert!((peer.efficiency() - 0.05).abs() < 0.005, "{peer:?}");
         run(&mut peer, &mut tick, 10, 5_000_000, 40_000_000, 0);
         assert!((peer.efficiency() - 0.05).abs() < 0.005, "{peer:?}");
-        assert!((peer.io(0.5) - 0.6).abs() < 0.01, "2.5 ms for 4 MiB: {peer:?}");
+        assert!(
+            (peer.io(0.5) - 0.6).abs() < 0.01,
+            "2.5 ms for 4 MiB: {peer:?}"
+        );
         run(&mut peer, &mut tick, 16, 30_000_000, 1_000_000, 0);
         assert!(peer.efficiency() > 0.8, "{peer:?}");
     }
@@ -300,7 +330,10 @@ mod tests {
         assert_eq!(peer.unconsumed_max(), u64::MAX);
         run(&mut peer, &mut tick, 20, 5_000_000, 40_000_000, 16 << 20);
         let packed_in_260_ms = 26.0 / 5.0 * f64::from(2 << 20);
-        assert!((peer.unconsumed_max() as f64 / packed_in_260_ms - 1.0).abs() < 0.05, "{peer:?}");
+        assert!(
+            (peer.unconsumed_max() as f64 / packed_in_260_ms - 1.0).abs() < 0.05,
+            "{peer:?}"
+        );
         run(&mut peer, &mut tick, u64::from(CALM), 5_000_000, 0, 0);
         assert_eq!(peer.unconsumed_max(), u64::MAX);
     }

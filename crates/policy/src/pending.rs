@@ -45,7 +45,10 @@ impl Default for Pending {
             size: 1.0,
             slice: None,
         };
-        Self { ring: vec![vacant; PENDING], backlog_ns: 0.0 }
+        Self {
+            ring: vec![vacant; PENDING],
+            backlog_ns: 0.0,
+        }
     }
 }
 
@@ -102,12 +105,21 @@ mod tests {
     fn the_backlog_is_what_is_in_work_and_places_come_round() {
         let mut pending = Pending::default();
         let template = pending.ring[0];
-        let note = |pending: &mut Pending, ticket| pending.insert(Decided { ticket, most_ns: 10.0, ..template });
+        let note = |pending: &mut Pending, ticket| {
+            pending.insert(Decided {
+                ticket,
+                most_ns: 10.0,
+                ..template
+            })
+        };
         (0..4).for_each(|ticket| note(&mut pending, ticket));
         assert_eq!(pending.backlog_ns(), 40.0);
         pending.done(1, 0.5);
         pending.done(1, 0.5);
-        assert_eq!((pending.backlog_ns(), pending.get(1).unwrap().size), (30.0, 0.5));
+        assert_eq!(
+            (pending.backlog_ns(), pending.get(1).unwrap().size),
+            (30.0, 0.5)
+        );
         pending.skip(2);
         assert!(pending.get(2).is_none());
         note(&mut pending, PENDING as u32);

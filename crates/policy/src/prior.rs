@@ -24,7 +24,11 @@ pub struct Cost {
 
 impl Cost {
     /// Raw: a copy and a checksum on each side.
-    pub const RAW: Self = Self { size: 1.0, pack: 0.07, unpack: 0.07 };
+    pub const RAW: Self = Self {
+        size: 1.0,
+        pack: 0.07,
+        unpack: 0.07,
+    };
 }
 
 /// Kinds of data the priors know. The probe maps a chunk to the nearest.
@@ -133,7 +137,10 @@ pub fn prior(codec: &str, level: i16, history_len: u32, kind: Kind, stride: u8) 
 #[must_use]
 pub fn row_of(codec: &str, stride: u8) -> (Fit, String) {
     for transform in ["shuffle", "delta", "decimal"] {
-        if let Some((width, inner)) = codec.strip_prefix(transform).and_then(|rest| rest.split_once('-')) {
+        if let Some((width, inner)) = codec
+            .strip_prefix(transform)
+            .and_then(|rest| rest.split_once('-'))
+        {
             let width: u8 = width.parse().unwrap_or(4);
             let fit = match () {
                 () if width == stride => Fit::Same,
@@ -153,9 +160,15 @@ pub fn prior_of(fit: Fit, row: &str, level: i16, kind: Kind) -> Cost {
         let named = fit.rows().iter().filter(|row| row.0 == name);
         named.min_by_key(|row| (i32::from(row.1) - i32::from(level)).abs())
     };
-    let row = of(fit, row).or_else(|| of(Fit::Plain, "zstd")).expect("zstd has rows");
+    let row = of(fit, row)
+        .or_else(|| of(Fit::Plain, "zstd"))
+        .expect("zstd has rows");
     let (ratio, pack, unpack) = row.2[kind as usize];
-    Cost { size: (1.0 / ratio).min(1.0), pack: 1000.0 / pack, unpack: 1000.0 / unpack }
+    Cost {
+        size: (1.0 / ratio).min(1.0),
+        pack: 1000.0 / pack,
+        unpack: 1000.0 / unpack,
+    }
 }
 
 /// What indexing the history before a chunk adds to packing it with zstd, in CPU nanoseconds per raw byte of the chunk:
@@ -184,7 +197,10 @@ mod tests {
         let field = |codec| prior(codec, 1, 0, Kind::Field, 4).size;
         assert!(field("shuffle4-zstd") < field("zstd"));
         assert!(field("shuffle2-zstd") > field("shuffle4-zstd"));
-        assert!(prior("shuffle4-zstd", 1, 0, Kind::Text, 1).size > prior("zstd", 1, 0, Kind::Text, 1).size);
+        assert!(
+            prior("shuffle4-zstd", 1, 0, Kind::Text, 1).size
+                > prior("zstd", 1, 0, Kind::Text, 1).size
+        );
     }
 
     #[test]
@@ -196,6 +212,9 @@ mod tests {
 
     #[test]
     fn an_unknown_codec_is_taken_for_zstd() {
-        assert_eq!(prior("mystery", 3, 0, Kind::Log, 1), prior("zstd", 3, 0, Kind::Log, 1));
+        assert_eq!(
+            prior("mystery", 3, 0, Kind::Log, 1),
+            prior("zstd", 3, 0, Kind::Log, 1)
+        );
     }
 }

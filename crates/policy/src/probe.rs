@@ -59,7 +59,10 @@ pub struct Probe {
 
 impl Default for Probe {
     fn default() -> Self {
-        Self { counts: Box::new([0; 8 * 256]), words: Box::new([0; WORDS]) }
+        Self {
+            counts: Box::new([0; 8 * 256]),
+            words: Box::new([0; WORDS]),
+        }
     }
 }
 
@@ -73,7 +76,11 @@ impl Probe {
         self.words.fill(0);
         // Spots start at multiples of 8 so that planes stay planes.
         let spots = SPOTS.min(raw.len() / SPOT_LEN).max(1);
-        let step = if spots > 1 { ((raw.len() - SPOT_LEN) / (spots - 1)) & !7 } else { 0 };
+        let step = if spots > 1 {
+            ((raw.len() - SPOT_LEN) / (spots - 1)) & !7
+        } else {
+            0
+        };
         let (mut sampled, mut words, mut repeats) = (0, 0, 0);
         for spot in 0..spots {
             let bytes = &raw[spot * step..];
@@ -105,7 +112,10 @@ impl Probe {
             let pairs = per_plane * (per_plane - 1.0);
             let (mut sum, mut same, mut some) = (0.0, 0.0, 1.0);
             for plane in self.counts[..width * 256].as_chunks::<256>().0 {
-                let squares: u32 = plane.iter().map(|&count| u32::from(count) * u32::from(count)).sum();
+                let squares: u32 = plane
+                    .iter()
+                    .map(|&count| u32::from(count) * u32::from(count))
+                    .sum();
                 let chance = (squares as f32 - per_plane) / pairs;
                 equal[at][0] += chance / width as f32;
                 let (zero, rest) = (f32::from(plane[0]), per_plane - f32::from(plane[0]));
@@ -117,7 +127,9 @@ impl Probe {
             entropy[at] = (sum / width as f32).min(8.0);
             if width > 1 {
                 let (low, high) = self.counts[..width * 256].split_at_mut(width * 128);
-                low.iter_mut().zip(high).for_each(|(low, high)| *low += *high);
+                low.iter_mut()
+                    .zip(high)
+                    .for_each(|(low, high)| *low += *high);
             } else {
                 zeros = self.counts[0];
             }
@@ -127,7 +139,11 @@ impl Probe {
             equal,
             smooth: [0.0; 3],
             zeros: f32::from(zeros) / sampled as f32,
-            repeats: if words == 0 { 0.0 } else { repeats as f32 / words as f32 },
+            repeats: if words == 0 {
+                0.0
+            } else {
+                repeats as f32 / words as f32
+            },
             decimals: decimals(raw, spots, step),
         };
         if features.stride() == 1 {
@@ -147,15 +163,21 @@ impl Probe {
         let mut sampled = 0;
         for spot in 0..spots {
             let bytes = &raw[spot * step..];
-            let numbers = bytes[..(SPOT_LEN / 2).min(bytes.len())].as_chunks::<WIDTH>().0;
+            let numbers = bytes[..(SPOT_LEN / 2).min(bytes.len())]
+                .as_chunks::<WIDTH>()
+                .0;
             for (before, number) in numbers.iter().zip(&numbers[1..]) {
                 for plane in 0..WIDTH {
-                    counts[plane * 256 + usize::from(number[plane].wrapping_sub(before[plane]))] += 1;
+                    counts[plane * 256 + usize::from(number[plane].wrapping_sub(before[plane]))] +=
+                        1;
                 }
             }
             sampled += numbers.len() - 1;
         }
-        let squares: u32 = counts.iter().map(|&count| u32::from(count) * u32::from(count)).sum();
+        let squares: u32 = counts
+            .iter()
+            .map(|&count| u32::from(count) * u32::from(count))
+            .sum();
         let (planes, sampled) = (WIDTH as f32, sampled as f32);
         (squares as f32 / planes - sampled) / (sampled * (sampled - 1.0))
     }
@@ -163,15 +185,28 @@ impl Probe {
 
 /// Looks at the first numbers of each spot. Anything else fails within the first four numbers of either width.
 fn decimals(raw: &[u8], spots: usize, step: usize) -> Option<Decimals> {
-    let heads = || (0..spots).flat_map(|spot| raw[spot * step..].as_chunks::<8>().0.iter().take(DECIMALS_PER_SPOT));
+    let heads = || {
+        (0..spots).flat_map(|spot| {
+            raw[spot * step..]
+                .as_chunks::<8>()
+                .0
+                .iter()
+                .take(DECIMALS_PER_SPOT)
+        })
+    };
     let doubles = heads().map(|bytes| places(f64::from_le_bytes(*bytes), 1e15, |value| value));
-    let floats = heads().flat_map(|bytes| bytes.as_chunks::<4>().0).map(|bytes| {
-        let value = f64::from(f32::from_le_bytes(*bytes));
-        places(value, 8e6, |value| f64::from(value as f32))
-    });
+    let floats = heads()
+        .flat_map(|bytes| bytes.as_chunks::<4>().0)
+        .map(|bytes| {
+            let value = f64::from(f32::from_le_bytes(*bytes));
+            places(value, 8e6, |value| f64::from(value as f32))
+        });
     // Two floats side by side can look like a large decimal, and a whole double like a float with many digits: the
     // simpler reading is the right one.
-    [agree(floats, 4), agree(doubles, 8)].into_iter().flatten().min_by_key(|decimals| decimals.digits)
+    [agree(floats, 4), agree(doubles, 8)]
+        .into_iter()
+        .flatten()
+        .min_by_key(|decimals| decimals.digits)
 }
 
 /// Whether nearly all numbers are decimals. Zeros say nothing.
@@ -261,7 +296,8 @@ impl Features {
     pub fn kind(&self) -> Kind {
         let stride = self.stride();
         // Memory and programs show some order too, and repeat more than numbers of as much.
-        let typed = stride > 1 && self.repeats < (REPEATS_BY_ORDER * self.order().1).min(REPEATS_MAX);
+        let typed =
+            stride > 1 && self.repeats < (REPEATS_BY_ORDER * self.order().1).min(REPEATS_MAX);
         match () {
             () if self.decimals.is_some() => Kind::Decimal,
             () if self.zeros > 0.7 => Kind::Sparse,
@@ -280,13 +316,21 @@ impl Features {
     /// Chunks of one class are taken to cost alike: kind, stride, and how far each feature lies on coarse steps.
     #[must_use]
     pub fn class(&self) -> Class {
-        let step = |value: f32, edges: &[f32]| edges.iter().filter(|&&edge| value > edge).count() as u16;
+        let step =
+            |value: f32, edges: &[f32]| edges.iter().filter(|&&edge| value > edge).count() as u16;
         let kind = self.kind();
-        let ordered = if matches!(self.stride(), 2 | 4) { ORDERED * self.stride().trailing_zeros() as u16 } else { 0 };
+        let ordered = if matches!(self.stride(), 2 | 4) {
+            ORDERED * self.stride().trailing_zeros() as u16
+        } else {
+            0
+        };
         let within = match kind {
             Kind::Random => 0,
             Kind::Decimal => {
-                let Decimals { width, digits } = self.decimals.unwrap_or(Decimals { width: 8, digits: 0 });
+                let Decimals { width, digits } = self.decimals.unwrap_or(Decimals {
+                    width: 8,
+                    digits: 0,
+                });
                 (u16::from(width) / 8) * 12
                     + step(digits.into(), &[0.5, 2.5, 5.5]) * 3
                     + step(self.repeats, &[0.2, 0.5])
@@ -296,11 +340,21 @@ impl Features {
                 let planes = self.entropy[1].min(self.entropy[2]).min(self.entropy[3]);
                 (self.stride().trailing_zeros() as u16) * 5 + step(planes, &[2.5, 4.0, 5.2, 6.2])
             }
-            Kind::Relu => (self.stride().trailing_zeros() as u16) * 3 + step(self.zeros, &[0.35, 0.55]),
-            Kind::Text => step(self.entropy[0], &[3.0, 4.2]) * 4 + step(self.repeats, &[0.15, 0.35, 0.7]),
-            Kind::Log => ordered + step(self.entropy[0], &[3.0, 4.2]) * 4 + step(self.repeats, &[0.15, 0.35, 0.7]),
+            Kind::Relu => {
+                (self.stride().trailing_zeros() as u16) * 3 + step(self.zeros, &[0.35, 0.55])
+            }
+            Kind::Text => {
+                step(self.entropy[0], &[3.0, 4.2]) * 4 + step(self.repeats, &[0.15, 0.35, 0.7])
+            }
+            Kind::Log => {
+                ordered
+                    + step(self.entropy[0], &[3.0, 4.2]) * 4
+                    + step(self.repeats, &[0.15, 0.35, 0.7])
+            }
             Kind::Binary => {
-                ordered + step(self.entropy[0], &[3.5, 5.0, 6.5]) * 4 + step(self.repeats, &[0.08, 0.2, 0.4])
+                ordered
+                    + step(self.entropy[0], &[3.5, 5.0, 6.5]) * 4
+                    + step(self.repeats, &[0.08, 0.2, 0.4])
             }
         };
         Class(kind as u16 * PER_KIND + within)
@@ -395,10 +449,14 @@ mod tests {
     fn numbers_of_a_narrow_range_are_no_text() {
         let mut random = data::Random::new(3);
         for distinct in [20, 40, 80, 160, 320] {
-            let bytes: Vec<u8> =
-                (0..32 << 10).flat_map(|_| (2.1 + random.below(distinct) as f32).sqrt().to_le_bytes()).collect();
+            let bytes: Vec<u8> = (0..32 << 10)
+                .flat_map(|_| (2.1 + random.below(distinct) as f32).sqrt().to_le_bytes())
+                .collect();
             let features = Probe::default().look(&bytes).unwrap();
-            assert!(features.kind() != Kind::Text && features.class().has_numbers(), "{features:?}");
+            assert!(
+                features.kind() != Kind::Text && features.class().has_numbers(),
+                "{features:?}"
+            );
         }
     }
 
@@ -411,11 +469,19 @@ mod tests {
             at += (random.below(2 * step + 1) as i64 - step as i64) * scale;
             at
         };
-        let sound: Vec<u8> = (0..32 << 10).flat_map(|_| (walk(4000, 1) as i16).to_le_bytes()).collect();
-        let counts: Vec<u8> = (0..32 << 10).flat_map(|_| (walk(4000, 50_000) as i32).to_be_bytes()).collect();
+        let sound: Vec<u8> = (0..32 << 10)
+            .flat_map(|_| (walk(4000, 1) as i16).to_le_bytes())
+            .collect();
+        let counts: Vec<u8> = (0..32 << 10)
+            .flat_map(|_| (walk(4000, 50_000) as i32).to_be_bytes())
+            .collect();
         for (bytes, stride) in [(sound, 2), (counts, 4)] {
             let features = Probe::default().look(&bytes).unwrap();
-            assert_eq!((features.kind(), features.stride()), (Kind::Field, stride), "{features:?}");
+            assert_eq!(
+                (features.kind(), features.stride()),
+                (Kind::Field, stride),
+                "{features:?}"
+            );
         }
     }
 

@@ -73,7 +73,11 @@ impl Rate {
     /// The same as far as no buffer on the way can feign it, `sent_bytes` after the start.
     #[must_use]
     pub fn surely(&self, sent_bytes: u64) -> f64 {
-        if self.is_measured() || sent_bytes > HOARDED_BYTES { self.bytes_per_ns } else { self.guess }
+        if self.is_measured() || sent_bytes > HOARDED_BYTES {
+            self.bytes_per_ns
+        } else {
+            self.guess
+        }
     }
 
     /// Whether the link ever held the sender up, so that the estimate is more than a guess.
@@ -96,7 +100,10 @@ impl Rate {
         if behind && !self.behind {
             self.bytes_per_ns = self.believed[0].unwrap_or(self.bytes_per_ns);
         } else if !behind && now_ns >= self.believed_ns + REPORT_NS {
-            self.believed = [self.believed[1], self.is_measured().then_some(self.bytes_per_ns)];
+            self.believed = [
+                self.believed[1],
+                self.is_measured().then_some(self.bytes_per_ns),
+            ];
             self.believed_ns = now_ns;
         }
         self.behind = behind;
@@ -110,7 +117,11 @@ impl Rate {
         let sent = gauges.sent_bytes.saturating_sub(self.start.sent_bytes);
         let held_ns = gauges.link_ns.saturating_sub(self.start.link_ns);
         // At the start, a link on which nothing waits is faster than we thought, and time is short.
-        let most = if self.is_measured() { f64::INFINITY } else { self.unseen_max(gauges.sent_bytes) };
+        let most = if self.is_measured() {
+            f64::INFINITY
+        } else {
+            self.unseen_max(gauges.sent_bytes)
+        };
         let swallowed = self.bytes_per_ns >= most;
         let hurry = !self.is_measured() && !swallowed && held_ns < span / 4;
         // What came through is known late, and while it waits for the receiver only the most of it tells of the link.
@@ -159,7 +170,9 @@ impl Rate {
         } else {
             self.pooled = (pooled, pooled_ns);
         }
-        let fresh = self.measured_ns.is_some_and(|at| gauges.now_ns < at + FRESH_NS);
+        let fresh = self
+            .measured_ns
+            .is_some_and(|at| gauges.now_ns < at + FRESH_NS);
         // Where the wait begins the peer has yet to tell of what came through: less than what was measured just before
         // is no news.
         let begins = fresh && !whole && sample < self.bytes_per_ns;
@@ -169,9 +182,9 @@ impl Rate {
             let pause = fresh && span < 2 * WINDOW_NS && sample < PAUSED * self.bytes_per_ns;
             // The first window after an idle one may begin with a full bucket: it shows too much.
             let honest = match self.previous {
-                previous if pause => {
-                    previous.map_or(self.bytes_per_ns, |previous| previous.max(sample).min(self.bytes_per_ns))
-                }
+                previous if pause => previous.map_or(self.bytes_per_ns, |previous| {
+                    previous.max(sample).min(self.bytes_per_ns)
+                }),
                 Some(_) if whole => sample,
                 Some(previous) => previous.min(sample).max(beyond_bucket),
                 None => sample.min((1.5 * self.bytes_per_ns).max(beyond_bucket)),
@@ -192,7 +205,11 @@ impl Rate {
             };
             // Lighter choices take a while to show: do not run ahead of them. What was measured once moves only if the
             // link is nearly used up without anything waiting for it.
-            let ahead = if self.is_measured() { AHEAD_MEASURED } else { AHEAD };
+            let ahead = if self.is_measured() {
+                AHEAD_MEASURED
+            } else {
+                AHEAD
+            };
             let climbed = (self.bytes_per_ns * climb).min(self.bytes_per_ns.max(ahead * least));
             let passed = match self.verdict {
                 // A receiver that reads in bursts has buffers on the way filled in bursts, as fast as this machine is.
@@ -269,7 +286,10 @@ mod tests {
             step(&mut gauges, 50, 125_000, 1.0);
             rate.update(&gauges, false);
         }
-        assert!((rate.bytes_per_ns() / 0.0025 - 1.0).abs() < 0.02, "{rate:?}");
+        assert!(
+            (rate.bytes_per_ns() / 0.0025 - 1.0).abs() < 0.02,
+            "{rate:?}"
+        );
     }
 
     #[test]
@@ -280,7 +300,10 @@ mod tests {
             rate.update(&gauges, false);
         }
         // 50 MB/s passed: no more than that times what the estimate may run ahead.
-        assert!((0.05..=0.05 * AHEAD).contains(&rate.bytes_per_ns()), "{rate:?}");
+        assert!(
+            (0.05..=0.05 * AHEAD).contains(&rate.bytes_per_ns()),
+            "{rate:?}"
+        );
         for _ in 0..4 {
             step(&mut gauges, 8, 4_000_000, 0.0);
             rate.update(&gauges, false);
@@ -314,7 +337,10 @@ mod tests {
         let before = rate.bytes_per_ns();
         for _ in 0..20 {
             step(&mut gauges, 10, 10_000_000, 0.03);
-            assert!(matches!(rate.update(&gauges, true), None | Some(Verdict::Starved)));
+            assert!(matches!(
+                rate.update(&gauges, true),
+                None | Some(Verdict::Starved)
+            ));
         }
         assert_eq!(rate.bytes_per_ns(), before);
     }
@@ -373,9 +399,13 @@ mod tests {
         for _ in 0..10 {
             window(2_400_000, 8_000_000);
         }
-        for (bytes, held_ns) in
-            [(0, 1_300_000), (65_000, 480_000), (1_253_000, 2_900_000), (790_000, 930_000), (0, 900_000)]
-        {
+        for (bytes, held_ns) in [
+            (0, 1_300_000),
+            (65_000, 480_000),
+            (1_253_000, 2_900_000),
+            (790_000, 930_000),
+            (0, 900_000),
+        ] {
             let found = window(bytes, held_ns);
             assert!((0.27..0.33).contains(&found), "{found}");
         }
@@ -401,7 +431,10 @@ mod tests {
             assert_eq!(rate.update(&gauges, false), Some(Verdict::Idle));
         }
         // Faster than guessed, and not far beyond what passed: 0.2.
-        assert!((0.3..=0.2 * AHEAD).contains(&rate.bytes_per_ns()), "{rate:?}");
+        assert!(
+            (0.3..=0.2 * AHEAD).contains(&rate.bytes_per_ns()),
+            "{rate:?}"
+        );
         assert!(!rate.is_measured());
     }
 

@@ -83,8 +83,14 @@ impl Row {
     /// keeps the processors from packing.
     pub(crate) fn rule_out_worse(&mut self, pack: f32) {
         let whole = |Cost { size, pack, unpack }: Cost| pack + unpack + size * KERNEL;
-        let possible = self.costs.iter().zip(&self.times).filter(|(_, times)| times[0] < NEVER);
-        let least = possible.map(|(expected, _)| expected.cost).min_by(|&a, &b| whole(a).total_cmp(&whole(b)));
+        let possible = self
+            .costs
+            .iter()
+            .zip(&self.times)
+            .filter(|(_, times)| times[0] < NEVER);
+        let least = possible
+            .map(|(expected, _)| expected.cost)
+            .min_by(|&a, &b| whole(a).total_cmp(&whole(b)));
         let Some(least) = least else { return };
         for (Expected { cost, .. }, times) in self.costs.iter().zip(&mut self.times) {
             if cost.size > least.size && times[0] < NEVER {
@@ -98,8 +104,15 @@ impl Row {
     /// up to a fifth, and was at 0.9 of LZ4 throughout. And each such chunk holds up all that are under way.
     pub(crate) fn rule_out_lumps(&mut self) {
         let longest = |times: &Times| times[0].max(times[1]).max(times[2]);
-        let certain = self.costs.iter().zip(&self.times).filter(|(expected, _)| expected.basis == Basis::Chunks);
-        let least = certain.skip(1).map(|(_, times)| longest(times)).min_by(f32::total_cmp);
+        let certain = self
+            .costs
+            .iter()
+            .zip(&self.times)
+            .filter(|(expected, _)| expected.basis == Basis::Chunks);
+        let least = certain
+            .skip(1)
+            .map(|(_, times)| longest(times))
+            .min_by(f32::total_cmp);
         if least.is_some_and(|least| self.times[0][1] > LUMP * least) {
             self.times[0] = [NEVER; 3];
         }
@@ -108,7 +121,9 @@ impl Row {
     /// Whether no whole chunk goes to this candidate before a slice did: what packs well as numbers may have no repeats
     /// at all, which one slice shows and no prior knows.
     pub(crate) fn is_left_to_slices(&self, index: usize, offers: &[Offer]) -> bool {
-        self.packs_as_numbers && self.costs[index].basis == Basis::Prior && !offers[index].is_typed()
+        self.packs_as_numbers
+            && self.costs[index].basis == Basis::Prior
+            && !offers[index].is_typed()
     }
 
     /// Its share of `total`.
@@ -122,7 +137,11 @@ impl Rows {
     pub(crate) fn find(&mut self, raw: &[u8]) -> Found {
         let found = if self.unlooked > 0 && self.last < self.rows.len() {
             self.unlooked -= 1;
-            Found { at: self.last, looked: false, new: false }
+            Found {
+                at: self.last,
+                looked: false,
+                new: false,
+            }
         } else {
             self.look(raw)
         };
@@ -135,16 +154,29 @@ impl Rows {
     }
 
     fn look(&mut self, raw: &[u8]) -> Found {
-        let class = self.probe.look(raw).map_or(Class::UNSEEN, |features| features.class());
+        let class = self
+            .probe
+            .look(raw)
+            .map_or(Class::UNSEEN, |features| features.class());
         if let Some(at) = self.rows.iter().position(|row| row.class == class) {
-            return Found { at, looked: true, new: false };
+            return Found {
+                at,
+                looked: true,
+                new: false,
+            };
         }
         if self.rows.len() == ROWS {
-            let least = (0..ROWS).min_by(|&a, &b| self.rows[a].mass.total_cmp(&self.rows[b].mass)).expect("ROWS > 0");
+            let least = (0..ROWS)
+                .min_by(|&a, &b| self.rows[a].mass.total_cmp(&self.rows[b].mass))
+                .expect("ROWS > 0");
             self.rows.swap_remove(least);
         }
         self.rows.push(Row::new(class));
-        Found { at: self.rows.len() - 1, looked: true, new: true }
+        Found {
+            at: self.rows.len() - 1,
+            looked: true,
+            new: true,
+        }
     }
 
     /// Raw bytes seen in all, fading.
@@ -199,7 +231,15 @@ mod tests {
 
     fn expected(cost: Cost, basis: Basis) -> Expected {
         let Cost { pack, unpack, .. } = cost;
-        Expected { cost, basis, doubt: 1.0, size_noise: 0.0, slices: 0, pack_most: pack, unpack_prior: unpack }
+        Expected {
+            cost,
+            basis,
+            doubt: 1.0,
+            size_noise: 0.0,
+            slices: 0,
+            pack_most: pack,
+            unpack_prior: unpack,
+        }
     }
 
     // Goal: where packing takes the processors less than the kernel takes for what it saves, an idle link does not
@@ -208,15 +248,36 @@ mod tests {
     fn what_takes_processors_and_link_more_than_another_is_charged_for_both() {
         let row = |costs: &[Cost]| {
             let mut row = Row::new(Class::UNSEEN);
-            row.costs = costs.iter().map(|&cost| expected(cost, Basis::Prior)).collect();
-            row.times = costs.iter().map(|cost| [(cost.pack + cost.unpack) / 2.0, cost.size, 0.0]).collect();
+            row.costs = costs
+                .iter()
+                .map(|&cost| expected(cost, Basis::Prior))
+                .collect();
+            row.times = costs
+                .iter()
+                .map(|cost| [(cost.pack + cost.unpack) / 2.0, cost.size, 0.0])
+                .collect();
             row.rule_out_worse(2.0);
             row.times.iter().map(|times| times[0]).collect::<Vec<_>>()
         };
-        let (lz4, zstd) = (Cost { size: 0.01, pack: 0.1, unpack: 0.1 }, Cost { size: 0.001, pack: 0.3, unpack: 0.1 });
+        let (lz4, zstd) = (
+            Cost {
+                size: 0.01,
+                pack: 0.1,
+                unpack: 0.1,
+            },
+            Cost {
+                size: 0.001,
+                pack: 0.3,
+                unpack: 0.1,
+            },
+        );
         assert_eq!(row(&[Cost::RAW, lz4, zstd])[1..], [0.1, 0.2]);
         assert!(row(&[Cost::RAW, lz4, zstd])[0] > 0.3);
-        let dear = Cost { size: 0.5, pack: 1.0, unpack: 0.2 };
+        let dear = Cost {
+            size: 0.5,
+            pack: 1.0,
+            unpack: 0.2,
+        };
         assert_eq!(row(&[Cost::RAW, dear]), [0.07, 0.6]);
     }
 
@@ -225,8 +286,14 @@ mod tests {
     fn raw_that_would_hold_up_all_others_is_ruled_out() {
         let is_out = |link_ns: f32, basis: Basis| {
             let mut row = Row::new(Class::UNSEEN);
-            let packed = Cost { size: 0.36, pack: 1.3, unpack: 0.3 };
-            row.costs = [(Cost::RAW, Basis::Chunks), (packed, basis)].map(|(cost, basis)| expected(cost, basis)).into();
+            let packed = Cost {
+                size: 0.36,
+                pack: 1.3,
+                unpack: 0.3,
+            };
+            row.costs = [(Cost::RAW, Basis::Chunks), (packed, basis)]
+                .map(|(cost, basis)| expected(cost, basis))
+                .into();
             row.times = vec![[0.05, link_ns, 0.05], [1.3, 0.36 * link_ns, 0.15]];
             row.rule_out_lumps();
             row.times[0][1] >= NEVER

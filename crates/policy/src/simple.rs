@@ -17,7 +17,9 @@ pub struct NonePolicy {
 
 impl Default for NonePolicy {
     fn default() -> Self {
-        Self { chunk_len: CHUNK_LEN_DEFAULT }
+        Self {
+            chunk_len: CHUNK_LEN_DEFAULT,
+        }
     }
 }
 
@@ -37,7 +39,11 @@ impl Fixed {
     /// With the default chunk length, and the candidate's history for each chunk.
     #[must_use]
     pub fn new(candidate: Candidate) -> Self {
-        Self { candidate, chunk_len: CHUNK_LEN_DEFAULT, history_below: usize::MAX }
+        Self {
+            candidate,
+            chunk_len: CHUNK_LEN_DEFAULT,
+            history_below: usize::MAX,
+        }
     }
 }
 
@@ -63,15 +69,31 @@ impl Policy for Fixed {
         self.chunk_len
     }
     fn decide(&mut self, chunk: &[u8], _: &Gauges) -> Decision {
-        let history_len = if chunk.len() < self.history_below { self.candidate.history_len } else { 0 };
-        always(Candidate { history_len, ..self.candidate }, "fixed")
+        let history_len = if chunk.len() < self.history_below {
+            self.candidate.history_len
+        } else {
+            0
+        };
+        always(
+            Candidate {
+                history_len,
+                ..self.candidate
+            },
+            "fixed",
+        )
     }
     fn learn(&mut self, _: &Outcome) {}
     fn feedback(&mut self, _: &Feedback) {}
 }
 
 fn always(candidate: Candidate, why: &'static str) -> Decision {
-    Decision { candidate, ticket: 0, estimate: Estimate::default(), audition: None, why }
+    Decision {
+        candidate,
+        ticket: 0,
+        estimate: Estimate::default(),
+        audition: None,
+        why,
+    }
 }
 
 #[cfg(test)]
@@ -82,22 +104,50 @@ mod tests {
 
     #[test]
     fn they_say_the_same_whatever_they_see() {
-        let lz4 = Candidate { codec: CodecId(1), level: Level(1), history_len: 0 };
-        let mut fixed = Fixed { chunk_len: 4096, ..Fixed::new(lz4) };
+        let lz4 = Candidate {
+            codec: CodecId(1),
+            level: Level(1),
+            history_len: 0,
+        };
+        let mut fixed = Fixed {
+            chunk_len: 4096,
+            ..Fixed::new(lz4)
+        };
         let mut none = NonePolicy::default();
         for byte in 0..8 {
             assert_eq!(fixed.decide(&[byte; 99], &Gauges::default()).candidate, lz4);
-            assert_eq!(none.decide(&[byte; 99], &Gauges::default()).candidate, Candidate::RAW);
+            assert_eq!(
+                none.decide(&[byte; 99], &Gauges::default()).candidate,
+                Candidate::RAW
+            );
         }
-        assert_eq!((fixed.chunk_len(&Gauges::default()), fixed.name()), (4096, "fixed"));
-        assert_eq!((none.chunk_len(&Gauges::default()), none.name()), (CHUNK_LEN_DEFAULT, "none"));
+        assert_eq!(
+            (fixed.chunk_len(&Gauges::default()), fixed.name()),
+            (4096, "fixed")
+        );
+        assert_eq!(
+            (none.chunk_len(&Gauges::default()), none.name()),
+            (CHUNK_LEN_DEFAULT, "none")
+        );
     }
 
     #[test]
     fn short_chunks_refer_back() {
-        let zstd = Candidate { codec: CodecId(1), level: Level(1), history_len: 512 };
-        let mut fixed = Fixed { history_below: 100, ..Fixed::new(zstd) };
-        let mut history = |len| fixed.decide(&vec![0; len], &Gauges::default()).candidate.history_len;
+        let zstd = Candidate {
+            codec: CodecId(1),
+            level: Level(1),
+            history_len: 512,
+        };
+        let mut fixed = Fixed {
+            history_below: 100,
+            ..Fixed::new(zstd)
+        };
+        let mut history = |len| {
+            fixed
+                .decide(&vec![0; len], &Gauges::default())
+                .candidate
+                .history_len
+        };
         assert_eq!([history(99), history(100), history(1)], [512, 0, 512]);
     }
 }

@@ -66,7 +66,10 @@ pub fn solve(classes: &[(f32, &[Times])]) -> Weights {
 #[must_use]
 pub fn bound(classes: &[(f32, &[Times])]) -> f32 {
     let weights = solve(classes);
-    classes.iter().map(|(mass, row)| mass * cheapest(row, weights).1).sum()
+    classes
+        .iter()
+        .map(|(mass, row)| mass * cheapest(row, weights).1)
+        .sum()
 }
 
 /// Bisects packing against link with unpacking's weight given. Returns the weights and the totals of the mix of picks
@@ -97,7 +100,11 @@ fn pack_against_link(classes: &[(f32, &[Times])], unpack: f32) -> (Weights, Time
         }
     }
     let (over, under) = (below.1[0] - below.1[1], above.1[1] - above.1[0]);
-    let share = if over + under > 0.0 { under / (over + under) } else { 0.5 };
+    let share = if over + under > 0.0 {
+        under / (over + under)
+    } else {
+        0.5
+    };
     let mix = std::array::from_fn(|stage| share * below.1[stage] + (1.0 - share) * above.1[stage]);
     (at(0.5 * (low + high)).0, mix)
 }
@@ -140,8 +147,16 @@ mod tests {
                     (0.1 + random.unit() as f32, row)
                 })
                 .collect();
-            let classes: Vec<(f32, &[Times])> = rows.iter().map(|(mass, row)| (*mass, row.as_slice())).collect();
-            let value = |weights| -> f32 { classes.iter().map(|(mass, row)| mass * cheapest(row, weights).1).sum() };
+            let classes: Vec<(f32, &[Times])> = rows
+                .iter()
+                .map(|(mass, row)| (*mass, row.as_slice()))
+                .collect();
+            let value = |weights| -> f32 {
+                classes
+                    .iter()
+                    .map(|(mass, row)| mass * cheapest(row, weights).1)
+                    .sum()
+            };
             let mut top = 0.0_f32;
             for i in 0..=100 {
                 for j in 0..=100 - i {
@@ -150,7 +165,10 @@ mod tests {
                 }
             }
             let found = bound(&classes);
-            assert!(found >= 0.98 * top, "seed {seed}: found {found}, grid {top}");
+            assert!(
+                found >= 0.98 * top,
+                "seed {seed}: found {found}, grid {top}"
+            );
         }
     }
 }

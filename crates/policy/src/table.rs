@@ -119,12 +119,19 @@ impl Table {
     /// Nothing measured yet.
     #[must_use]
     pub fn new(offers: Vec<Offer>) -> Self {
-        let families =
-            offers.iter().map(|o| offers.iter().position(|p| p.name == o.name).unwrap_or(0) as u16).collect();
+        let families = offers
+            .iter()
+            .map(|o| offers.iter().position(|p| p.name == o.name).unwrap_or(0) as u16)
+            .collect();
         let speed = vec![1.0; offers.len()];
         let reference = |(index, offer): (usize, &Offer)| {
-            let like = |other: &usize| offers[*other].name == offer.name && offers[*other].candidate.history_len == 0;
-            (0..offers.len()).filter(like).min_by_key(|other| other.abs_diff(index)).unwrap_or(index)
+            let like = |other: &usize| {
+                offers[*other].name == offer.name && offers[*other].candidate.history_len == 0
+            };
+            (0..offers.len())
+                .filter(like)
+                .min_by_key(|other| other.abs_diff(index))
+                .unwrap_or(index)
         };
         Self {
             references: offers.iter().enumerate().map(reference).collect(),
@@ -141,7 +148,15 @@ impl Table {
 
     /// One outcome of a chunk of `raw_len` bytes, or what its slice shows where nothing else tells: `size` packed bytes
     /// and `pack` CPU nanoseconds per raw byte.
-    pub fn learn(&mut self, class: Class, index: usize, raw_len: usize, size: f32, pack: f32, basis: Basis) {
+    pub fn learn(
+        &mut self,
+        class: Class,
+        index: usize,
+        raw_len: usize,
+        size: f32,
+        pack: f32,
+        basis: Basis,
+    ) {
         let size = size.max(SIZE_MIN);
         let pack = (pack - self.offers[index].indexing_beyond(raw_len)).max(pack / 2.0);
         let known = Known::of(&mut self.kinds, &self.offers, class);
@@ -158,16 +173,28 @@ impl Table {
         let run = level.run_of(index);
         let tried = cell.count > 0;
         let own = &mut sizes[index];
-        let found = [size / (cell.size.value() * own.value()), pack / cell.pack.value()];
+        let found = [
+            size / (cell.size.value() * own.value()),
+            pack / cell.pack.value(),
+        ];
         let unsure = [cell.size.variance() + own.variance(), cell.pack.variance()];
         let [size_noise, pack_noise] = level.learn(index, found, unsure, tried);
         if size < NOTHING {
             return;
         }
-        *if basis == Basis::Chunks { &mut cell.count } else { &mut cell.auditions } += 1;
+        *if basis == Basis::Chunks {
+            &mut cell.count
+        } else {
+            &mut cell.auditions
+        } += 1;
         let relative = (pack / level.pack()).min(PACK_STEP_MAX * cell.pack.value());
         let share = 1.0 / (1.0 + run as f32);
-        Guess::learn_product([&mut cell.size, own], size / level.size(), size_noise, share);
+        Guess::learn_product(
+            [&mut cell.size, own],
+            size / level.size(),
+            size_noise,
+            share,
+        );
         // One that is slower than thought must show at once; one chunk that is faster may just be an easy one.
         if run == 0 && relative > cell.pack.value() {
             cell.pack.learn_sure(relative, pack_noise);
@@ -179,9 +206,18 @@ impl Table {
     }
 
     /// One audition: `size` and `pack` are those of candidate `index` over those of `reference` on the same slice.
-    pub fn learn_audition(&mut self, class: Class, index: usize, reference: usize, size: f32, pack: f32) {
+    pub fn learn_audition(
+        &mut self,
+        class: Class,
+        index: usize,
+        reference: usize,
+        size: f32,
+        pack: f32,
+    ) {
         Known::of(&mut self.kinds, &self.offers, class);
-        let Relative { cost: beside, like, .. } = self.relative(&self.kinds[&class.kind_class()], reference);
+        let Relative {
+            cost: beside, like, ..
+        } = self.relative(&self.kinds[&class.kind_class()], reference);
         let known = self.kinds.get_mut(&class.kind_class()).expect("just made");
         known.stale = true;
         let same_family = self.families[index] == self.families[reference];
@@ -194,7 +230,10 @@ impl Table {
         let own = &mut sizes[index];
         let off = (size / (cell.size.value() * own.value())).ln();
         cell.unlike += (off.powi(2) - cell.unlike) / AUDITION_MEMORY;
-        let noise = cell.unlike.sqrt().clamp(spread.slice.min(SLICE_NOISE_MIN), spread.slice);
+        let noise = cell
+            .unlike
+            .sqrt()
+            .clamp(spread.slice.min(SLICE_NOISE_MIN), spread.slice);
         Guess::learn_product_sure([&mut cell.size, own], size, noise);
         let believed = cell.pack.value();
         let pack = (beside.pack * pack).clamp(believed / PACK_STEP_MAX, believed * PACK_STEP_MAX);
@@ -205,21 +244,30 @@ impl Table {
 
     fn learn_speed(&mut self, index: usize, ratio: f32) {
         let (speed, ratio) = (&mut self.speed[index], ratio.clamp(0.02, 50.0));
-        *speed = if *speed == 1.0 { ratio } else { *speed + (ratio - *speed) / 4.0 };
+        *speed = if *speed == 1.0 {
+            ratio
+        } else {
+            *speed + (ratio - *speed) / 4.0
+        };
     }
 
     /// The receiver unpacked these. One factor for the machine does most; each candidate's own follows slowly, because
     /// a report does not say which of them took longer than thought.
     pub fn learn_unpack(&mut self, unpacked: &Unpacked) {
         let factor = |index: usize| self.unpack_speed[index] * self.unpack_speed_all;
-        let expected: f32 = unpacked.prior_ns.iter().map(|&(index, prior)| prior * factor(index)).sum();
+        let expected: f32 = unpacked
+            .prior_ns
+            .iter()
+            .map(|&(index, prior)| prior * factor(index))
+            .sum();
         if expected <= 0.0 || unpacked.measured_ns <= 0.0 {
             return;
         }
         let ratio = (unpacked.measured_ns / expected).clamp(0.1, 10.0);
         for &(index, prior) in &unpacked.prior_ns {
             let share = prior * self.unpack_speed[index] * self.unpack_speed_all / expected;
-            self.unpack_speed[index] = (self.unpack_speed[index] * ratio.powf(0.2 * share)).clamp(0.2, 5.0);
+            self.unpack_speed[index] =
+                (self.unpack_speed[index] * ratio.powf(0.2 * share)).clamp(0.2, 5.0);
         }
         self.unpack_speed_all = (self.unpack_speed_all * ratio.powf(0.5)).clamp(0.05, 50.0);
     }
@@ -231,21 +279,44 @@ impl Table {
         let known = &self.kinds[&class.kind_class()];
         let Own { level, sizes } = Own::of(&mut self.classes, &self.spreads, class);
         for index in 0..self.offers.len() {
-            let Relative { mut cost, basis, doubt, like } = known.relative[index];
+            let Relative {
+                mut cost,
+                basis,
+                doubt,
+                like,
+            } = known.relative[index];
             if index > 0 {
                 let size = cost.size * sizes[like].value();
                 (cost.size, cost.pack) = (level.size_of(size), level.pack() * cost.pack);
             }
             let noise = known.cells[index].pack.variance() + level.pack_noise().powi(2);
-            cost.pack += self.offers[index].indexing_beyond(raw_len).max(-0.5 * cost.pack);
+            cost.pack += self.offers[index]
+                .indexing_beyond(raw_len)
+                .max(-0.5 * cost.pack);
             // The slowest levels take their time on chunks, too, that all others are done with at once.
-            let likely = if index > 0 { cost.pack.max(known.priors[index].pack) } else { cost.pack };
+            let likely = if index > 0 {
+                cost.pack.max(known.priors[index].pack)
+            } else {
+                cost.pack
+            };
             let pack_most = likely * noise.sqrt().exp().max(doubt);
             let unpack_prior = unpacking(known.priors[index], cost.size);
             cost.unpack = unpack_prior * self.unpack_speed[index] * self.unpack_speed_all;
-            let Cell { size, auditions: slices, .. } = &known.cells[index];
+            let Cell {
+                size,
+                auditions: slices,
+                ..
+            } = &known.cells[index];
             let (size_noise, slices) = (size.variance().sqrt(), *slices);
-            out.push(Expected { cost, basis, doubt, size_noise, slices, pack_most, unpack_prior });
+            out.push(Expected {
+                cost,
+                basis,
+                doubt,
+                size_noise,
+                slices,
+                pack_most,
+                unpack_prior,
+            });
         }
     }
 
@@ -260,7 +331,10 @@ impl Table {
             relative.extend((0..self.offers.len()).map(|index| self.relative(known, index)));
             let known = Known::of(&mut self.kinds, &self.offers, class);
             known.relative = relative;
-            known.stale = known.cells.iter().all(|cell| cell.count + cell.auditions == 0);
+            known.stale = known
+                .cells
+                .iter()
+                .all(|cell| cell.count + cell.auditions == 0);
         }
     }
 
@@ -279,7 +353,12 @@ impl Table {
             () => return self.corrected(known, index),
         };
         (cost.size, cost.pack) = (cell.size.value(), cell.pack.value());
-        Relative { cost, basis, doubt: 1.0, like: index }
+        Relative {
+            cost,
+            basis,
+            doubt: 1.0,
+            like: index,
+        }
     }
 
     /// The prior, corrected by the nearest candidate of the family that was tried, or by the machine's speed. The further
@@ -294,19 +373,40 @@ impl Table {
                 .filter(|&other| !same_family || self.families[other] == self.families[index])
                 .min_by_key(|&other| other.abs_diff(index))
         };
-        match near(true).map(|other| (other, 1.0)).or_else(|| near(false).map(|other| (other, 0.5))) {
+        match near(true)
+            .map(|other| (other, 1.0))
+            .or_else(|| near(false).map(|other| (other, 0.5)))
+        {
             Some((other, trust)) => {
                 let (cell, prior) = (&cells[other], known.priors[other]);
                 let beside = self.beside(index, other);
-                let further = if beside.is_none() { cost.pack / prior.pack } else { 1.0 };
-                cost.size = (cost.size * (cell.size.value() / prior.size).powf(trust)).clamp(0.001, 1.0);
+                let further = if beside.is_none() {
+                    cost.pack / prior.pack
+                } else {
+                    1.0
+                };
+                cost.size =
+                    (cost.size * (cell.size.value() / prior.size).powf(trust)).clamp(0.001, 1.0);
                 cost.pack *= (cell.pack.value() / prior.pack).powf(trust) * beside.unwrap_or(1.0);
-                let (doubt, like) = (further.powf(DOUBT).max(DOUBT_MIN), if trust == 1.0 { other } else { index });
-                Relative { cost, basis: Basis::Prior, doubt, like }
+                let (doubt, like) = (
+                    further.powf(DOUBT).max(DOUBT_MIN),
+                    if trust == 1.0 { other } else { index },
+                );
+                Relative {
+                    cost,
+                    basis: Basis::Prior,
+                    doubt,
+                    like,
+                }
             }
             None => {
                 cost.pack *= self.speed_near(index);
-                Relative { cost, basis: Basis::Prior, doubt: DOUBT_MIN, like: index }
+                Relative {
+                    cost,
+                    basis: Basis::Prior,
+                    doubt: DOUBT_MIN,
+                    like: index,
+                }
             }
         }
     }
@@ -317,7 +417,10 @@ impl Table {
         let mut logs = (0.0, 0.0);
         for Known { priors, cells, .. } in self.kinds.values() {
             let [own, beside] = [index, other].map(|at| cells[at].pack.value() / priors[at].pack);
-            if [index, other].iter().all(|&at| cells[at].count + cells[at].auditions > 0) {
+            if [index, other]
+                .iter()
+                .all(|&at| cells[at].count + cells[at].auditions > 0)
+            {
                 logs = (logs.0 + (own / beside).ln(), logs.1 + 1.0);
             }
         }
@@ -328,15 +431,27 @@ impl Table {
     fn speed_near(&self, index: usize) -> f32 {
         (0..self.speed.len())
             .filter(|&other| self.speed[other] != 1.0 && self.families[other] != 0)
-            .min_by_key(|&other| (self.families[other] != self.families[index], other.abs_diff(index)))
+            .min_by_key(|&other| {
+                (
+                    self.families[other] != self.families[index],
+                    other.abs_diff(index),
+                )
+            })
             .map_or(1.0, |other| self.speed[other].clamp(0.2, 5.0))
     }
 }
 
 impl Known {
-    fn of<'a>(kinds: &'a mut BTreeMap<Class, Self>, offers: &[Offer], class: Class) -> &'a mut Self {
+    fn of<'a>(
+        kinds: &'a mut BTreeMap<Class, Self>,
+        offers: &[Offer],
+        class: Class,
+    ) -> &'a mut Self {
         kinds.entry(class.kind_class()).or_insert_with(|| {
-            let priors: Vec<Cost> = offers.iter().map(|offer| offer.prior(class.kind(), class.stride())).collect();
+            let priors: Vec<Cost> = offers
+                .iter()
+                .map(|offer| offer.prior(class.kind(), class.stride()))
+                .collect();
             let cells = priors.iter().zip(offers).map(|(prior, offer)| Cell {
                 size: Guess::new(prior.size, Spread::of(offer).prior),
                 pack: Guess::new(prior.pack, Spread::PACK.prior),
@@ -344,16 +459,28 @@ impl Known {
                 auditions: 0,
                 unlike: Spread::of(offer).slice.powi(2),
             });
-            Self { cells: cells.collect(), priors, relative: Vec::new(), stale: true }
+            Self {
+                cells: cells.collect(),
+                priors,
+                relative: Vec::new(),
+                stale: true,
+            }
         })
     }
 }
 
 impl Own {
-    fn of<'a>(classes: &'a mut BTreeMap<Class, Self>, spreads: &[Spread], class: Class) -> &'a mut Self {
+    fn of<'a>(
+        classes: &'a mut BTreeMap<Class, Self>,
+        spreads: &[Spread],
+        class: Class,
+    ) -> &'a mut Self {
         classes.entry(class).or_insert_with(|| {
             let sizes = spreads.iter().map(|spread| Guess::new(1.0, spread.class));
-            Self { level: Level::UNKNOWN, sizes: sizes.collect() }
+            Self {
+                level: Level::UNKNOWN,
+                sizes: sizes.collect(),
+            }
         })
     }
 }
@@ -361,7 +488,8 @@ impl Own {
 /// What unpacking takes where data packs to `size` and not to what the prior has: the fewer codes, the more of it is
 /// copying.
 fn unpacking(prior: Cost, size: f32) -> f32 {
-    (prior.unpack * (size / prior.size).min(1.0).powf(UNPACK_BY_SIZE)).max(Cost::RAW.unpack.min(prior.unpack))
+    (prior.unpack * (size / prior.size).min(1.0).powf(UNPACK_BY_SIZE))
+        .max(Cost::RAW.unpack.min(prior.unpack))
 }
 
 /// How many times longer than estimated a candidate that nobody tried may take to pack, at least; and how that grows,
@@ -399,7 +527,11 @@ mod tests {
     }
 
     fn find(table: &Table, name: &str, level: i16) -> usize {
-        table.offers.iter().position(|o| o.name == name && o.candidate.level.0 == level).unwrap()
+        table
+            .offers
+            .iter()
+            .position(|o| o.name == name && o.candidate.level.0 == level)
+            .unwrap()
     }
 
     #[test]
@@ -408,7 +540,14 @@ mod tests {
         let (one, three) = (find(&table, "zstd", 1), find(&table, "zstd", 3));
         let prior = table.offers[three].prior(class.kind(), class.stride());
         let first = table.offers[one].prior(class.kind(), class.stride());
-        table.learn(class, one, 1, first.size * 0.5, first.pack * 2.0, Basis::Slices);
+        table.learn(
+            class,
+            one,
+            1,
+            first.size * 0.5,
+            first.pack * 2.0,
+            Basis::Slices,
+        );
         let mut row = Vec::new();
         table.estimate(class, 1, &mut row);
         assert_eq!(row[one].basis, Basis::Slices);
@@ -436,15 +575,22 @@ mod tests {
         let mut row = Vec::new();
         table.estimate(class, 1, &mut row);
         let [one, three] = [one, three].map(|index| row[index].cost);
-        assert!((1.6..2.5).contains(&(three.pack / one.pack)), "{one:?} {three:?}");
-        assert!((0.8..1.0).contains(&(three.size / one.size)), "{one:?} {three:?}");
+        assert!(
+            (1.6..2.5).contains(&(three.pack / one.pack)),
+            "{one:?} {three:?}"
+        );
+        assert!(
+            (0.8..1.0).contains(&(three.size / one.size)),
+            "{one:?} {three:?}"
+        );
     }
 
     // Goal: the same of two that take turns, where one chunk in four is zeros.
     #[test]
     fn zeros_do_not_move_how_candidates_compare() {
         let (mut table, class) = table();
-        let [lz4, one, three] = [("lz4", 0), ("zstd", 1), ("zstd", 3)].map(|(name, level)| find(&table, name, level));
+        let [lz4, one, three] =
+            [("lz4", 0), ("zstd", 1), ("zstd", 3)].map(|(name, level)| find(&table, name, level));
         for at in 0..600_usize {
             let easy = if at * 7 % 12 < 3 { 0.03 } else { 1.0 };
             let of = [(lz4, 0.5, 1.5), (one, 0.4, 3.0), (three, 0.36, 6.0)];
@@ -482,8 +628,14 @@ mod tests {
         }
         let mut row = Vec::new();
         table.estimate(class, 1, &mut row);
-        assert!((row[lz4].cost.size / row[one].cost.size - 1.2).abs() < 0.02, "{row:?}");
-        assert!((row[lz4].cost.pack / row[one].cost.pack - 0.5).abs() < 0.02, "{row:?}");
+        assert!(
+            (row[lz4].cost.size / row[one].cost.size - 1.2).abs() < 0.02,
+            "{row:?}"
+        );
+        assert!(
+            (row[lz4].cost.pack / row[one].cost.pack - 0.5).abs() < 0.02,
+            "{row:?}"
+        );
     }
 
     // Goal: of two codecs of numbers the better one is known, though slices of any data say little of either.
@@ -491,7 +643,10 @@ mod tests {
     fn slices_that_say_the_same_again_and_again_are_believed() {
         let beside = |slices: [f32; 2]| {
             let (mut table, class) = table();
-            let (one, other) = (find(&table, "delta2-zstd", 1), find(&table, "shuffle2-zstd", 1));
+            let (one, other) = (
+                find(&table, "delta2-zstd", 1),
+                find(&table, "shuffle2-zstd", 1),
+            );
             table.learn(class, one, 1, 0.6, 3.0, Basis::Chunks);
             for at in 0..40 {
                 table.learn_audition(class, other, one, slices[at % 2], 1.0);
@@ -544,7 +699,12 @@ mod tests {
             table.estimate(class, 1, &mut row);
             row[low].cost.size / row[one].cost.size
         };
-        assert!(beside(class) > 1.1 && beside(other) < 0.9, "{} {}", beside(class), beside(other));
+        assert!(
+            beside(class) > 1.1 && beside(other) < 0.9,
+            "{} {}",
+            beside(class),
+            beside(other)
+        );
     }
 
     #[test]

@@ -97,7 +97,16 @@ impl<B> Channel<B> {
             sent: 0,
             finish: None,
         };
-        Self { service, tx, rx: Rx { window: window as u64, ..Rx::default() }, serial, told_on: None }
+        Self {
+            service,
+            tx,
+            rx: Rx {
+                window: window as u64,
+                ..Rx::default()
+            },
+            serial,
+            told_on: None,
+        }
     }
 
     /// Both directions ended and everything was consumed and acknowledged: nothing can come for it any more.
@@ -112,7 +121,10 @@ impl<B> Tx<B> {
     /// # Panics
     /// When it is not the next in order.
     pub(crate) fn submit(&mut self, frame: Frame<B>) {
-        assert_eq!(frame.header.seq.0, self.next_submit, "frames are submitted in order");
+        assert_eq!(
+            frame.header.seq.0, self.next_submit,
+            "frames are submitted in order"
+        );
         self.next_submit += 1;
         self.submitted_cost += frame.header.cost() as u64;
         self.queued(&frame.header);
@@ -147,10 +159,14 @@ impl<B> Tx<B> {
     }
 
     fn has_credit(&self) -> bool {
-        let Some(next) = self.queue.front().map(|frame| &frame.header) else { return false };
+        let Some(next) = self.queue.front().map(|frame| &frame.header) else {
+            return false;
+        };
         // What was rewound may have been consumed all the same, so this can fall below nothing.
-        let outstanding = (self.submitted_cost - self.queued_cost).saturating_sub(self.consumed_cost);
-        let fits = outstanding + next.cost() as u64 <= self.window || outstanding < step(self.window).max(1);
+        let outstanding =
+            (self.submitted_cost - self.queued_cost).saturating_sub(self.consumed_cost);
+        let fits = outstanding + next.cost() as u64 <= self.window
+            || outstanding < step(self.window).max(1);
         // What goes again had its credit, and a longer frame that came may wait for it at the receiver.
         next.seq.0 < self.sent || self.unacked.len() < FRAMES_MAX && fits
     }
@@ -171,7 +187,10 @@ impl<B> Tx<B> {
             return Err(SessionError::Protocol("credit for more than was sent"));
         }
         // In order but for what was sent again, so mostly the front goes.
-        while let Some((frame, _)) = self.unacked.pop_front_if(|(frame, _)| frame.header.seq.0 < next_seq) {
+        while let Some((frame, _)) = self
+            .unacked
+            .pop_front_if(|(frame, _)| frame.header.seq.0 < next_seq)
+        {
             self.released_cost += frame.header.cost() as u64;
         }
         let released = &mut self.released_cost;
@@ -180,7 +199,10 @@ impl<B> Tx<B> {
             *released += if kept { 0 } else { frame.header.cost() as u64 };
             kept
         });
-        while let Some(frame) = self.queue.pop_front_if(|frame| frame.header.seq.0 < next_seq) {
+        while let Some(frame) = self
+            .queue
+            .pop_front_if(|frame| frame.header.seq.0 < next_seq)
+        {
             self.unqueued(&frame.header);
             self.released_cost += frame.header.cost() as u64;
         }
@@ -212,7 +234,9 @@ impl<B> Tx<B> {
             self.queue.push_front(frame);
         }
         // Links are lost one by one, and credit takes from the front.
-        self.queue.make_contiguous().sort_unstable_by_key(|frame| frame.header.seq.0);
+        self.queue
+            .make_contiguous()
+            .sort_unstable_by_key(|frame| frame.header.seq.0);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -245,7 +269,9 @@ impl Rx {
             return Ok(false);
         }
         if self.finish.is_some_and(|chunks| seq.0 >= chunks) {
-            return Err(SessionError::Protocol("a chunk after the end of its channel"));
+            return Err(SessionError::Protocol(
+                "a chunk after the end of its channel",
+            ));
         }
         let outstanding = self.received_cost - self.consumed_cost + cost as u64;
         // A long frame may have come before what was sent before it, over another link.
@@ -274,7 +300,10 @@ impl Rx {
     pub(crate) fn consume(&mut self, cost: usize) {
         self.consumed_seq += 1;
         self.consumed_cost += cost as u64;
-        debug_assert!(self.consumed_cost <= self.received_cost, "consumed what never came");
+        debug_assert!(
+            self.consumed_cost <= self.received_cost,
+            "consumed what never came"
+        );
     }
 
     /// Credit to tell the peer, where there is enough of it to be worth a message.
@@ -283,7 +312,11 @@ impl Rx {
         let step = step(self.window);
         let over = self.is_consumed() && self.told_seq != self.consumed_seq;
         // Chunks that packed to next to nothing fill no window, and their sender may count chunks.
-        let many = self.consumed_seq.min(self.next_seq).saturating_sub(self.told_seq) >= (step / CHUNK_LEN).max(8);
+        let many = self
+            .consumed_seq
+            .min(self.next_seq)
+            .saturating_sub(self.told_seq)
+            >= (step / CHUNK_LEN).max(8);
         (untold >= step || many || over).then(|| self.credit_now())
     }
 
@@ -335,8 +368,19 @@ mod tests {
 
     fn frame(seq: u64, len: u32) -> Frame<()> {
         let (codec, channel) = (CodecId::RAW, ChannelId(2));
-        let header = Header { codec, channel, seq: Seq(seq), raw_len: len, packed_len: len, history_len: 0, check: 0 };
-        Frame { header, payload: () }
+        let header = Header {
+            codec,
+            channel,
+            seq: Seq(seq),
+            raw_len: len,
+            packed_len: len,
+            history_len: 0,
+            check: 0,
+        };
+        Frame {
+            header,
+            payload: (),
+        }
     }
 
     fn cost(len: u32) -> u64 {
@@ -365,7 +409,9 @@ mod tests {
             tx.rewind(0, LinkId(2));
         }
         tx.credit(4, 4 * cost(1000)).unwrap();
-        let again: Vec<_> = std::iter::from_fn(|| tx.pop(LinkId(2))).map(|frame| frame.header.seq.0).collect();
+        let again: Vec<_> = std::iter::from_fn(|| tx.pop(LinkId(2)))
+            .map(|frame| frame.header.seq.0)
+            .collect();
         assert_eq!(again, [4, 5]);
         tx.credit(6, 6 * cost(1000)).unwrap();
         assert!(tx.is_drained() && tx.unconsumed_cost() == 0);
@@ -376,7 +422,9 @@ mod tests {
     #[test]
     fn what_goes_again_needs_no_credit() {
         let Channel { mut tx, mut rx, .. } = Channel::new(String::new(), 0, 4096);
-        [(0, 100), (1, 9000), (2, 100)].into_iter().for_each(|(seq, len)| tx.submit(frame(seq, len)));
+        [(0, 100), (1, 9000), (2, 100)]
+            .into_iter()
+            .for_each(|(seq, len)| tx.submit(frame(seq, len)));
         tx.pop(LinkId(0)).unwrap();
         tx.pop(LinkId(1)).unwrap();
         assert!(tx.is_starved());
@@ -391,12 +439,19 @@ mod tests {
     // Goal: a chunk that overtook another on a second link is not credited before the other has come.
     #[test]
     fn what_counts_as_consumed_when_it_comes_is_told_as_far_as_nothing_is_missing() {
-        let mut rx = Rx { window: 4096, ..Rx::default() };
+        let mut rx = Rx {
+            window: 4096,
+            ..Rx::default()
+        };
         assert!(rx.accept(Seq(1), 1000).unwrap());
         rx.consume(1000);
         assert_eq!((rx.credit_due(), rx.credit_now()), (None, (0, 0)));
         assert!(rx.accept(Seq(0), 300).unwrap());
         rx.consume(300);
-        assert_eq!(rx.credit_due(), Some((2, 1300)), "the missing one is less than a step");
+        assert_eq!(
+            rx.credit_due(),
+            Some((2, 1300)),
+            "the missing one is less than a step"
+        );
     }
 }

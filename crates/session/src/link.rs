@@ -27,18 +27,28 @@ pub(crate) struct Link {
 
 impl Default for Link {
     fn default() -> Self {
-        Self { messages: VecDeque::new(), credits: BTreeMap::new(), next_tx: 1, next_rx: 1 }
+        Self {
+            messages: VecDeque::new(),
+            credits: BTreeMap::new(),
+            next_tx: 1,
+            next_rx: 1,
+        }
     }
 }
 
 impl Link {
     pub(crate) fn say(&mut self, message: &Message) {
-        let matters = !matches!(message, Message::Pong | Message::Ping | Message::Feedback(_));
+        let matters = !matches!(
+            message,
+            Message::Pong | Message::Ping | Message::Feedback(_)
+        );
         if !matters && self.messages.len() > UNREAD_MAX {
             return;
         }
         match self.messages.back_mut() {
-            Some(batch) if batch.len() + MESSAGE_LEN_MAX <= limits::CONTROL_LEN_MAX => message.write(batch),
+            Some(batch) if batch.len() + MESSAGE_LEN_MAX <= limits::CONTROL_LEN_MAX => {
+                message.write(batch)
+            }
             _ => {
                 let mut batch = Vec::new();
                 message.write(&mut batch);
@@ -56,7 +66,9 @@ impl Link {
     pub(crate) fn heard(&mut self) -> Result<(), SessionError> {
         self.next_rx += 1;
         if self.messages.len() > MESSAGES_MAX {
-            return Err(SessionError::Protocol("the peer asks and does not read the answers"));
+            return Err(SessionError::Protocol(
+                "the peer asks and does not read the answers",
+            ));
         }
         Ok(())
     }
@@ -76,9 +88,18 @@ impl Link {
         while credits.len() + MESSAGE_LEN_MAX <= limits::CONTROL_LEN_MAX
             && let Some((channel, (next_seq, bytes))) = self.credits.pop_first()
         {
-            Message::Credit { channel, next_seq, bytes }.write(&mut credits);
+            Message::Credit {
+                channel,
+                next_seq,
+                bytes,
+            }
+            .write(&mut credits);
         }
-        let payload = if credits.is_empty() { self.messages.pop_front()? } else { credits };
+        let payload = if credits.is_empty() {
+            self.messages.pop_front()?
+        } else {
+            credits
+        };
         let seq = Seq(self.next_tx);
         self.next_tx += 1;
         Some((seq, payload))
@@ -100,7 +121,10 @@ mod tests {
     fn messages_share_frames_and_those_of_the_moment_are_left_out_where_nobody_reads() {
         let mut link = Link::default();
         let text = "x".repeat(1000);
-        let bye = Message::Bye { code: crate::Code::FAILED, text };
+        let bye = Message::Bye {
+            code: crate::Code::FAILED,
+            text,
+        };
         while link.messages.len() <= UNREAD_MAX {
             link.say(&bye);
             link.say(&Message::Ping);
@@ -111,7 +135,11 @@ mod tests {
         assert_eq!(said(&link), before);
         link.say(&bye);
         assert!(said(&link) > before);
-        assert!(link.messages.iter().all(|frame| frame.len() <= limits::CONTROL_LEN_MAX));
+        assert!(
+            link.messages
+                .iter()
+                .all(|frame| frame.len() <= limits::CONTROL_LEN_MAX)
+        );
         assert_eq!(link.pop().unwrap().0, Seq(1));
         assert_eq!(link.pop().unwrap().0, Seq(2));
         assert_eq!(link.next_seq(), Seq(1));
@@ -128,8 +156,18 @@ mod tests {
         }
         link.credit(ChannelId(2), 7, 8);
         let mut expected = Vec::new();
-        Message::Credit { channel: ChannelId(1), next_seq: 100_000, bytes: 64 }.write(&mut expected);
-        Message::Credit { channel: ChannelId(2), next_seq: 7, bytes: 8 }.write(&mut expected);
+        Message::Credit {
+            channel: ChannelId(1),
+            next_seq: 100_000,
+            bytes: 64,
+        }
+        .write(&mut expected);
+        Message::Credit {
+            channel: ChannelId(2),
+            next_seq: 7,
+            bytes: 8,
+        }
+        .write(&mut expected);
         assert_eq!(link.pop(), Some((Seq(1), expected)));
         let mut ping = Vec::new();
         Message::Ping.write(&mut ping);
@@ -141,9 +179,15 @@ mod tests {
     fn a_peer_that_asks_and_reads_nothing_is_put_out() {
         let mut link = Link::default();
         let end = (0..).find(|_| {
-            link.say(&Message::Bye { code: crate::Code::FAILED, text: "x".repeat(1000) });
+            link.say(&Message::Bye {
+                code: crate::Code::FAILED,
+                text: "x".repeat(1000),
+            });
             link.heard().is_err()
         });
-        assert!(link.messages.len() > MESSAGES_MAX && end < Some(100_000), "after {end:?}");
+        assert!(
+            link.messages.len() > MESSAGES_MAX && end < Some(100_000),
+            "after {end:?}"
+        );
     }
 }

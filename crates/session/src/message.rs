@@ -48,14 +48,27 @@ pub enum Message {
     /// channels its opener ever opened, from 1: numbers of channels come back, serials do not, so a repeat is never
     /// taken for a new channel. After a link was lost either side says it `again` of each channel it still has, and
     /// is answered with `Resume`, `Closed` or `Abort`.
-    Open { channel: ChannelId, serial: u64, again: bool, service: String },
+    Open {
+        channel: ChannelId,
+        serial: u64,
+        again: bool,
+        service: String,
+    },
     /// All chunks before `next_seq` are consumed, `bytes` of frames since the channel opened. Both only grow, so a
     /// lost or repeated one is harmless.
-    Credit { channel: ChannelId, next_seq: u64, bytes: u64 },
+    Credit {
+        channel: ChannelId,
+        next_seq: u64,
+        bytes: u64,
+    },
     /// The sender's direction ends after `chunks` chunks.
     Finish { channel: ChannelId, chunks: u64 },
     /// The channel ends at once, both ways. Answered with the same kind.
-    Abort { channel: ChannelId, code: Code, text: String },
+    Abort {
+        channel: ChannelId,
+        code: Code,
+        text: String,
+    },
     /// State of the receiver. Its moment does not travel: that of arrival counts.
     Feedback(Feedback),
     /// After a link was lost: chunks before `next_seq` have arrived here and need not be sent again.
@@ -76,14 +89,23 @@ impl Message {
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Hello(hello) => hello.write(out),
-            Self::Open { channel, serial, again, service } => {
+            Self::Open {
+                channel,
+                serial,
+                again,
+                service,
+            } => {
                 out.push(2);
                 out.extend_from_slice(&channel.0.to_le_bytes());
                 out.extend_from_slice(&serial.to_le_bytes());
                 out.push((*again).into());
                 write_text(out, service);
             }
-            Self::Credit { channel, next_seq, bytes } => {
+            Self::Credit {
+                channel,
+                next_seq,
+                bytes,
+            } => {
                 out.push(3);
                 out.extend_from_slice(&channel.0.to_le_bytes());
                 out.extend_from_slice(&next_seq.to_le_bytes());
@@ -94,7 +116,11 @@ impl Message {
                 out.extend_from_slice(&channel.0.to_le_bytes());
                 out.extend_from_slice(&chunks.to_le_bytes());
             }
-            Self::Abort { channel, code, text } => {
+            Self::Abort {
+                channel,
+                code,
+                text,
+            } => {
                 out.push(5);
                 out.extend_from_slice(&channel.0.to_le_bytes());
                 out.extend_from_slice(&code.0.to_le_bytes());
@@ -112,7 +138,14 @@ impl Message {
             }) => {
                 out.push(6);
                 out.extend_from_slice(&workers.to_le_bytes());
-                for counter in [raw_bytes, unpack_ns, io_ns, delayed_ns, waiting_bytes, sink_ns] {
+                for counter in [
+                    raw_bytes,
+                    unpack_ns,
+                    io_ns,
+                    delayed_ns,
+                    waiting_bytes,
+                    sink_ns,
+                ] {
                     out.extend_from_slice(&counter.to_le_bytes());
                 }
             }
@@ -151,12 +184,26 @@ impl Message {
     fn parse(bytes: &mut &[u8]) -> Result<Self, SessionError> {
         Ok(match u8::from_le_bytes(take(bytes)?) {
             1 => Self::Hello(Hello::parse(bytes)?),
-            2 => {
-                Self::Open { channel: channel(bytes)?, serial: u64(bytes)?, again: flag(bytes)?, service: text(bytes)? }
-            }
-            3 => Self::Credit { channel: channel(bytes)?, next_seq: u64(bytes)?, bytes: u64(bytes)? },
-            4 => Self::Finish { channel: channel(bytes)?, chunks: u64(bytes)? },
-            5 => Self::Abort { channel: channel(bytes)?, code: Code(u16(bytes)?), text: text(bytes)? },
+            2 => Self::Open {
+                channel: channel(bytes)?,
+                serial: u64(bytes)?,
+                again: flag(bytes)?,
+                service: text(bytes)?,
+            },
+            3 => Self::Credit {
+                channel: channel(bytes)?,
+                next_seq: u64(bytes)?,
+                bytes: u64(bytes)?,
+            },
+            4 => Self::Finish {
+                channel: channel(bytes)?,
+                chunks: u64(bytes)?,
+            },
+            5 => Self::Abort {
+                channel: channel(bytes)?,
+                code: Code(u16(bytes)?),
+                text: text(bytes)?,
+            },
             6 => Self::Feedback(Feedback {
                 now_ns: 0,
                 workers: u32::from_le_bytes(take(bytes)?),
@@ -167,11 +214,20 @@ impl Message {
                 waiting_bytes: u64(bytes)?,
                 sink_ns: u64(bytes)?,
             }),
-            7 => Self::Resume { channel: channel(bytes)?, next_seq: u64(bytes)? },
-            8 => Self::Bye { code: Code(u16(bytes)?), text: text(bytes)? },
+            7 => Self::Resume {
+                channel: channel(bytes)?,
+                next_seq: u64(bytes)?,
+            },
+            8 => Self::Bye {
+                code: Code(u16(bytes)?),
+                text: text(bytes)?,
+            },
             9 => Self::Ping,
             10 => Self::Pong,
-            11 => Self::Closed { channel: channel(bytes)?, serial: u64(bytes)? },
+            11 => Self::Closed {
+                channel: channel(bytes)?,
+                serial: u64(bytes)?,
+            },
             _ => return Err(SessionError::Protocol("message of an unknown kind")),
         })
     }
@@ -182,13 +238,21 @@ impl Hello {
     pub(crate) fn check(&self) -> Result<(), SessionError> {
         let (theirs_min, theirs_max) = self.versions;
         if !(theirs_min..=theirs_max).contains(&PROTOCOL_VERSION) {
-            return Err(SessionError::Version { theirs_min, theirs_max, ours: PROTOCOL_VERSION });
+            return Err(SessionError::Version {
+                theirs_min,
+                theirs_max,
+                ours: PROTOCOL_VERSION,
+            });
         }
         if self.features != 0 {
-            return Err(SessionError::Protocol("the peer requires a feature that this version does not have"));
+            return Err(SessionError::Protocol(
+                "the peer requires a feature that this version does not have",
+            ));
         }
         if self.limits.chunk_len_max < limits::CHUNK_LEN_MIN || self.limits.depth == 0 {
-            return Err(SessionError::Protocol("the peer's limits leave no room for a chunk"));
+            return Err(SessionError::Protocol(
+                "the peer's limits leave no room for a chunk",
+            ));
         }
         if !self.codecs.contains(&CodecId::RAW) {
             return Err(SessionError::Protocol("the peer cannot read raw chunks"));
@@ -205,7 +269,12 @@ impl Hello {
         out.extend_from_slice(&self.session);
         out.push(self.resume.into());
         let limits = &self.limits;
-        for bound in [limits.chunk_len_max, limits.history_len_max, limits.window_len, limits.depth] {
+        for bound in [
+            limits.chunk_len_max,
+            limits.history_len_max,
+            limits.window_len,
+            limits.depth,
+        ] {
             out.extend_from_slice(&u32::try_from(bound).unwrap_or(u32::MAX).to_le_bytes());
         }
         out.extend_from_slice(&limits.channels_max.to_le_bytes());
@@ -234,17 +303,38 @@ impl Hello {
         let [chunk_len_max, history_len_max, window_len, depth] = bounds;
         let channels_max = u16(bytes)?;
         let set: [u8; 32] = take(bytes)?;
-        let codecs = (0..=255).filter(|id| set[usize::from(id / 8)] & 1 << (id % 8) != 0).map(CodecId).collect();
+        let codecs = (0..=255)
+            .filter(|id| set[usize::from(id / 8)] & 1 << (id % 8) != 0)
+            .map(CodecId)
+            .collect();
         let host = u64::from_le_bytes(take(bytes)?);
         let route = u64::from_le_bytes(take(bytes)?);
         let agent = text(bytes)?;
-        let limits = Limits { chunk_len_max, history_len_max, window_len, channels_max, depth };
-        Ok(Self { versions, features, session, resume, limits, codecs, host, route, agent })
+        let limits = Limits {
+            chunk_len_max,
+            history_len_max,
+            window_len,
+            channels_max,
+            depth,
+        };
+        Ok(Self {
+            versions,
+            features,
+            session,
+            resume,
+            limits,
+            codecs,
+            host,
+            route,
+            agent,
+        })
     }
 }
 
 fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], SessionError> {
-    let (head, tail) = bytes.split_first_chunk().ok_or(SessionError::Protocol("message is cut short"))?;
+    let (head, tail) = bytes
+        .split_first_chunk()
+        .ok_or(SessionError::Protocol("message is cut short"))?;
     *bytes = tail;
     Ok(*head)
 }
@@ -274,7 +364,9 @@ fn text(bytes: &mut &[u8]) -> Result<String, SessionError> {
     if len > TEXT_LEN_MAX {
         return Err(SessionError::Protocol("text of over 1,024 bytes"));
     }
-    let (head, tail) = bytes.split_at_checked(len).ok_or(SessionError::Protocol("message is cut short"))?;
+    let (head, tail) = bytes
+        .split_at_checked(len)
+        .ok_or(SessionError::Protocol("message is cut short"))?;
     *bytes = tail;
     String::from_utf8(head.to_vec()).map_err(|_| SessionError::Protocol("text is not UTF-8"))
 }
@@ -305,10 +397,23 @@ mod tests {
         let channel = ChannelId(3);
         vec![
             Message::Hello(hello),
-            Message::Open { channel, serial: 2, again: true, service: "files".into() },
-            Message::Credit { channel, next_seq: 1, bytes: u64::MAX },
+            Message::Open {
+                channel,
+                serial: 2,
+                again: true,
+                service: "files".into(),
+            },
+            Message::Credit {
+                channel,
+                next_seq: 1,
+                bytes: u64::MAX,
+            },
             Message::Finish { channel, chunks: 9 },
-            Message::Abort { channel, code: Code::FAILED, text: "no space left".into() },
+            Message::Abort {
+                channel,
+                code: Code::FAILED,
+                text: "no space left".into(),
+            },
             Message::Feedback(Feedback {
                 now_ns: 0,
                 workers: 2,
@@ -319,8 +424,14 @@ mod tests {
                 waiting_bytes: 5,
                 sink_ns: 6,
             }),
-            Message::Resume { channel, next_seq: 70_000 },
-            Message::Bye { code: Code::DONE, text: String::new() },
+            Message::Resume {
+                channel,
+                next_seq: 70_000,
+            },
+            Message::Bye {
+                code: Code::DONE,
+                text: String::new(),
+            },
             Message::Ping,
             Message::Pong,
             Message::Closed { channel, serial: 9 },
@@ -330,7 +441,9 @@ mod tests {
     #[test]
     fn messages_survive_the_wire_together() {
         let mut bytes = Vec::new();
-        samples().iter().for_each(|message| message.write(&mut bytes));
+        samples()
+            .iter()
+            .for_each(|message| message.write(&mut bytes));
         assert_eq!(Message::parse_all(&bytes), Ok(samples()));
     }
 
@@ -340,7 +453,10 @@ mod tests {
             let mut bytes = Vec::new();
             message.write(&mut bytes);
             for cut in 1..bytes.len() {
-                assert!(Message::parse_all(&bytes[..cut]).is_err(), "{message:?} cut at {cut}");
+                assert!(
+                    Message::parse_all(&bytes[..cut]).is_err(),
+                    "{message:?} cut at {cut}"
+                );
             }
             for kind in 12..=255 {
                 bytes[0] = kind;
@@ -352,9 +468,15 @@ mod tests {
     #[test]
     fn a_long_text_is_cut_between_characters() {
         let mut bytes = Vec::new();
-        Message::Bye { code: Code::FAILED, text: "ä".repeat(1000) }.write(&mut bytes);
+        Message::Bye {
+            code: Code::FAILED,
+            text: "ä".repeat(1000),
+        }
+        .write(&mut bytes);
         let messages = Message::parse_all(&bytes).unwrap();
-        let [Message::Bye { text, .. }] = &messages[..] else { panic!("{messages:?}") };
+        let [Message::Bye { text, .. }] = &messages[..] else {
+            panic!("{messages:?}")
+        };
         assert_eq!(text.len(), 1024);
     }
 }

@@ -19,7 +19,12 @@ pub(crate) struct Numbers {
 
 impl Numbers {
     pub(crate) fn new(role: Role) -> Self {
-        Self { role, next: Self::first(role), serial: 0, peer_serial: 0 }
+        Self {
+            role,
+            next: Self::first(role),
+            serial: 0,
+            peer_serial: 0,
+        }
     }
 
     fn first(role: Role) -> u16 {
@@ -49,10 +54,17 @@ impl Numbers {
     ///
     /// # Errors
     /// [`SessionError::Protocol`] where the number is not the peer's to open.
-    pub(crate) fn is_new(&self, channel: ChannelId, serial: u64, again: bool) -> Result<bool, SessionError> {
+    pub(crate) fn is_new(
+        &self,
+        channel: ChannelId,
+        serial: u64,
+        again: bool,
+    ) -> Result<bool, SessionError> {
         let ours = self.is_ours(channel);
         if channel == ChannelId::CONTROL || ours && (!again || serial > self.serial) {
-            return Err(SessionError::Protocol("a channel of this side's numbers, opened by the other"));
+            return Err(SessionError::Protocol(
+                "a channel of this side's numbers, opened by the other",
+            ));
         }
         Ok(!ours && serial > self.peer_serial)
     }
@@ -75,7 +87,9 @@ mod tests {
             let mut taken = Vec::new();
             for serial in 1..=40_000 {
                 let (channel, now) = numbers.take(|channel| channel == held);
-                assert!(now == serial && channel != held && channel.0 % 2 == parity && channel.0 > 0);
+                assert!(
+                    now == serial && channel != held && channel.0 % 2 == parity && channel.0 > 0
+                );
                 taken.push(channel.0);
             }
             assert_eq!(taken[..3], [first, first + 2, first + 6]);

@@ -157,12 +157,16 @@ impl<B> Session<B> {
     pub fn attach(&mut self, link: LinkId, theirs: Hello) -> Result<(), SessionError> {
         theirs.check()?;
         if theirs.session != self.config.session {
-            return Err(SessionError::Protocol("the peer answers for another session"));
+            return Err(SessionError::Protocol(
+                "the peer answers for another session",
+            ));
         }
         if let Some(peer) = &self.peer
             && (peer.limits, &peer.codecs) != (theirs.limits, &theirs.codecs)
         {
-            return Err(SessionError::Protocol("the peer changed its limits within a session"));
+            return Err(SessionError::Protocol(
+                "the peer changed its limits within a session",
+            ));
         }
         if self.links.len() >= LINKS_MAX {
             return Err(SessionError::Protocol("more links than a session may have"));
@@ -179,7 +183,9 @@ impl<B> Session<B> {
         if self.links.remove(&link).is_none() {
             return;
         }
-        self.channels.values_mut().for_each(|state| state.tx.mark_lost(link));
+        self.channels
+            .values_mut()
+            .for_each(|state| state.tx.mark_lost(link));
         // The peer may have lost it earlier, and said what it has before we knew that we should ask.
         if let Some(&other) = self.links.keys().next() {
             for channel in self.channels.keys().copied().collect::<Vec<_>>() {
@@ -187,9 +193,16 @@ impl<B> Session<B> {
             }
             self.announce(other);
             let mut untold = Vec::new();
-            for (&channel, ended) in self.ended.iter_mut().filter(|(_, ended)| ended.told_on == Some(link)) {
+            for (&channel, ended) in self
+                .ended
+                .iter_mut()
+                .filter(|(_, ended)| ended.told_on == Some(link))
+            {
                 ended.told_on = Some(other);
-                untold.push(Message::Closed { channel, serial: ended.serial });
+                untold.push(Message::Closed {
+                    channel,
+                    serial: ended.serial,
+                });
             }
             untold.iter().for_each(|message| self.say(other, message));
         }
@@ -202,14 +215,42 @@ impl<B> Session<B> {
             let (serial, service) = (state.serial, state.service.clone());
             let (next_seq, bytes) = state.rx.credit_now();
             state.told_on = Some(link);
-            again.push((serial, Message::Open { channel, serial, again: true, service }));
-            again.push((serial, Message::Resume { channel, next_seq: state.rx.next_seq }));
-            again.push((serial, Message::Credit { channel, next_seq, bytes }));
-            again.extend(state.tx.finish.map(|chunks| (serial, Message::Finish { channel, chunks })));
+            again.push((
+                serial,
+                Message::Open {
+                    channel,
+                    serial,
+                    again: true,
+                    service,
+                },
+            ));
+            again.push((
+                serial,
+                Message::Resume {
+                    channel,
+                    next_seq: state.rx.next_seq,
+                },
+            ));
+            again.push((
+                serial,
+                Message::Credit {
+                    channel,
+                    next_seq,
+                    bytes,
+                },
+            ));
+            again.extend(
+                state
+                    .tx
+                    .finish
+                    .map(|chunks| (serial, Message::Finish { channel, chunks })),
+            );
         }
         // In the order of their opening, which the peer relies on to tell old from new.
         again.sort_by_key(|(serial, _)| *serial);
-        again.iter().for_each(|(_, message)| self.say(link, message));
+        again
+            .iter()
+            .for_each(|(_, message)| self.say(link, message));
     }
 
     /// Links that work.
@@ -227,7 +268,11 @@ impl<B> Session<B> {
     /// Whether the peer runs on the same machine, as far as both know.
     #[must_use]
     pub fn shares_host(&self) -> bool {
-        self.config.host != 0 && self.peer.as_ref().is_some_and(|peer| peer.host == self.config.host)
+        self.config.host != 0
+            && self
+                .peer
+                .as_ref()
+                .is_some_and(|peer| peer.host == self.config.host)
     }
 
     /// The bounds this side imposes.
@@ -241,7 +286,9 @@ impl<B> Session<B> {
     /// sender's credit.
     fn window_len(&self) -> usize {
         let ours = self.config.limits.window_len;
-        self.peer.as_ref().map_or(ours, |peer| peer.limits.window_len.min(ours))
+        self.peer
+            .as_ref()
+            .map_or(ours, |peer| peer.limits.window_len.min(ours))
     }
 
     /// Opens a channel.
@@ -249,21 +296,38 @@ impl<B> Session<B> {
     /// # Errors
     /// [`SessionError::Protocol`] before the first link, or when all channels the peer allows are open.
     pub fn open(&mut self, service: &str) -> Result<ChannelId, SessionError> {
-        let peer = self.peer.as_ref().ok_or(SessionError::Protocol("no link is attached yet"))?;
+        let peer = self
+            .peer
+            .as_ref()
+            .ok_or(SessionError::Protocol("no link is attached yet"))?;
         if self.channels.len() >= usize::from(peer.limits.channels_max) {
-            return Err(SessionError::Protocol("all channels that the peer allows are open"));
+            return Err(SessionError::Protocol(
+                "all channels that the peer allows are open",
+            ));
         }
-        let (channel, serial) = self.numbers.take(|channel| self.channels.contains_key(&channel));
+        let (channel, serial) = self
+            .numbers
+            .take(|channel| self.channels.contains_key(&channel));
         self.ended.remove(&channel);
-        self.channels.insert(channel, Channel::new(service.into(), serial, self.window_len()));
-        self.say_on_all(&Message::Open { channel, serial, again: false, service: service.into() });
+        self.channels.insert(
+            channel,
+            Channel::new(service.into(), serial, self.window_len()),
+        );
+        self.say_on_all(&Message::Open {
+            channel,
+            serial,
+            again: false,
+            service: service.into(),
+        });
         Ok(channel)
     }
 
     /// Queues a frame. Frames of a channel come in order of sequence; on an ended channel they are dropped.
     pub fn submit(&mut self, frame: Frame<B>) {
         let channel = frame.header.channel;
-        let Some(state) = self.channels.get_mut(&channel) else { return };
+        let Some(state) = self.channels.get_mut(&channel) else {
+            return;
+        };
         state.tx.submit(frame);
         if !self.turn.contains(&channel) {
             self.turn.push_back(channel);
@@ -272,7 +336,9 @@ impl<B> Session<B> {
 
     /// Ends this side's direction after what was submitted.
     pub fn finish(&mut self, channel: ChannelId) {
-        let Some(state) = self.channels.get_mut(&channel) else { return };
+        let Some(state) = self.channels.get_mut(&channel) else {
+            return;
+        };
         let chunks = state.tx.next_submit();
         if state.tx.finish.replace(chunks).is_none() {
             self.say_on_all(&Message::Finish { channel, chunks });
@@ -283,22 +349,44 @@ impl<B> Session<B> {
     /// Ends a channel at once, both ways, and tells the peer why.
     pub fn abort(&mut self, channel: ChannelId, code: Code, text: &str) {
         if self.end(channel, Some((code, text.into()))) {
-            self.say_on_all(&Message::Abort { channel, code, text: text.into() });
+            self.say_on_all(&Message::Abort {
+                channel,
+                code,
+                text: text.into(),
+            });
         }
     }
 
     /// Takes a channel out of use; `false` where it was.
     fn end(&mut self, channel: ChannelId, abort: Option<(Code, String)>) -> bool {
-        let Some(state) = self.channels.remove(&channel) else { return false };
-        let Channel { serial, told_on, rx, .. } = state;
+        let Some(state) = self.channels.remove(&channel) else {
+            return false;
+        };
+        let Channel {
+            serial,
+            told_on,
+            rx,
+            ..
+        } = state;
         let told_on = told_on.filter(|_| abort.is_none());
-        self.ended.insert(channel, Ended { serial, next_seq: rx.next_seq, told_on, abort });
+        self.ended.insert(
+            channel,
+            Ended {
+                serial,
+                next_seq: rx.next_seq,
+                told_on,
+                abort,
+            },
+        );
         true
     }
 
     /// Says that the session ends.
     pub fn bye(&mut self, code: Code, text: &str) {
-        self.say_on_all(&Message::Bye { code, text: text.into() });
+        self.say_on_all(&Message::Bye {
+            code,
+            text: text.into(),
+        });
     }
 
     /// Tells the peer this receiver's state.
@@ -318,7 +406,8 @@ impl<B> Session<B> {
             return self.links.get(&link).map(Link::next_seq);
         }
         let open = self.channels.get(&channel).map(|state| state.rx.next_seq);
-        open.or_else(|| self.ended.get(&channel).map(|ended| ended.next_seq)).map(Seq)
+        open.or_else(|| self.ended.get(&channel).map(|ended| ended.next_seq))
+            .map(Seq)
     }
 
     /// Whether a frame with this header may come, to be asked before its payload is read: nothing is noted yet, because
@@ -328,9 +417,15 @@ impl<B> Session<B> {
     /// As [`Session::on_frame`].
     pub fn check_frame(&self, header: &Header) -> Result<Accept, SessionError> {
         match self.channels.get(&header.channel) {
-            Some(state) => Ok(if state.rx.check(header.seq, header.cost())? { Accept::New } else { Accept::Drop }),
+            Some(state) => Ok(if state.rx.check(header.seq, header.cost())? {
+                Accept::New
+            } else {
+                Accept::Drop
+            }),
             None if self.ended.contains_key(&header.channel) => Ok(Accept::Drop),
-            None => Err(SessionError::Protocol("frame of a channel that is not open")),
+            None => Err(SessionError::Protocol(
+                "frame of a channel that is not open",
+            )),
         }
     }
 
@@ -340,10 +435,16 @@ impl<B> Session<B> {
     /// [`SessionError::Protocol`] where it exceeds its credit or comes after its channel's end.
     pub fn on_frame(&mut self, header: &Header) -> Result<Accept, SessionError> {
         if let Some(state) = self.channels.get_mut(&header.channel) {
-            return Ok(if state.rx.accept(header.seq, header.cost())? { Accept::New } else { Accept::Drop });
+            return Ok(if state.rx.accept(header.seq, header.cost())? {
+                Accept::New
+            } else {
+                Accept::Drop
+            });
         }
         let ended = self.ended.get_mut(&header.channel);
-        let ended = ended.ok_or(SessionError::Protocol("frame of a channel that is not open"))?;
+        let ended = ended.ok_or(SessionError::Protocol(
+            "frame of a channel that is not open",
+        ))?;
         // Keeps the 16 bits of sequence numbers that follow unambiguous.
         ended.next_seq = ended.next_seq.max(header.seq.0 + 1);
         Ok(Accept::Drop)
@@ -366,8 +467,17 @@ impl<B> Session<B> {
     fn on_message(&mut self, link: LinkId, message: Message) -> Result<(), SessionError> {
         match message {
             Message::Hello(_) => return Err(SessionError::Protocol("a second Hello on one link")),
-            Message::Open { channel, serial, again, service } => self.on_open(link, channel, serial, again, service)?,
-            Message::Credit { channel, next_seq, bytes } => {
+            Message::Open {
+                channel,
+                serial,
+                again,
+                service,
+            } => self.on_open(link, channel, serial, again, service)?,
+            Message::Credit {
+                channel,
+                next_seq,
+                bytes,
+            } => {
                 if let Some(state) = self.channels.get_mut(&channel) {
                     state.tx.credit(next_seq, bytes)?;
                     self.reap(channel);
@@ -377,11 +487,15 @@ impl<B> Session<B> {
                 if let Some(state) = self.channels.get_mut(&channel) {
                     match state.rx.finish {
                         Some(before) if before != chunks => {
-                            return Err(SessionError::Protocol("a channel that ends twice, differently"));
+                            return Err(SessionError::Protocol(
+                                "a channel that ends twice, differently",
+                            ));
                         }
                         Some(_) => {}
                         None if chunks < state.rx.next_seq => {
-                            return Err(SessionError::Protocol("a channel that ends before its chunks"));
+                            return Err(SessionError::Protocol(
+                                "a channel that ends before its chunks",
+                            ));
                         }
                         None => {
                             state.rx.finish = Some(chunks);
@@ -391,10 +505,22 @@ impl<B> Session<B> {
                     }
                 }
             }
-            Message::Abort { channel, code, text } => {
+            Message::Abort {
+                channel,
+                code,
+                text,
+            } => {
                 if self.end(channel, Some((code, text.clone()))) {
-                    self.say_on_all(&Message::Abort { channel, code, text: String::new() });
-                    self.events.push_back(Event::Aborted { channel, code, text });
+                    self.say_on_all(&Message::Abort {
+                        channel,
+                        code,
+                        text: String::new(),
+                    });
+                    self.events.push_back(Event::Aborted {
+                        channel,
+                        code,
+                        text,
+                    });
                 }
             }
             Message::Closed { channel, serial } => self.on_closed(channel, serial)?,
@@ -442,16 +568,33 @@ impl<B> Session<B> {
         }
         if !new {
             if again {
-                let abort = self.ended.get(&channel).filter(|ended| ended.serial == serial);
+                let abort = self
+                    .ended
+                    .get(&channel)
+                    .filter(|ended| ended.serial == serial);
                 let answer = match abort.and_then(|ended| ended.abort.clone()) {
-                    Some((code, text)) => Message::Abort { channel, code, text },
+                    Some((code, text)) => Message::Abort {
+                        channel,
+                        code,
+                        text,
+                    },
                     None => Message::Closed { channel, serial },
                 };
                 self.say(link, &answer);
             }
             // Aborted before this side heard of it; its frames may follow on this link.
-            let unheard = Ended { serial, next_seq: 0, told_on: None, abort: None };
-            if !self.numbers.is_ours(channel) && self.ended.get(&channel).is_none_or(|ended| ended.serial < serial) {
+            let unheard = Ended {
+                serial,
+                next_seq: 0,
+                told_on: None,
+                abort: None,
+            };
+            if !self.numbers.is_ours(channel)
+                && self
+                    .ended
+                    .get(&channel)
+                    .is_none_or(|ended| ended.serial < serial)
+            {
                 self.ended.insert(channel, unheard);
             }
             return Ok(());
@@ -460,28 +603,60 @@ impl<B> Session<B> {
         self.ended.remove(&channel);
         if self.channels.len() >= usize::from(self.config.limits.channels_max) {
             let (code, text) = (Code::LIMIT, "more channels than were agreed");
-            self.ended.insert(channel, Ended { serial, next_seq: 0, told_on: None, abort: Some((code, text.into())) });
-            self.say_on_all(&Message::Abort { channel, code, text: text.into() });
+            self.ended.insert(
+                channel,
+                Ended {
+                    serial,
+                    next_seq: 0,
+                    told_on: None,
+                    abort: Some((code, text.into())),
+                },
+            );
+            self.say_on_all(&Message::Abort {
+                channel,
+                code,
+                text: text.into(),
+            });
             return Ok(());
         }
-        self.channels.insert(channel, Channel::new(service.clone(), serial, self.window_len()));
+        self.channels.insert(
+            channel,
+            Channel::new(service.clone(), serial, self.window_len()),
+        );
         self.events.push_back(Event::Opened { channel, service });
         if again {
-            self.say(link, &Message::Resume { channel, next_seq: 0 });
+            self.say(
+                link,
+                &Message::Resume {
+                    channel,
+                    next_seq: 0,
+                },
+            );
         }
         Ok(())
     }
 
     /// The peer is done with a channel: all that was sent is consumed there, all that came is all there was.
     fn on_closed(&mut self, channel: ChannelId, serial: u64) -> Result<(), SessionError> {
-        let Some(state) = self.channels.get_mut(&channel).filter(|state| state.serial == serial) else { return Ok(()) };
+        let Some(state) = self
+            .channels
+            .get_mut(&channel)
+            .filter(|state| state.serial == serial)
+        else {
+            return Ok(());
+        };
         let told = state.rx.finish.is_some();
         if state.tx.finish.is_none() || !state.rx.close() {
-            return Err(SessionError::Protocol("a channel that is closed before it ends"));
+            return Err(SessionError::Protocol(
+                "a channel that is closed before it ends",
+            ));
         }
         state.tx.clear();
         if !told {
-            self.events.push_back(Event::Finished { channel, chunks: state.rx.consumed_seq });
+            self.events.push_back(Event::Finished {
+                channel,
+                chunks: state.rx.consumed_seq,
+            });
         }
         self.reap(channel);
         Ok(())
@@ -496,13 +671,18 @@ impl<B> Session<B> {
     }
 
     fn acknowledge(&mut self, channel: ChannelId) {
-        let Some(state) = self.channels.get_mut(&channel) else { return };
+        let Some(state) = self.channels.get_mut(&channel) else {
+            return;
+        };
         if let Some((next_seq, bytes)) = state.rx.credit_due() {
             // Any one link will do; where it is lost, it is said again. The last goes on all, so that a Bye that
             // follows does not overtake it.
             let last = state.rx.is_consumed();
             state.told_on = self.links.keys().next().copied();
-            let links = self.links.values_mut().take(if last { usize::MAX } else { 1 });
+            let links = self
+                .links
+                .values_mut()
+                .take(if last { usize::MAX } else { 1 });
             links.for_each(|link| link.credit(channel, next_seq, bytes));
         }
         self.reap(channel);
@@ -522,7 +702,9 @@ impl<B> Session<B> {
         }
         for _ in 0..self.turn.len() {
             let channel = self.turn.pop_front()?;
-            let Some(state) = self.channels.get_mut(&channel) else { continue };
+            let Some(state) = self.channels.get_mut(&channel) else {
+                continue;
+            };
             if state.tx.is_empty() {
                 continue;
             }
@@ -537,7 +719,9 @@ impl<B> Session<B> {
     /// Whether [`Session::poll_send`] would return something.
     #[must_use]
     pub fn can_send(&self, link: LinkId) -> bool {
-        let Some(link) = self.links.get(&link) else { return false };
+        let Some(link) = self.links.get(&link) else {
+            return false;
+        };
         link.has_messages() || self.channels.values().any(|state| state.tx.is_sendable())
     }
 
@@ -555,7 +739,10 @@ impl<B> Session<B> {
     /// Bytes submitted and not yet handed to a link.
     #[must_use]
     pub fn queued_bytes(&self) -> u64 {
-        self.channels.values().map(|state| state.tx.queued_bytes()).sum()
+        self.channels
+            .values()
+            .map(|state| state.tx.queued_bytes())
+            .sum()
     }
 
     /// Whether something waits for credit and nothing could be sent instead.
@@ -580,19 +767,25 @@ impl<B> Session<B> {
     /// Whether the peer has consumed all that was submitted on `channel`.
     #[must_use]
     pub fn is_drained(&self, channel: ChannelId) -> bool {
-        self.channels.get(&channel).is_none_or(|state| state.tx.is_drained())
+        self.channels
+            .get(&channel)
+            .is_none_or(|state| state.tx.is_drained())
     }
 
     /// Bytes of frames submitted on `channel` that are held here, since the peer has not said that it consumed them.
     #[must_use]
     pub fn unconsumed_bytes(&self, channel: ChannelId) -> u64 {
-        self.channels.get(&channel).map_or(0, |state| state.tx.unconsumed_cost())
+        self.channels
+            .get(&channel)
+            .map_or(0, |state| state.tx.unconsumed_cost())
     }
 
     /// Chunks submitted on `channel` that the peer has not said to have consumed.
     #[must_use]
     pub fn unconsumed_chunks(&self, channel: ChannelId) -> usize {
-        self.channels.get(&channel).map_or(0, |state| state.tx.unconsumed_chunks())
+        self.channels
+            .get(&channel)
+            .map_or(0, |state| state.tx.unconsumed_chunks())
     }
 
     fn say(&mut self, link: LinkId, message: &Message) {

@@ -55,7 +55,10 @@ impl Dice {
 
 /// Chunks that each direction of the channel of this name carries.
 fn chunks_of(name: &str) -> u64 {
-    let number: u64 = name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
+    let number: u64 = name
+        .trim_start_matches(|c: char| !c.is_ascii_digit())
+        .parse()
+        .unwrap();
     number * 7 % 5
 }
 
@@ -65,9 +68,19 @@ fn is_aborted(name: &str) -> bool {
 
 impl Side {
     fn new(role: Role) -> Self {
-        let limits = Limits { window_len: 3000, channels_max: 64, ..Limits::default() };
-        let config =
-            Config { role, limits, codecs: vec![CodecId::RAW], host: 0, agent: "test".into(), session: [1; 16] };
+        let limits = Limits {
+            window_len: 3000,
+            channels_max: 64,
+            ..Limits::default()
+        };
+        let config = Config {
+            role,
+            limits,
+            codecs: vec![CodecId::RAW],
+            host: 0,
+            agent: "test".into(),
+            session: [1; 16],
+        };
         Self {
             session: Session::new(config),
             links: BTreeMap::new(),
@@ -81,19 +94,38 @@ impl Side {
         let name = format!("{who}{}", self.opened);
         if let Ok(channel) = self.session.open(&name) {
             self.opened += 1;
-            self.talks.insert(channel, Talk { name, ..Talk::default() });
+            self.talks.insert(
+                channel,
+                Talk {
+                    name,
+                    ..Talk::default()
+                },
+            );
         }
     }
 
     /// Sends the next chunk of some channel, or ends its direction.
     fn talk(&mut self, dice: &mut Dice) {
-        let Some((&channel, talk)) = self.talks.iter_mut().nth(dice.below(8) as usize) else { return };
+        let Some((&channel, talk)) = self.talks.iter_mut().nth(dice.below(8) as usize) else {
+            return;
+        };
         if talk.sent < chunks_of(&talk.name) {
             let len = 1 + dice.below(900) as u32;
             let (codec, seq) = (CodecId::RAW, Seq(talk.sent));
-            let header = Header { codec, channel, seq, raw_len: len, packed_len: len, history_len: 0, check: 0 };
+            let header = Header {
+                codec,
+                channel,
+                seq,
+                raw_len: len,
+                packed_len: len,
+                history_len: 0,
+                check: 0,
+            };
             talk.sent += 1;
-            self.session.submit(Frame { header, payload: () });
+            self.session.submit(Frame {
+                header,
+                payload: (),
+            });
         } else if is_aborted(&talk.name) {
             self.session.abort(channel, Code::FAILED, "on purpose");
             let talk = self.talks.remove(&channel).unwrap();
@@ -106,7 +138,9 @@ impl Side {
     }
 
     fn consume(&mut self, dice: &mut Dice) {
-        let Some((&channel, talk)) = self.talks.iter_mut().nth(dice.below(8) as usize) else { return };
+        let Some((&channel, talk)) = self.talks.iter_mut().nth(dice.below(8) as usize) else {
+            return;
+        };
         if let Some(cost) = talk.arrived.remove(&talk.consumed) {
             talk.consumed += 1;
             self.session.consumed(channel, cost);
@@ -115,14 +149,26 @@ impl Side {
     }
 
     fn receive(&mut self, id: LinkId) {
-        let Some(carried) = self.links.get_mut(&id).and_then(|link| link.incoming.pop_front()) else { return };
+        let Some(carried) = self
+            .links
+            .get_mut(&id)
+            .and_then(|link| link.incoming.pop_front())
+        else {
+            return;
+        };
         match carried {
             Carried::Control(payload) => self.session.on_control(id, &payload).unwrap(),
             Carried::Frame(header) => {
-                assert!(self.session.next_seq(id, header.channel).is_some(), "a frame nobody knows the channel of");
+                assert!(
+                    self.session.next_seq(id, header.channel).is_some(),
+                    "a frame nobody knows the channel of"
+                );
                 if self.session.on_frame(&header).unwrap() == Accept::New {
                     let talk = self.talks.get_mut(&header.channel).expect("it is open");
-                    assert!(talk.arrived.insert(header.seq.0, header.cost()).is_none(), "came twice");
+                    assert!(
+                        talk.arrived.insert(header.seq.0, header.cost()).is_none(),
+                        "came twice"
+                    );
                 }
             }
         }
@@ -134,17 +180,29 @@ impl Side {
             match event {
                 Event::Opened { channel, service } => {
                     assert!(!self.ended.contains_key(&service), "{service} opened again");
-                    let talk = Talk { name: service, ..Talk::default() };
+                    let talk = Talk {
+                        name: service,
+                        ..Talk::default()
+                    };
                     assert!(self.talks.insert(channel, talk).is_none(), "opened twice");
                 }
                 Event::Finished { channel, chunks } => {
                     let talk = self.talks.get_mut(&channel).unwrap();
-                    assert_eq!((talk.chunks, chunks), (None, chunks_of(&talk.name)), "{}", talk.name);
+                    assert_eq!(
+                        (talk.chunks, chunks),
+                        (None, chunks_of(&talk.name)),
+                        "{}",
+                        talk.name
+                    );
                     talk.chunks = Some(chunks);
                 }
                 Event::Closed(channel) => {
                     let talk = self.talks.remove(&channel).unwrap();
-                    assert!(talk.finished && talk.chunks == Some(talk.consumed), "{} closed too early", talk.name);
+                    assert!(
+                        talk.finished && talk.chunks == Some(talk.consumed),
+                        "{} closed too early",
+                        talk.name
+                    );
                     assert_eq!(self.ended.insert(talk.name, "closed"), None);
                 }
                 Event::Aborted { channel, .. } => {
@@ -175,11 +233,21 @@ fn run(seed: u64, links: usize) -> (u64, u64) {
     let channels_each = 25;
     let (mut next_link, mut cuts, mut steps) = (0, 0, 0_u64);
     // Of a channel that was aborted before its opening got through, the other side never hears.
-    let closed = |side: &Side| side.ended.iter().filter(|(_, how)| **how == "closed").count();
+    let closed = |side: &Side| {
+        side.ended
+            .iter()
+            .filter(|(_, how)| **how == "closed")
+            .count()
+    };
     let is_done = |side: &Side| side.opened == channels_each && side.talks.is_empty();
     while !(is_done(&a) && is_done(&b) && closed(&a) == closed(&b)) {
         steps += 1;
-        assert!(steps < 400_000, "seed {seed}, {links} links hangs:\n{:?}\n{:?}", a.talks, b.talks);
+        assert!(
+            steps < 400_000,
+            "seed {seed}, {links} links hangs:\n{:?}\n{:?}",
+            a.talks,
+            b.talks
+        );
         // The initiator dials as soon as it knows of a loss; the acceptor may still believe in the old link.
         if a.links.len() < links {
             let id = LinkId(next_link);
@@ -191,8 +259,16 @@ fn run(seed: u64, links: usize) -> (u64, u64) {
             b.links.insert(id, Link::default());
         }
         let side = dice.below(2) == 0;
-        let (here, there, who) = if side { (&mut a, &mut b, "a") } else { (&mut b, &mut a, "b") };
-        let id = *here.links.keys().nth(dice.below(here.links.len() as u64) as usize).unwrap();
+        let (here, there, who) = if side {
+            (&mut a, &mut b, "a")
+        } else {
+            (&mut b, &mut a, "b")
+        };
+        let id = *here
+            .links
+            .keys()
+            .nth(dice.below(here.links.len() as u64) as usize)
+            .unwrap();
         match dice.below(60) {
             0 if cuts < 60 => {
                 cuts += 1;
@@ -214,15 +290,30 @@ fn run(seed: u64, links: usize) -> (u64, u64) {
             _ => here.consume(dice),
         }
         if b.links.is_empty() || a.links.is_empty() {
-            a.links.keys().copied().collect::<Vec<_>>().into_iter().for_each(|id| a.session.detach(id));
-            b.links.keys().copied().collect::<Vec<_>>().into_iter().for_each(|id| b.session.detach(id));
+            a.links
+                .keys()
+                .copied()
+                .collect::<Vec<_>>()
+                .into_iter()
+                .for_each(|id| a.session.detach(id));
+            b.links
+                .keys()
+                .copied()
+                .collect::<Vec<_>>()
+                .into_iter()
+                .for_each(|id| b.session.detach(id));
             a.links.clear();
             b.links.clear();
         }
     }
     let all: BTreeMap<_, _> = a.ended.iter().chain(&b.ended).collect();
     assert_eq!(all.len() as u64, 2 * channels_each, "seed {seed}");
-    assert!(all.iter().all(|(name, how)| **how == if is_aborted(name) { "aborted" } else { "closed" }));
+    assert!(all.iter().all(|(name, how)| **how
+        == if is_aborted(name) {
+            "aborted"
+        } else {
+            "closed"
+        }));
     (2 * channels_each, cuts)
 }
 

@@ -22,20 +22,46 @@ struct Side {
 }
 
 fn config(role: Role, window_len: usize) -> Config {
-    let limits = Limits { window_len, channels_max: 4, ..Limits::default() };
-    Config { role, limits, codecs: vec![CodecId::RAW], host: 0, agent: "test".into(), session: [1; 16] }
+    let limits = Limits {
+        window_len,
+        channels_max: 4,
+        ..Limits::default()
+    };
+    Config {
+        role,
+        limits,
+        codecs: vec![CodecId::RAW],
+        host: 0,
+        agent: "test".into(),
+        session: [1; 16],
+    }
 }
 
 fn frame(channel: ChannelId, seq: u64, len: u32) -> Frame<u64> {
-    let header =
-        Header { codec: CodecId::RAW, channel, seq: Seq(seq), raw_len: len, packed_len: len, history_len: 0, check: 0 };
-    Frame { header, payload: seq }
+    let header = Header {
+        codec: CodecId::RAW,
+        channel,
+        seq: Seq(seq),
+        raw_len: len,
+        packed_len: len,
+        history_len: 0,
+        check: 0,
+    };
+    Frame {
+        header,
+        payload: seq,
+    }
 }
 
 impl Side {
     fn new(role: Role, window_len: usize) -> Self {
         let session = Session::new(config(role, window_len));
-        Self { session, held: BTreeMap::new(), consumed: BTreeMap::new(), events: Vec::new() }
+        Self {
+            session,
+            held: BTreeMap::new(),
+            consumed: BTreeMap::new(),
+            events: Vec::new(),
+        }
     }
 
     fn send(&mut self, link: LinkId, wire: &mut Wire, most: usize) -> bool {
@@ -56,7 +82,11 @@ impl Side {
                 assert_eq!(frame.payload, frame.header.seq.0);
                 if self.session.on_frame(&frame.header)? == Accept::New {
                     let held = self.held.entry(frame.header.channel).or_default();
-                    assert!(held.insert(frame.header.seq.0, frame.header.cost()).is_none(), "came twice");
+                    assert!(
+                        held.insert(frame.header.seq.0, frame.header.cost())
+                            .is_none(),
+                        "came twice"
+                    );
                 }
             }
         }
@@ -100,14 +130,21 @@ impl Dice {
 /// Sends `total` chunks with cuts at random moments over one or two links and returns how often a link was cut.
 fn run(seed: u64, total: u64, links: u32) -> u32 {
     let dice = &mut Dice(seed * 2 + 1);
-    let (mut a, mut b) = (Side::new(Role::Initiator, 5000), Side::new(Role::Acceptor, 5000));
+    let (mut a, mut b) = (
+        Side::new(Role::Initiator, 5000),
+        Side::new(Role::Acceptor, 5000),
+    );
     let mut wires: BTreeMap<LinkId, [Wire; 2]> = BTreeMap::new();
     let mut next_link = 0;
     let (mut submitted, mut cuts, mut steps) = (0, 0, 0);
     let mut channel = None;
     while b.consumed.get(&ChannelId(1)) != Some(&total) || !a.session.is_drained(ChannelId(1)) {
         steps += 1;
-        assert!(steps < 200_000, "seed {seed} hangs: {submitted} submitted, {:?} consumed", b.consumed);
+        assert!(
+            steps < 200_000,
+            "seed {seed} hangs: {submitted} submitted, {:?} consumed",
+            b.consumed
+        );
         while wires.len() < links as usize {
             let link = LinkId(next_link);
             next_link += 1;
@@ -118,13 +155,17 @@ fn run(seed: u64, total: u64, links: u32) -> u32 {
         if submitted < total && dice.below(3) == 0 {
             // Some are longer than the window.
             let most = if dice.below(8) == 0 { 9000 } else { 900 };
-            a.session.submit(frame(channel, submitted, 1 + dice.below(most) as u32));
+            a.session
+                .submit(frame(channel, submitted, 1 + dice.below(most) as u32));
             submitted += 1;
             if submitted == total {
                 a.session.finish(channel);
             }
         }
-        let (&link, wire) = wires.iter_mut().nth(dice.below(links.into()) as usize).unwrap();
+        let (&link, wire) = wires
+            .iter_mut()
+            .nth(dice.below(links.into()) as usize)
+            .unwrap();
         match dice.below(40) {
             0 if cuts < 50 => {
                 wires.remove(&link);
@@ -134,8 +175,14 @@ fn run(seed: u64, total: u64, links: u32) -> u32 {
             }
             1..=10 => drop(a.send(link, &mut wire[0], 3)),
             11..=18 => drop(b.send(link, &mut wire[1], 3)),
-            19..=28 => wire[0].pop_front().map_or(Ok(()), |carried| b.receive(link, carried)).unwrap(),
-            29..=35 => wire[1].pop_front().map_or(Ok(()), |carried| a.receive(link, carried)).unwrap(),
+            19..=28 => wire[0]
+                .pop_front()
+                .map_or(Ok(()), |carried| b.receive(link, carried))
+                .unwrap(),
+            29..=35 => wire[1]
+                .pop_front()
+                .map_or(Ok(()), |carried| a.receive(link, carried))
+                .unwrap(),
             _ => drop(b.consume_one()),
         }
     }
@@ -155,17 +202,25 @@ fn every_chunk_arrives_once_whatever_is_cut() {
 
 #[test]
 fn a_stalled_receiver_bounds_what_is_outstanding() {
-    let (mut a, mut b) = (Side::new(Role::Initiator, 5000), Side::new(Role::Acceptor, 5000));
+    let (mut a, mut b) = (
+        Side::new(Role::Initiator, 5000),
+        Side::new(Role::Acceptor, 5000),
+    );
     attach(&mut a, &mut b, LinkId(0));
     let channel = a.session.open("test").unwrap();
     (0..100).for_each(|seq| a.session.submit(frame(channel, seq, 484)));
     let mut wire = Wire::new();
     while a.send(LinkId(0), &mut wire, 8) {}
-    let sent = wire.iter().filter(|carried| matches!(carried, Carried::Frame(_))).count();
+    let sent = wire
+        .iter()
+        .filter(|carried| matches!(carried, Carried::Frame(_)))
+        .count();
     assert_eq!(sent, 10, "window of 5,000 bytes, frames of 500");
     assert!(a.session.is_starved());
-    wire.drain(..).for_each(|carried| b.receive(LinkId(0), carried).unwrap());
-    b.receive(LinkId(0), Carried::Frame(frame(channel, 10, 484))).expect_err("beyond its credit");
+    wire.drain(..)
+        .for_each(|carried| b.receive(LinkId(0), carried).unwrap());
+    b.receive(LinkId(0), Carried::Frame(frame(channel, 10, 484)))
+        .expect_err("beyond its credit");
 }
 
 /// Carries all that may go, both ways and consumed at once, over `links` links in turn.
@@ -175,8 +230,10 @@ fn settle(a: &mut Side, b: &mut Side, links: u32) {
         for link in (0..links).map(LinkId) {
             let (mut to_a, mut to_b) = (Wire::new(), Wire::new());
             moved |= a.send(link, &mut to_b, 1) | b.send(link, &mut to_a, 9);
-            to_b.drain(..).for_each(|carried| b.receive(link, carried).unwrap());
-            to_a.drain(..).for_each(|carried| a.receive(link, carried).unwrap());
+            to_b.drain(..)
+                .for_each(|carried| b.receive(link, carried).unwrap());
+            to_a.drain(..)
+                .for_each(|carried| a.receive(link, carried).unwrap());
         }
         while b.consume_one() {}
     }
@@ -187,28 +244,37 @@ fn settle(a: &mut Side, b: &mut Side, links: u32) {
 fn what_is_outstanding_is_within_the_lesser_window() {
     for (of_a, of_b) in [(5000, 16 << 20), (16 << 20, 5000), (5000, 5000)] {
         for links in [1, 4] {
-            let (mut a, mut b) = (Side::new(Role::Initiator, of_a), Side::new(Role::Acceptor, of_b));
+            let (mut a, mut b) = (
+                Side::new(Role::Initiator, of_a),
+                Side::new(Role::Acceptor, of_b),
+            );
             (0..links).for_each(|link| attach(&mut a, &mut b, LinkId(link)));
             let channel = a.session.open("test").unwrap();
-            let (mut wires, mut seq): (Vec<Wire>, _) = ((0..links).map(|_| Wire::new()).collect(), 0);
+            let (mut wires, mut seq): (Vec<Wire>, _) =
+                ((0..links).map(|_| Wire::new()).collect(), 0);
             let mut most = 0;
             while seq < 300 {
                 // So that nothing waits in the queue, what is not consumed is what is outstanding.
                 while seq < 300 && !a.session.is_starved() {
                     a.session.submit(frame(channel, seq, 484));
                     seq += 1;
-                    (0..links).for_each(|link| _ = a.send(LinkId(link), &mut wires[link as usize], 1));
+                    (0..links)
+                        .for_each(|link| _ = a.send(LinkId(link), &mut wires[link as usize], 1));
                 }
                 most = most.max(a.session.unconsumed_bytes(channel) - 500);
                 for (link, wire) in (0..links).map(LinkId).zip(&mut wires) {
-                    wire.drain(..).for_each(|carried| b.receive(link, carried).unwrap());
+                    wire.drain(..)
+                        .for_each(|carried| b.receive(link, carried).unwrap());
                 }
                 while b.consume_one() {}
                 settle(&mut a, &mut b, links);
             }
             a.session.finish(channel);
             settle(&mut a, &mut b, links);
-            assert!(a.session.is_drained(channel), "windows {of_a} and {of_b}, {links} links");
+            assert!(
+                a.session.is_drained(channel),
+                "windows {of_a} and {of_b}, {links} links"
+            );
             assert_eq!(most, 5000, "windows {of_a} and {of_b}, {links} links");
         }
     }
@@ -220,24 +286,36 @@ fn what_is_outstanding_is_within_the_lesser_window() {
 fn no_sender_waits_for_credit_that_nobody_tells() {
     for seed in 0..400 {
         let dice = &mut Dice(seed * 2 + 1);
-        let [of_a, of_b] = [(); 2].map(|()| [600, 5000, 64 << 10, 16 << 20][dice.below(4) as usize]);
-        let (mut a, mut b) = (Side::new(Role::Initiator, of_a), Side::new(Role::Acceptor, of_b));
+        let [of_a, of_b] =
+            [(); 2].map(|()| [600, 5000, 64 << 10, 16 << 20][dice.below(4) as usize]);
+        let (mut a, mut b) = (
+            Side::new(Role::Initiator, of_a),
+            Side::new(Role::Acceptor, of_b),
+        );
         let links = 1 + dice.below(4) as u32;
         (0..links).for_each(|link| attach(&mut a, &mut b, LinkId(link)));
         let channel = a.session.open("test").unwrap();
         let window = of_a.min(of_b);
         for seq in 0..40 {
             let most = [window / 20, window, 2 * window][dice.below(3) as usize];
-            a.session.submit(frame(channel, seq, 1 + dice.below(most as u64) as u32));
+            a.session
+                .submit(frame(channel, seq, 1 + dice.below(most as u64) as u32));
         }
         settle(&mut a, &mut b, links);
-        assert!(!a.session.is_starved(), "seed {seed}: windows {of_a} and {of_b}, {links} links, {:?}", b.consumed);
+        assert!(
+            !a.session.is_starved(),
+            "seed {seed}: windows {of_a} and {of_b}, {links} links, {:?}",
+            b.consumed
+        );
     }
 }
 
 #[test]
 fn a_channel_ends_when_both_directions_do() {
-    let (mut a, mut b) = (Side::new(Role::Initiator, 5000), Side::new(Role::Acceptor, 5000));
+    let (mut a, mut b) = (
+        Side::new(Role::Initiator, 5000),
+        Side::new(Role::Acceptor, 5000),
+    );
     attach(&mut a, &mut b, LinkId(0));
     let channel = a.session.open("test").unwrap();
     a.session.submit(frame(channel, 0, 10));
@@ -246,13 +324,15 @@ fn a_channel_ends_when_both_directions_do() {
     let mut finished = false;
     for _ in 0..10 {
         a.send(LinkId(0), &mut to_b, 9);
-        to_b.drain(..).for_each(|carried| b.receive(LinkId(0), carried).unwrap());
+        to_b.drain(..)
+            .for_each(|carried| b.receive(LinkId(0), carried).unwrap());
         b.consume_one();
         if !std::mem::replace(&mut finished, true) {
             b.session.finish(channel);
         }
         b.send(LinkId(0), &mut to_a, 9);
-        to_a.drain(..).for_each(|carried| a.receive(LinkId(0), carried).unwrap());
+        to_a.drain(..)
+            .for_each(|carried| a.receive(LinkId(0), carried).unwrap());
     }
     assert!(a.events.contains(&Event::Closed(channel)), "{:?}", a.events);
     a.session.poll_event();
@@ -263,34 +343,56 @@ fn a_channel_ends_when_both_directions_do() {
 
 #[test]
 fn an_abort_ends_both_sides_and_late_frames_are_dropped() {
-    let (mut a, mut b) = (Side::new(Role::Initiator, 5000), Side::new(Role::Acceptor, 5000));
+    let (mut a, mut b) = (
+        Side::new(Role::Initiator, 5000),
+        Side::new(Role::Acceptor, 5000),
+    );
     attach(&mut a, &mut b, LinkId(0));
     let channel = a.session.open("test").unwrap();
     let mut to_b = Wire::new();
     a.send(LinkId(0), &mut to_b, 9);
-    to_b.drain(..).for_each(|carried| b.receive(LinkId(0), carried).unwrap());
+    to_b.drain(..)
+        .for_each(|carried| b.receive(LinkId(0), carried).unwrap());
     (0..3).for_each(|seq| a.session.submit(frame(channel, seq, 10)));
     a.send(LinkId(0), &mut to_b, 9);
     b.session.abort(channel, Code::FAILED, "disk full");
-    to_b.drain(..).for_each(|carried| b.receive(LinkId(0), carried).unwrap());
+    to_b.drain(..)
+        .for_each(|carried| b.receive(LinkId(0), carried).unwrap());
     assert!(b.held.is_empty());
     let mut to_a = Wire::new();
     b.send(LinkId(0), &mut to_a, 9);
-    to_a.drain(..).for_each(|carried| a.receive(LinkId(0), carried).unwrap());
-    let aborted = Event::Aborted { channel, code: Code::FAILED, text: "disk full".into() };
+    to_a.drain(..)
+        .for_each(|carried| a.receive(LinkId(0), carried).unwrap());
+    let aborted = Event::Aborted {
+        channel,
+        code: Code::FAILED,
+        text: "disk full".into(),
+    };
     assert!(a.events.contains(&aborted), "{:?}", a.events);
 }
 
 #[test]
 fn lies_about_credit_order_and_ends_are_refused() {
     let lies: [(&str, &[u8]); 4] = [
-        ("credit for what was not sent", &[3, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]),
-        ("a channel of our numbers", &[2, 3, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
-        ("the control channel", &[2, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        (
+            "credit for what was not sent",
+            &[3, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0],
+        ),
+        (
+            "a channel of our numbers",
+            &[2, 3, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        ),
+        (
+            "the control channel",
+            &[2, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        ),
         ("unknown kind", &[77]),
     ];
     for (what, lie) in lies {
-        let (mut a, mut b) = (Side::new(Role::Initiator, 5000), Side::new(Role::Acceptor, 5000));
+        let (mut a, mut b) = (
+            Side::new(Role::Initiator, 5000),
+            Side::new(Role::Acceptor, 5000),
+        );
         attach(&mut a, &mut b, LinkId(0));
         a.session.open("test").unwrap();
         assert!(a.session.on_control(LinkId(0), lie).is_err(), "{what}");
@@ -299,7 +401,10 @@ fn lies_about_credit_order_and_ends_are_refused() {
 
 #[test]
 fn another_version_is_refused_with_both_numbers() {
-    let (mut a, b) = (Side::new(Role::Initiator, 5000), Side::new(Role::Acceptor, 5000));
+    let (mut a, b) = (
+        Side::new(Role::Initiator, 5000),
+        Side::new(Role::Acceptor, 5000),
+    );
     let mut hello = b.session.hello();
     hello.versions = (2, 4);
     let err = a.session.attach(LinkId(0), hello).unwrap_err().to_string();

@@ -86,7 +86,9 @@ fn append(kind: Kind, bytes: &mut Vec<u8>, random: &mut Random) {
         Kind::Zeros => bytes.extend([0; 64]),
         Kind::Same => bytes.extend([0xa7; 64]),
         Kind::Period => bytes.extend(b"0123456789abc"),
-        Kind::Text => bytes.extend(WORDS[(random.below(24) * random.below(24)) % WORDS.len()].bytes()),
+        Kind::Text => {
+            bytes.extend(WORDS[(random.below(24) * random.below(24)) % WORDS.len()].bytes())
+        }
         Kind::Random => bytes.extend(random.next_u64().to_le_bytes()),
         Kind::Sparse => {
             let len = random.below(200);
@@ -99,13 +101,20 @@ fn append(kind: Kind, bytes: &mut Vec<u8>, random: &mut Random) {
         Kind::Skewed => bytes.push((random.below(16) * random.below(16)) as u8),
         Kind::Floats => bytes.extend(curve(step / 4, random).to_le_bytes()),
         Kind::Doubles => bytes.extend(f64::from(curve(step / 8, random)).to_le_bytes()),
-        Kind::Counters => bytes.extend((1_000_000 + step * 3 + random.below(9) as u32).to_le_bytes()),
+        Kind::Counters => {
+            bytes.extend((1_000_000 + step * 3 + random.below(9) as u32).to_le_bytes())
+        }
         Kind::Mixed => {
-            let kind = [Kind::Text, Kind::Random, Kind::Floats][step as usize >> 12 & 1 | step as usize >> 15 & 2 & 1];
+            let kind = [Kind::Text, Kind::Random, Kind::Floats]
+                [step as usize >> 12 & 1 | step as usize >> 15 & 2 & 1];
             append(kind, bytes, random);
         }
         Kind::Table => {
-            let (row, small, large) = (step / 40, random.below(300), random.below(9000) as i32 - 4500);
+            let (row, small, large) = (
+                step / 40,
+                random.below(300),
+                random.below(9000) as i32 - 4500,
+            );
             let name = WORDS[random.below(8)].trim();
             let (tenths, cents) = (large / 10, large.unsigned_abs() % 10);
             let line = format!(
@@ -127,7 +136,11 @@ fn append(kind: Kind, bytes: &mut Vec<u8>, random: &mut Random) {
 /// A triangle wave with noise: no library function, so that every machine makes the same bits.
 fn curve(step: u32, random: &mut Random) -> f32 {
     let phase = (step % 2000) as f32;
-    let wave = if phase < 1000.0 { phase } else { 2000.0 - phase };
+    let wave = if phase < 1000.0 {
+        phase
+    } else {
+        2000.0 - phase
+    };
     wave * 0.25 - 100.0 + random.below(256) as f32 * 0.001
 }
 

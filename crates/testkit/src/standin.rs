@@ -31,7 +31,10 @@ impl StandIn {
     pub fn build(source: &str, flags: &[&str], folder: &Path) -> Option<Self> {
         static BUILT: AtomicU32 = AtomicU32::new(0);
         let number = BUILT.fetch_add(1, Ordering::Relaxed);
-        let code = Path::new(env!("CARGO_MANIFEST_DIR")).join("standin").join(source).with_extension("c");
+        let code = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("standin")
+            .join(source)
+            .with_extension("c");
         assert!(code.exists(), "{}", code.display());
         let path = folder.join(format!("{source}-{}-{number}.so", process::id()));
         let compiler = env::var_os("CC").unwrap_or_else(|| OsString::from("cc"));
@@ -43,7 +46,10 @@ impl StandIn {
             .output();
         match built {
             Ok(output) if output.status.success() => return Some(Self { path }),
-            Ok(output) => println!("skipped: no stand-in: {}", String::from_utf8_lossy(&output.stderr)),
+            Ok(output) => println!(
+                "skipped: no stand-in: {}",
+                String::from_utf8_lossy(&output.stderr)
+            ),
             Err(error) => println!("skipped: no stand-in: {}: {error}", compiler.display()),
         }
         None

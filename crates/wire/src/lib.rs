@@ -60,7 +60,11 @@ impl TransferError {
         // A session's end travels through `io::Error` where the standard traits are used.
         match fault.downcast::<End>() {
             Ok(end) => Self::End(end),
-            Err(fault) => Self::File { what, path: path.display().to_string(), fault },
+            Err(fault) => Self::File {
+                what,
+                path: path.display().to_string(),
+                fault,
+            },
         }
     }
 

@@ -37,18 +37,29 @@ pub enum Sink<'a> {
 ///
 /// # Errors
 /// [`TransferError`]; the sender is told, and nothing is left under a final name that is not whole.
-pub fn incoming(incoming: Incoming, sink: Sink<'_>, progress: Progress<'_>) -> Result<Received, TransferError> {
-    let Incoming { service, mut writer, mut reader } = incoming;
+pub fn incoming(
+    incoming: Incoming,
+    sink: Sink<'_>,
+    progress: Progress<'_>,
+) -> Result<Received, TransferError> {
+    let Incoming {
+        service,
+        mut writer,
+        mut reader,
+    } = incoming;
     let received = match (service.as_str(), sink) {
         (SERVICE_TREE, Sink::Dir(dir)) => tree(&mut reader, dir, progress),
         (SERVICE_STREAM, Sink::Stream(out)) => stream(&mut reader, out, progress),
-        (SERVICE_TREE, Sink::Stream(_)) => {
-            Err(TransferError::Refused("the sender offers files; name a directory to receive them in".into()))
-        }
-        (SERVICE_STREAM, Sink::Dir(_)) => {
-            Err(TransferError::Refused("the sender offers a stream; receive it with `narrows recv -`".into()))
-        }
-        (other, _) => Err(TransferError::Refused(format!("an offer of `{}`", other.escape_debug()))),
+        (SERVICE_TREE, Sink::Stream(_)) => Err(TransferError::Refused(
+            "the sender offers files; name a directory to receive them in".into(),
+        )),
+        (SERVICE_STREAM, Sink::Dir(_)) => Err(TransferError::Refused(
+            "the sender offers a stream; receive it with `narrows recv -`".into(),
+        )),
+        (other, _) => Err(TransferError::Refused(format!(
+            "an offer of `{}`",
+            other.escape_debug()
+        ))),
     };
     match received {
         Ok(received) => {
@@ -62,19 +73,29 @@ pub fn incoming(incoming: Incoming, sink: Sink<'_>, progress: Progress<'_>) -> R
     }
 }
 
-fn stream(reader: &mut ChannelReader, out: &mut dyn Write, progress: Progress<'_>) -> Result<Received, TransferError> {
+fn stream(
+    reader: &mut ChannelReader,
+    out: &mut dyn Write,
+    progress: Progress<'_>,
+) -> Result<Received, TransferError> {
     let mut bytes = 0;
     let write = |fault| TransferError::file("cannot write", Path::new("the output"), fault);
     while let Some(chunk) = reader.next_chunk()? {
         // Flushed each time: whoever reads the output waits for it.
-        out.write_all(chunk).and_then(|()| out.flush()).map_err(write)?;
+        out.write_all(chunk)
+            .and_then(|()| out.flush())
+            .map_err(write)?;
         bytes += chunk.len() as u64;
         progress(bytes);
     }
     Ok(Received { entries: 1, bytes })
 }
 
-fn tree(reader: &mut ChannelReader, dir: &Path, progress: Progress<'_>) -> Result<Received, TransferError> {
+fn tree(
+    reader: &mut ChannelReader,
+    dir: &Path,
+    progress: Progress<'_>,
+) -> Result<Received, TransferError> {
     fs::create_dir_all(dir).map_err(|fault| TransferError::file("cannot make", dir, fault))?;
     let mut writer = TreeWriter {
         dir,
@@ -95,8 +116,14 @@ fn tree(reader: &mut ChannelReader, dir: &Path, progress: Progress<'_>) -> Resul
                 writer.remember(place.as_os_str().len() + target.len())?;
                 writer.links.push((place, target));
             }
-            Entry::End(entries) if entries == writer.made.entries + writer.links.len() as u64 => break,
-            Entry::End(_) => return Err(TransferError::Refused("a tree with another count of entries".into())),
+            Entry::End(entries) if entries == writer.made.entries + writer.links.len() as u64 => {
+                break;
+            }
+            Entry::End(_) => {
+                return Err(TransferError::Refused(
+                    "a tree with another count of entries".into(),
+                ));
+            }
         }
     }
     writer.end()
@@ -154,13 +181,18 @@ impl TreeWriter<'_> {
     fn file(&mut self, meta: &Meta, reader: &mut ChannelReader) -> Result<(), TransferError> {
         let place = self.place(meta)?;
         let write = |fault| TransferError::file("cannot write", &place, fault);
-        let mut part = self.part(place.parent().unwrap_or(self.dir)).map_err(write)?;
+        let mut part = self
+            .part(place.parent().unwrap_or(self.dir))
+            .map_err(write)?;
         let mut at = 0_u64;
         loop {
             match Extent::read(reader).map_err(not_a_tree)? {
                 Extent::End => break,
                 Extent::Hole(len) => {
-                    at = at.checked_add(len).filter(|at| *at <= i64::MAX as u64).ok_or_else(too_long)?;
+                    at = at
+                        .checked_add(len)
+                        .filter(|at| *at <= i64::MAX as u64)
+                        .ok_or_else(too_long)?;
                     part.file.set_len(at).map_err(write)?;
                     self.count(len);
                 }
@@ -169,7 +201,9 @@ impl TreeWriter<'_> {
                     while left > 0 {
                         let bytes = reader.fill_buf().map_err(not_a_tree)?;
                         if bytes.is_empty() {
-                            return Err(TransferError::Refused("a tree that ends within a file".into()));
+                            return Err(TransferError::Refused(
+                                "a tree that ends within a file".into(),
+                            ));
                         }
                         let now = bytes.len().min(left);
                         part.file.write_all_at(&bytes[..now], at).map_err(write)?;
@@ -181,7 +215,9 @@ impl TreeWriter<'_> {
                 }
             }
         }
-        part.file.set_permissions(Permissions::from_mode(meta.mode & 0o777)).map_err(write)?;
+        part.file
+            .set_permissions(Permissions::from_mode(meta.mode & 0o777))
+            .map_err(write)?;
         part.file.set_modified(mtime(meta)).map_err(write)?;
         fs::rename(&part.path, &place).map_err(write)?;
         part.placed = true;
@@ -194,9 +230,24 @@ impl TreeWriter<'_> {
     fn part(&mut self, dir: &Path) -> io::Result<Part> {
         loop {
             self.serial += 1;
-            let path = dir.join(format!(".narrows-{}-{}.part", std::process::id(), self.serial));
-            match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
-                Ok(file) => return Ok(Part { file, path, placed: false }),
+            let path = dir.join(format!(
+                ".narrows-{}-{}.part",
+                std::process::id(),
+                self.serial
+            ));
+            match OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&path)
+            {
+                Ok(file) => {
+                    return Ok(Part {
+                        file,
+                        path,
+                        placed: false,
+                    });
+                }
                 Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(fault) => return Err(fault),
             }
@@ -220,7 +271,8 @@ impl TreeWriter<'_> {
                 let dir = File::open(place).map_err(set)?;
                 dir.set_modified(mtime(meta)).map_err(set)?;
                 // The sticky bit takes rights away: a directory that all may write to is not opened by losing it.
-                dir.set_permissions(Permissions::from_mode(meta.mode & 0o1777)).map_err(set)?;
+                dir.set_permissions(Permissions::from_mode(meta.mode & 0o1777))
+                    .map_err(set)?;
             }
         }
         Ok(self.made)
@@ -230,7 +282,11 @@ impl TreeWriter<'_> {
     fn remember(&mut self, len: usize) -> Result<(), TransferError> {
         match self.names_left.checked_sub(len + ENTRY_LEN) {
             Some(left) => self.names_left = left,
-            None => return Err(TransferError::Limit("directories and links of this tree; send it in parts")),
+            None => {
+                return Err(TransferError::Limit(
+                    "directories and links of this tree; send it in parts",
+                ));
+            }
         }
         Ok(())
     }
@@ -246,8 +302,15 @@ impl TreeWriter<'_> {
         let name = path.display().to_string();
         // `a/` and `a/.` have the same parts as `a`, but the system follows a link to get there.
         let plain = path.components().collect::<PathBuf>().as_os_str() == path.as_os_str();
-        if !plain || path.components().any(|part| !matches!(part, Component::Normal(_))) {
-            return Err(TransferError::Refused(format!("the path `{}` leads elsewhere", name.escape_debug())));
+        if !plain
+            || path
+                .components()
+                .any(|part| !matches!(part, Component::Normal(_)))
+        {
+            return Err(TransferError::Refused(format!(
+                "the path `{}` leads elsewhere",
+                name.escape_debug()
+            )));
         }
         let mut on_the_way = self.dir.to_path_buf();
         let parents = path.parent().into_iter().flat_map(Path::components);
@@ -262,9 +325,13 @@ impl TreeWriter<'_> {
         if self.safe.contains(dir) {
             return Ok(());
         }
-        let meta = fs::symlink_metadata(dir).map_err(|fault| TransferError::file("cannot use", dir, fault))?;
+        let meta = fs::symlink_metadata(dir)
+            .map_err(|fault| TransferError::file("cannot use", dir, fault))?;
         if !meta.is_dir() {
-            return Err(TransferError::Refused(format!("{} is here, and not a directory", dir.display())));
+            return Err(TransferError::Refused(format!(
+                "{} is here, and not a directory",
+                dir.display()
+            )));
         }
         self.safe.insert(dir.to_path_buf());
         Ok(())
@@ -272,13 +339,17 @@ impl TreeWriter<'_> {
 }
 
 fn mtime(meta: &Meta) -> SystemTime {
-    let (whole, part) = (Duration::from_secs(meta.mtime_s.unsigned_abs()), Duration::from_nanos(meta.mtime_ns.into()));
+    let (whole, part) = (
+        Duration::from_secs(meta.mtime_s.unsigned_abs()),
+        Duration::from_nanos(meta.mtime_ns.into()),
+    );
     let base = if meta.mtime_s >= 0 {
         SystemTime::UNIX_EPOCH.checked_add(whole)
     } else {
         SystemTime::UNIX_EPOCH.checked_sub(whole)
     };
-    base.and_then(|base| base.checked_add(part)).unwrap_or(SystemTime::UNIX_EPOCH)
+    base.and_then(|base| base.checked_add(part))
+        .unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 fn too_long() -> TransferError {

@@ -54,10 +54,24 @@ pub fn check(paths: &[PathBuf]) -> Result<(), TransferError> {
 ///
 /// # Errors
 /// [`TransferError`]; the receiver is told and keeps nothing that is not whole.
-pub fn paths(endpoint: &Endpoint, paths: &[PathBuf], progress: Progress<'_>) -> Result<Received, TransferError> {
+pub fn paths(
+    endpoint: &Endpoint,
+    paths: &[PathBuf],
+    progress: Progress<'_>,
+) -> Result<Received, TransferError> {
     let (writer, reader) = endpoint.open(SERVICE_TREE)?;
-    let mut sender = Sender { out: Filler::new(writer), head: Vec::new(), entries: 0, bytes: 0, progress };
-    match paths.iter().try_for_each(|path| sender.root(path)).and_then(|()| sender.end()) {
+    let mut sender = Sender {
+        out: Filler::new(writer),
+        head: Vec::new(),
+        entries: 0,
+        bytes: 0,
+        progress,
+    };
+    match paths
+        .iter()
+        .try_for_each(|path| sender.root(path))
+        .and_then(|()| sender.end())
+    {
         Ok(()) => answer(reader),
         Err(fault) => {
             sender.out.writer.abort(fault.code(), &fault.to_string());
@@ -108,15 +122,21 @@ fn answer(mut reader: ChannelReader) -> Result<Received, TransferError> {
     while let Some(chunk) = reader.next_chunk()? {
         report.extend_from_slice(chunk);
         if report.len() > 4096 {
-            return Err(TransferError::Refused("a report of over 4,096 bytes".into()));
+            return Err(TransferError::Refused(
+                "a report of over 4,096 bytes".into(),
+            ));
         }
     }
-    serde_json::from_slice(&report).map_err(|fault| TransferError::Refused(format!("an unreadable report: {fault}")))
+    serde_json::from_slice(&report)
+        .map_err(|fault| TransferError::Refused(format!("an unreadable report: {fault}")))
 }
 
 fn is_readable(fd: &impl AsFd, wait_ms: i32) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(wait_ms) * 1_000_000 };
+    let wait = Timespec {
+        tv_sec: 0,
+        tv_nsec: i64::from(wait_ms) * 1_000_000,
+    };
     poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&wait)).is_ok_and(|ready| ready > 0)
 }
 
@@ -129,7 +149,11 @@ struct Filler {
 
 impl Filler {
     fn new(writer: ChannelWriter) -> Self {
-        Self { writer, buf: None, filled: 0 }
+        Self {
+            writer,
+            buf: None,
+            filled: 0,
+        }
     }
 
     /// Free space of the chunk being filled, never empty.
@@ -142,7 +166,15 @@ impl Filler {
     /// `len` bytes of [`Filler::room`] were filled.
     fn advance(&mut self, len: usize) -> Result<(), TransferError> {
         self.filled += len;
-        if self.buf.as_ref().is_some_and(|buf| self.filled == buf.len()) { self.flush() } else { Ok(()) }
+        if self
+            .buf
+            .as_ref()
+            .is_some_and(|buf| self.filled == buf.len())
+        {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     fn put(&mut self, mut bytes: &[u8]) -> Result<(), TransferError> {
@@ -184,13 +216,26 @@ impl Found {
             names.sort();
             Ok(Self::Dir(meta, names))
         } else if kind.is_symlink() {
-            Ok(Self::Link(meta, fs::read_link(path)?.into_os_string().into_vec()))
+            Ok(Self::Link(
+                meta,
+                fs::read_link(path)?.into_os_string().into_vec(),
+            ))
         } else if kind.is_file() {
             // Were it a pipe by now, opening it would wait for a writer.
             let flags = (flags | OFlags::NONBLOCK).bits() as i32;
-            Ok(Self::File(meta, OpenOptions::new().read(true).custom_flags(flags).open(path)?))
+            Ok(Self::File(
+                meta,
+                OpenOptions::new()
+                    .read(true)
+                    .custom_flags(flags)
+                    .open(path)?,
+            ))
         } else {
-            Ok(Self::Other(if kind.is_socket() { "a socket" } else { "a device or pipe" }))
+            Ok(Self::Other(if kind.is_socket() {
+                "a socket"
+            } else {
+                "a device or pipe"
+            }))
         }
     }
 }
@@ -206,13 +251,20 @@ struct Sender<'a> {
 impl Sender<'_> {
     fn root(&mut self, path: &Path) -> Result<(), TransferError> {
         // `.`, `a/.`, `..` and `/` have no name of their own: what they hold goes into the receiver's directory itself.
-        let name = match path.file_name().filter(|_| !path.as_os_str().as_bytes().ends_with(b"/.")) {
+        let name = match path
+            .file_name()
+            .filter(|_| !path.as_os_str().as_bytes().ends_with(b"/."))
+        {
             Some(name) => PathBuf::from(name),
             None => PathBuf::new(),
         };
         // What the user names may be a link to what is meant; below it, links travel as links.
         let found = fs::metadata(path).and_then(|meta| Found::at(path, meta, OFlags::empty()));
-        self.entry(path, &name, found.map_err(|fault| TransferError::file("cannot read", path, fault))?)
+        self.entry(
+            path,
+            &name,
+            found.map_err(|fault| TransferError::file("cannot read", path, fault))?,
+        )
     }
 
     fn entry(&mut self, path: &Path, name: &Path, found: Found) -> Result<(), TransferError> {
@@ -221,7 +273,9 @@ impl Sender<'_> {
                 if !name.as_os_str().is_empty() {
                     self.head(&Entry::Dir(describe(&meta, name)))?;
                 }
-                names.iter().try_for_each(|below| self.below(&path.join(below), &name.join(below)))
+                names
+                    .iter()
+                    .try_for_each(|below| self.below(&path.join(below), &name.join(below)))
             }
             Found::Link(meta, target) => self.head(&Entry::Link(describe(&meta, name), target)),
             Found::File(meta, file) => {
@@ -256,7 +310,10 @@ impl Sender<'_> {
             // Asked for before the data: what is appended in between is read, and no hole.
             let len = file.metadata().map_err(read)?.len();
             let (data, end) = match seek(&file, SeekFrom::Data(at)) {
-                Ok(data) => (data, seek(&file, SeekFrom::Hole(data)).map_err(|fault| read(fault.into()))?),
+                Ok(data) => (
+                    data,
+                    seek(&file, SeekFrom::Hole(data)).map_err(|fault| read(fault.into()))?,
+                ),
                 Err(Errno::NXIO) => (len.max(at), len.max(at)),
                 // No file system has to know of holes: then all of a file is data.
                 Err(Errno::INVAL | Errno::OPNOTSUPP) => (at, len.max(at)),
@@ -356,7 +413,11 @@ pub(crate) fn report(writer: &mut ChannelWriter, received: Received) -> Result<(
 
 /// For a receiver that gives up: says why and returns it.
 pub(crate) fn give_up(writer: ChannelWriter, fault: TransferError) -> TransferError {
-    let code = if fault.code() == Code::DONE { Code::FAILED } else { fault.code() };
+    let code = if fault.code() == Code::DONE {
+        Code::FAILED
+    } else {
+        fault.code()
+    };
     writer.abort(code, &fault.to_string());
     fault
 }

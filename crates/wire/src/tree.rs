@@ -94,7 +94,12 @@ impl Entry {
         if mode > 0o7777 || mtime_ns >= 1_000_000_000 {
             return Err(invalid("mode or time out of range"));
         }
-        let meta = Meta { mode, mtime_s, mtime_ns, path: read_name(from)? };
+        let meta = Meta {
+            mode,
+            mtime_s,
+            mtime_ns,
+            path: read_name(from)?,
+        };
         match kind {
             1 => Ok(Self::Dir(meta)),
             2 => Ok(Self::File(meta)),
@@ -174,15 +179,27 @@ mod tests {
 
     #[test]
     fn entries_and_extents_survive_the_wire_and_cuts_are_noticed() {
-        let meta = Meta { mode: 0o644, mtime_s: -5, mtime_ns: 7, path: b"a/b".to_vec() };
-        let entries =
-            [Entry::Dir(meta.clone()), Entry::File(meta.clone()), Entry::Link(meta, b"../x".to_vec()), Entry::End(3)];
+        let meta = Meta {
+            mode: 0o644,
+            mtime_s: -5,
+            mtime_ns: 7,
+            path: b"a/b".to_vec(),
+        };
+        let entries = [
+            Entry::Dir(meta.clone()),
+            Entry::File(meta.clone()),
+            Entry::Link(meta, b"../x".to_vec()),
+            Entry::End(3),
+        ];
         for entry in entries {
             let mut bytes = Vec::new();
             entry.write(&mut bytes);
             assert_eq!(Entry::read(&mut &bytes[..]).unwrap(), entry);
             for cut in 0..bytes.len() {
-                assert!(Entry::read(&mut &bytes[..cut]).is_err(), "{entry:?} cut at {cut}");
+                assert!(
+                    Entry::read(&mut &bytes[..cut]).is_err(),
+                    "{entry:?} cut at {cut}"
+                );
             }
         }
         for extent in [Extent::Data(9), Extent::Hole(1 << 40), Extent::End] {

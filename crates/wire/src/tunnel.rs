@@ -17,7 +17,9 @@ use std::{
 
 use narrows::{
     ChannelReader, ChannelWriter, Code, End, Endpoint, Incoming,
-    io::{Address, Listener, Shutdown, Transport, TransportRead, TransportWrite, Tuning, transport},
+    io::{
+        Address, Listener, Shutdown, Transport, TransportRead, TransportWrite, Tuning, transport,
+    },
 };
 
 use crate::{SERVICE_TUNNEL, TransferError};
@@ -49,7 +51,11 @@ pub fn far(endpoint: &Endpoint, target: &Address) -> Result<(), TransferError> {
         let target = target.clone();
         // A server that is slow to accept must not hold up the other connections.
         spawn("tunnel-connect", move || {
-            let Incoming { service, writer, reader } = incoming;
+            let Incoming {
+                service,
+                writer,
+                reader,
+            } = incoming;
             if service != SERVICE_TUNNEL {
                 let end = "this end carries connections; use `narrows recv` for files";
                 return writer.abort(Code::PROTOCOL, end);
@@ -68,17 +74,34 @@ pub fn far(endpoint: &Endpoint, target: &Address) -> Result<(), TransferError> {
 
 /// Joins a program's connection and a channel, on threads of their own.
 fn splice(local: Transport, writer: ChannelWriter, reader: ChannelReader) {
-    let Transport { reader: from, writer: to, shutdown, peer, .. } = local;
+    let Transport {
+        reader: from,
+        writer: to,
+        shutdown,
+        peer,
+        ..
+    } = local;
     let to = Arc::new(Mutex::new(to));
     let direct = to.clone();
     // Runs only while the receiving thread waits for its next chunk, so the lock is free. A fault shows there too.
-    reader.set_direct(Box::new(move |bytes| direct.lock().map_or(0, |mut to| to.try_write(bytes).unwrap_or(0))));
+    reader.set_direct(Box::new(move |bytes| {
+        direct
+            .lock()
+            .map_or(0, |mut to| to.try_write(bytes).unwrap_or(0))
+    }));
     let (out_shutdown, out_peer) = (shutdown.clone(), peer.clone());
-    spawn("tunnel-out", move || outward(from, writer, &out_shutdown, &out_peer));
+    spawn("tunnel-out", move || {
+        outward(from, writer, &out_shutdown, &out_peer)
+    });
     spawn("tunnel-in", move || inward(&to, reader, &shutdown, &peer));
 }
 
-fn outward(mut from: Box<dyn TransportRead>, mut writer: ChannelWriter, shutdown: &Shutdown, peer: &str) {
+fn outward(
+    mut from: Box<dyn TransportRead>,
+    mut writer: ChannelWriter,
+    shutdown: &Shutdown,
+    peer: &str,
+) {
     let ended: Result<(), End> = (|| {
         let mut buf = writer.buffer();
         loop {
@@ -119,7 +142,12 @@ fn outward(mut from: Box<dyn TransportRead>, mut writer: ChannelWriter, shutdown
     }
 }
 
-fn inward(to: &Mutex<Box<dyn TransportWrite>>, mut reader: ChannelReader, shutdown: &Shutdown, peer: &str) {
+fn inward(
+    to: &Mutex<Box<dyn TransportWrite>>,
+    mut reader: ChannelReader,
+    shutdown: &Shutdown,
+    peer: &str,
+) {
     loop {
         match reader.next_chunk() {
             Ok(Some(chunk)) => {
@@ -142,7 +170,10 @@ fn inward(to: &Mutex<Box<dyn TransportWrite>>, mut reader: ChannelReader, shutdo
 }
 
 fn local_fault(fault: &std::io::Error) -> End {
-    End { code: Code::FAILED, text: format!("the connection behind the tunnel broke: {fault}") }
+    End {
+        code: Code::FAILED,
+        text: format!("the connection behind the tunnel broke: {fault}"),
+    }
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {

@@ -28,7 +28,11 @@ fn receive(dir: &Path, bytes: &[u8]) -> Result<Received, TransferError> {
 /// The same with `bytes` so many times over.
 fn receive_many(dir: &Path, bytes: &[u8], times: usize) -> Result<Received, TransferError> {
     let engine = Engine::new(1);
-    let listener = Listener::bind(&Address::parse("127.0.0.1:0", 0).unwrap(), &Tuning::default()).unwrap();
+    let listener = Listener::bind(
+        &Address::parse("127.0.0.1:0", 0).unwrap(),
+        &Tuning::default(),
+    )
+    .unwrap();
     let to = listener.local().clone();
     let acceptor = Acceptor::new(engine.clone(), Settings::default());
     let (found, sessions) = mpsc::channel();
@@ -36,7 +40,9 @@ fn receive_many(dir: &Path, bytes: &[u8], times: usize) -> Result<Received, Tran
         let transport = listener.accept().unwrap().unwrap();
         let _ = found.send(acceptor.take(transport).unwrap().unwrap());
     });
-    let dial = Box::new(move || transport::connect(&to, &Tuning::default()).map_err(std::io::Error::other));
+    let dial = Box::new(move || {
+        transport::connect(&to, &Tuning::default()).map_err(std::io::Error::other)
+    });
     let sender = Endpoint::connect(&engine, Settings::default(), dial).unwrap();
     let receiver = sessions.recv_timeout(Duration::from_secs(10)).unwrap();
     let (mut writer, mut reader) = sender.open(SERVICE_TREE).unwrap();
@@ -52,7 +58,12 @@ fn receive_many(dir: &Path, bytes: &[u8], times: usize) -> Result<Received, Tran
 }
 
 fn meta(path: &[u8]) -> Meta {
-    Meta { mode: 0o644, mtime_s: 0, mtime_ns: 0, path: path.to_vec() }
+    Meta {
+        mode: 0o644,
+        mtime_s: 0,
+        mtime_ns: 0,
+        path: path.to_vec(),
+    }
 }
 
 fn file(path: &[u8], content: &[u8]) -> Vec<u8> {
@@ -96,30 +107,79 @@ fn no_entry_leads_out_of_the_directory() {
     };
     let cases: Vec<(&str, Vec<u8>)> = vec![
         ("a parent", [file(b"../escaped", b"x"), end(1)].concat()),
-        ("a parent within", [dir(b"d"), file(b"d/../../escaped", b"x"), end(2)].concat()),
+        (
+            "a parent within",
+            [dir(b"d"), file(b"d/../../escaped", b"x"), end(2)].concat(),
+        ),
         ("a parent as a directory", [dir(b".."), end(1)].concat()),
         ("an absolute path", [file(&escape, b"x"), end(1)].concat()),
         ("an absolute directory", [dir(&escape), end(1)].concat()),
         ("an absolute link", [link(&escape, b"x"), end(1)].concat()),
         ("the directory itself", [file(b".", b"x"), end(1)].concat()),
-        ("a file through a link sent before", [link(b"l", &out), file(b"l/escaped", b"x"), end(2)].concat()),
-        ("a directory through a link", [link(b"l", &out), dir(b"l/escaped"), end(2)].concat()),
-        ("a link through a link", [link(b"l", &out), link(b"l/escaped", b"x"), end(2)].concat()),
-        ("a file through a link that was there", [file(b"there/escaped", b"x"), end(1)].concat()),
-        ("a directory where a link was", [dir(b"there"), file(b"there/escaped", b"x"), end(2)].concat()),
-        ("the same by a slash", [dir(b"there/"), file(b"there/escaped", b"x"), end(2)].concat()),
-        ("the same by a dot", [dir(b"there/."), file(b"there/escaped", b"x"), end(2)].concat()),
-        ("the same by two slashes", [dir(b"there//"), file(b"there/escaped", b"x"), end(2)].concat()),
-        ("a file below a file", [file(b"f", b"x"), file(b"f/escaped", b"x"), end(2)].concat()),
-        ("a link in place of a directory", [dir(b"d"), link(b"d", &out), end(2)].concat()),
+        (
+            "a file through a link sent before",
+            [link(b"l", &out), file(b"l/escaped", b"x"), end(2)].concat(),
+        ),
+        (
+            "a directory through a link",
+            [link(b"l", &out), dir(b"l/escaped"), end(2)].concat(),
+        ),
+        (
+            "a link through a link",
+            [link(b"l", &out), link(b"l/escaped", b"x"), end(2)].concat(),
+        ),
+        (
+            "a file through a link that was there",
+            [file(b"there/escaped", b"x"), end(1)].concat(),
+        ),
+        (
+            "a directory where a link was",
+            [dir(b"there"), file(b"there/escaped", b"x"), end(2)].concat(),
+        ),
+        (
+            "the same by a slash",
+            [dir(b"there/"), file(b"there/escaped", b"x"), end(2)].concat(),
+        ),
+        (
+            "the same by a dot",
+            [dir(b"there/."), file(b"there/escaped", b"x"), end(2)].concat(),
+        ),
+        (
+            "the same by two slashes",
+            [dir(b"there//"), file(b"there/escaped", b"x"), end(2)].concat(),
+        ),
+        (
+            "a file below a file",
+            [file(b"f", b"x"), file(b"f/escaped", b"x"), end(2)].concat(),
+        ),
+        (
+            "a link in place of a directory",
+            [dir(b"d"), link(b"d", &out), end(2)].concat(),
+        ),
         ("no end", file(b"f", b"x")),
         ("another count", [file(b"f", b"x"), end(2)].concat()),
         ("an unknown kind", vec![9; 100]),
         ("a path with a zero", [file(b"a\0b", b"x"), end(1)].concat()),
-        ("an endless hole", extents(&[Extent::Hole(u64::MAX), Extent::End])),
-        ("holes that overflow", extents(&[Extent::Hole(1 << 62), Extent::Hole(1 << 62), Extent::Hole(1 << 62)])),
-        ("data past any file", extents(&[Extent::Hole(i64::MAX as u64), Extent::Data(1)])),
-        ("an extent of 4 GiB", [entry(&Entry::File(meta(b"f"))), vec![1, 255, 255, 255, 255]].concat()),
+        (
+            "an endless hole",
+            extents(&[Extent::Hole(u64::MAX), Extent::End]),
+        ),
+        (
+            "holes that overflow",
+            extents(&[
+                Extent::Hole(1 << 62),
+                Extent::Hole(1 << 62),
+                Extent::Hole(1 << 62),
+            ]),
+        ),
+        (
+            "data past any file",
+            extents(&[Extent::Hole(i64::MAX as u64), Extent::Data(1)]),
+        ),
+        (
+            "an extent of 4 GiB",
+            [entry(&Entry::File(meta(b"f"))), vec![1, 255, 255, 255, 255]].concat(),
+        ),
         ("a file cut within its data", extents(&[Extent::Data(1000)])),
     ];
     for (what, bytes) in &cases {
@@ -127,12 +187,26 @@ fn no_entry_leads_out_of_the_directory() {
         symlink(outside.path(), into.path().join("there")).unwrap();
         let fault = receive(into.path(), bytes).expect_err(what).to_string();
         assert!(!fault.is_empty());
-        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0, "{what} wrote outside: {fault}");
+        assert_eq!(
+            fs::read_dir(outside.path()).unwrap().count(),
+            0,
+            "{what} wrote outside: {fault}"
+        );
         let left = fs::read_dir(into.path()).unwrap().flatten();
-        let parts = left.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b".narrows-")).count();
+        let parts = left
+            .filter(|entry| {
+                entry
+                    .file_name()
+                    .as_encoded_bytes()
+                    .starts_with(b".narrows-")
+            })
+            .count();
         assert_eq!(parts, 0, "{what} left a part");
         // What is under its name is whole, and an endless hole is not.
-        assert!(!matches!(fs::metadata(into.path().join("f")), Ok(meta) if meta.len() > 1), "{what}");
+        assert!(
+            !matches!(fs::metadata(into.path().join("f")), Ok(meta) if meta.len() > 1),
+            "{what}"
+        );
     }
     println!("{} hostile trees refused", cases.len());
 }
@@ -144,10 +218,26 @@ fn special_modes_are_not_taken_over() {
     setuid.mode = 0o7777;
     let mut sticky = meta(b"d");
     sticky.mode = 0o7755;
-    let bytes = [entry(&Entry::Dir(sticky)), entry(&Entry::File(setuid)), entry_end(), end(2)].concat();
+    let bytes = [
+        entry(&Entry::Dir(sticky)),
+        entry(&Entry::File(setuid)),
+        entry_end(),
+        end(2),
+    ]
+    .concat();
     receive(into.path(), &bytes).unwrap();
-    let mode = |name| fs::metadata(into.path().join(name)).unwrap().permissions().mode() & 0o7777;
-    assert_eq!((mode("f"), mode("d")), (0o777, 0o1755), "no bit from afar that gives rights");
+    let mode = |name| {
+        fs::metadata(into.path().join(name))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o7777
+    };
+    assert_eq!(
+        (mode("f"), mode("d")),
+        (0o777, 0o1755),
+        "no bit from afar that gives rights"
+    );
 }
 
 fn entry_end() -> Vec<u8> {
@@ -158,7 +248,13 @@ fn entry_end() -> Vec<u8> {
 
 #[test]
 fn every_cut_of_a_tree_is_refused() {
-    let tree = [dir(b"d"), file(b"d/f", b"content"), link(b"l", b"d/f"), end(3)].concat();
+    let tree = [
+        dir(b"d"),
+        file(b"d/f", b"content"),
+        link(b"l", b"d/f"),
+        end(3),
+    ]
+    .concat();
     let into = TempDir::new().unwrap();
     assert_eq!(receive(into.path(), &tree).unwrap().entries, 3);
     for cut in 0..tree.len() {

@@ -41,12 +41,20 @@ struct Server {
 
 /// Small chunks, so that a short session has many.
 fn settings() -> Settings {
-    Settings { chunk_len: Some(512), resume_within: Duration::from_millis(400), ..Settings::default() }
+    Settings {
+        chunk_len: Some(512),
+        resume_within: Duration::from_millis(400),
+        ..Settings::default()
+    }
 }
 
 impl Server {
     fn start(engine: &Engine, auth: &Auth, settings: Settings) -> Self {
-        let listener = Listener::bind(&Address::parse("127.0.0.1:0", 0).unwrap(), &Tuning::default()).unwrap();
+        let listener = Listener::bind(
+            &Address::parse("127.0.0.1:0", 0).unwrap(),
+            &Tuning::default(),
+        )
+        .unwrap();
         let (address, stop) = (listener.local().clone(), listener.stopper());
         let acceptor = Arc::new(Acceptor::new(engine.clone(), settings));
         let (found, sessions) = mpsc::channel();
@@ -55,20 +63,27 @@ impl Server {
             while let Ok(Some(transport)) = listener.accept() {
                 let (acceptor, found, auth) = (acceptor.clone(), found.clone(), auth.clone());
                 thread::spawn(move || {
-                    let Ok(transport) = secure::accept(transport, &auth) else { return };
+                    let Ok(transport) = secure::accept(transport, &auth) else {
+                        return;
+                    };
                     if let Ok(Some(endpoint)) = acceptor.take(transport) {
                         let _ = found.send(endpoint);
                     }
                 });
             }
         });
-        Self { address, sessions, stop }
+        Self {
+            address,
+            sessions,
+            stop,
+        }
     }
 }
 
 fn dial(address: Address, auth: Auth) -> Dial {
     Box::new(move || {
-        let transport = transport::connect(&address, &Tuning::default()).map_err(io::Error::other)?;
+        let transport =
+            transport::connect(&address, &Tuning::default()).map_err(io::Error::other)?;
         secure::connect(transport, &auth, "localhost").map_err(io::Error::other)
     })
 }
@@ -86,11 +101,17 @@ fn small_tree(len: usize) -> TempDir {
 
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
-    let Ok(entries) = fs::read_dir(dir) else { return found };
+    let Ok(entries) = fs::read_dir(dir) else {
+        return found;
+    };
     for entry in entries.flatten() {
         let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
         if entry.file_type().unwrap().is_dir() {
-            found.extend(files(&path).into_iter().map(|(below, bytes)| (format!("{name}/{below}"), bytes)));
+            found.extend(
+                files(&path)
+                    .into_iter()
+                    .map(|(below, bytes)| (format!("{name}/{below}"), bytes)),
+            );
         } else {
             found.insert(name, fs::read(&path).unwrap_or_default());
         }
@@ -108,11 +129,18 @@ struct Counts {
 }
 
 /// One transfer with a reset after `offset` bytes in `direction`; `None` is one without. Returns the bytes carried.
-fn transfer(engine: &Engine, auth: &Auth, tree: &Path, cut: Option<(Direction, u64)>, counts: &Counts) -> [u64; 2] {
+fn transfer(
+    engine: &Engine,
+    auth: &Auth,
+    tree: &Path,
+    cut: Option<(Direction, u64)>,
+    counts: &Counts,
+) -> [u64; 2] {
     let into = TempDir::new().unwrap();
     let server = Server::start(engine, auth, settings());
     let any = Address::parse("127.0.0.1:0", 0).unwrap();
-    let emulator = Emulator::start(&any, &server.address, Link::default(), Link::default()).unwrap();
+    let emulator =
+        Emulator::start(&any, &server.address, Link::default(), Link::default()).unwrap();
     if let Some((direction, offset)) = cut {
         emulator.reset_after(direction, Some(offset));
     }
@@ -120,12 +148,20 @@ fn transfer(engine: &Engine, auth: &Auth, tree: &Path, cut: Option<(Direction, u
         let (sessions, into) = (server.sessions, into.path().to_path_buf());
         thread::spawn(move || -> Result<(), TransferError> {
             // None comes where the reset hit the handshake before the receiver knew of a session.
-            let Ok(endpoint) = sessions.recv() else { return Err(TransferError::Refused("no session".into())) };
+            let Ok(endpoint) = sessions.recv() else {
+                return Err(TransferError::Refused("no session".into()));
+            };
             let mut done = false;
             loop {
                 let incoming = match endpoint.accept() {
                     Ok(Some(incoming)) => incoming,
-                    Ok(None) => return if done { Ok(()) } else { Err(TransferError::Refused("ended empty".into())) },
+                    Ok(None) => {
+                        return if done {
+                            Ok(())
+                        } else {
+                            Err(TransferError::Refused("ended empty".into()))
+                        };
+                    }
                     Err(_) if done => return Ok(()),
                     Err(end) => return Err(end.into()),
                 };
@@ -136,26 +172,42 @@ fn transfer(engine: &Engine, auth: &Auth, tree: &Path, cut: Option<(Direction, u
         })
     };
     let mut resumed = 0;
-    let sent = Endpoint::connect(engine, settings(), dial(emulator.local().clone(), auth.clone()))
-        .map_err(TransferError::from)
-        .and_then(|endpoint| {
-            let sent = send::paths(&endpoint, &[tree.join(".")], &mut |_| {});
-            resumed = endpoint.stats().resumed;
-            endpoint.close();
-            sent
-        });
+    let sent = Endpoint::connect(
+        engine,
+        settings(),
+        dial(emulator.local().clone(), auth.clone()),
+    )
+    .map_err(TransferError::from)
+    .and_then(|endpoint| {
+        let sent = send::paths(&endpoint, &[tree.join(".")], &mut |_| {});
+        resumed = endpoint.stats().resumed;
+        endpoint.close();
+        sent
+    });
     server.stop.stop();
     let received = receiving.join().expect("the receiver does not panic");
     let what = format!("{cut:?}: sender {sent:?}, receiver {received:?}, resumed {resumed}");
     let (whole, got) = (files(tree), files(into.path()));
-    assert!(got.keys().all(|name| !name.contains(".narrows-")), "{what}: left {:?}", got.keys());
+    assert!(
+        got.keys().all(|name| !name.contains(".narrows-")),
+        "{what}: left {:?}",
+        got.keys()
+    );
     // A file under its name is whole, whatever else happened.
-    assert!(got.iter().all(|(name, bytes)| whole.get(name) == Some(bytes)), "{what}: a file is not whole");
+    assert!(
+        got.iter()
+            .all(|(name, bytes)| whole.get(name) == Some(bytes)),
+        "{what}: a file is not whole"
+    );
     let complete = got == whole;
     let outcome = match (&sent, &received) {
         (Ok(_), Ok(())) => {
             assert!(complete, "{what}: both are content and files are missing");
-            if resumed > 0 { &counts.resumed } else { &counts.untouched }
+            if resumed > 0 {
+                &counts.resumed
+            } else {
+                &counts.untouched
+            }
         }
         (Ok(_), Err(_)) => panic!("{what}: the sender was told what the receiver denies"),
         (Err(end), Ok(())) => {
@@ -163,12 +215,18 @@ fn transfer(engine: &Engine, auth: &Auth, tree: &Path, cut: Option<(Direction, u
             &counts.last_words
         }
         (Err(here), Err(there)) => {
-            assert!(!here.to_string().is_empty() && !there.to_string().is_empty(), "{what}");
+            assert!(
+                !here.to_string().is_empty() && !there.to_string().is_empty(),
+                "{what}"
+            );
             &counts.refused
         }
     };
     outcome.fetch_add(1, Ordering::Relaxed);
-    [emulator.carried(Direction::Up), emulator.carried(Direction::Down)]
+    [
+        emulator.carried(Direction::Up),
+        emulator.carried(Direction::Down),
+    ]
 }
 
 /// Resets at every `every`th byte, many at a time, and prints what came of them.
@@ -190,7 +248,9 @@ fn reset_at(name: &str, auth: &Auth, len: usize, every: usize) {
         let (counts, cuts, done) = (counts.clone(), cuts.clone(), done.clone());
         thread::spawn(move || {
             loop {
-                let Some(cut) = cuts.lock().unwrap().pop() else { return };
+                let Some(cut) = cuts.lock().unwrap().pop() else {
+                    return;
+                };
                 let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                     transfer(&engine, &auth, tree.path(), Some(cut), &counts);
                 }));
@@ -203,7 +263,9 @@ fn reset_at(name: &str, auth: &Auth, len: usize, every: usize) {
         match all_done.recv_timeout(HANG) {
             Ok(Ok(())) => {}
             Ok(Err(cut)) => panic!("reset at {cut:?}: see above"),
-            Err(_) => panic!("{name}: {at} of {total} resets came to an end, the next hangs; {counts:?}"),
+            Err(_) => {
+                panic!("{name}: {at} of {total} resets came to an end, the next hangs; {counts:?}")
+            }
         }
     }
     println!("{name}: {total} resets in a session of {up} bytes up and {down} down: {counts:?}");
@@ -220,7 +282,15 @@ fn resets_under_tls_and_under_a_pre_shared_key() {
     let dir = TempDir::new().unwrap();
     let keys_dir = dir.path().join("keys");
     keys::generate(&keys_dir, &keys::Request::default()).unwrap();
-    reset_at("tls", &Auth::Tls { dir: keys_dir.clone(), server_name: None }, 2000, 29);
+    reset_at(
+        "tls",
+        &Auth::Tls {
+            dir: keys_dir.clone(),
+            server_name: None,
+        },
+        2000,
+        29,
+    );
     let psk = secure::Psk::load(&keys_dir.join(keys::PSK_FILE), None).unwrap();
     reset_at("psk", &Auth::Psk(psk), 2000, 23);
 }
@@ -234,10 +304,16 @@ fn a_large_transfer_resumes_after_every_cut() {
     let len = 24 << 20;
     fs::write(from.path().join("big"), make(Kind::Random, len, 3)).unwrap();
     for connections in [1, 3] {
-        let settings = Settings { connections, ..Settings::default() };
+        let settings = Settings {
+            connections,
+            ..Settings::default()
+        };
         let server = Server::start(&engine, &Auth::None, settings.clone());
         let any = Address::parse("127.0.0.1:0", 0).unwrap();
-        let link = Link { rate: Some(narrows::core::units::Rate(40e6)), ..Link::default() };
+        let link = Link {
+            rate: Some(narrows::core::units::Rate(40e6)),
+            ..Link::default()
+        };
         let emulator = Emulator::start(&any, &server.address, link, Link::default()).unwrap();
         let to = emulator.local().clone();
         let (sessions, dir) = (server.sessions, into.path().to_path_buf());
@@ -264,7 +340,13 @@ fn a_large_transfer_resumes_after_every_cut() {
         assert!(cuts >= 2 && stats.resumed >= 1, "{cuts} cuts, {stats:?}");
         assert!(fs::read(into.path().join("big")).unwrap() == make(Kind::Random, len, 3));
         let again = stats.sent_wire - len as u64;
-        println!("{connections} connections: {cuts} cuts, resumed {}, {again} bytes sent again", stats.resumed);
-        assert!(again < (cuts + 1) * (17 << 20), "a cut costs no more than the window");
+        println!(
+            "{connections} connections: {cuts} cuts, resumed {}, {again} bytes sent again",
+            stats.resumed
+        );
+        assert!(
+            again < (cuts + 1) * (17 << 20),
+            "a cut costs no more than the window"
+        );
     }
 }

@@ -6,7 +6,9 @@ use narrows_core::{ChannelId, Limits, Seq, limits};
 use narrows_format::Header;
 
 fuzz_target!(|data: &[u8]| {
-    let Some((next, bytes)) = data.split_first_chunk::<4>() else { return };
+    let Some((next, bytes)) = data.split_first_chunk::<4>() else {
+        return;
+    };
     let next = Seq(u32::from_le_bytes(*next).into());
     let allowed = Limits {
         chunk_len_max: limits::CHUNK_LEN_MAX,
@@ -16,7 +18,8 @@ fuzz_target!(|data: &[u8]| {
     check(bytes, &allowed, next);
     // Random bytes hardly ever carry the right check: give them one, as a hostile peer would.
     if let Some((fields, payload)) = bytes.split_first_chunk::<20>() {
-        let u32_at = |at: usize| u32::from_le_bytes(fields[at..at + 4].try_into().expect("four bytes"));
+        let u32_at =
+            |at: usize| u32::from_le_bytes(fields[at..at + 4].try_into().expect("four bytes"));
         let raw_len = u32_at(3) % (limits::CHUNK_LEN_MAX as u32) + 1;
         let header = Header {
             codec: narrows_core::CodecId(fields[0]),

@@ -5,7 +5,9 @@
 use std::{sync::Arc, time::Duration};
 
 use libfuzzer_sys::fuzz_target;
-use narrows_migrate::aware::{FIRST_LEN, HEADER_LEN, INIT_LEN, PAGE_LEN, PAGES_AT, Packet, Receiver, Sender};
+use narrows_migrate::aware::{
+    FIRST_LEN, HEADER_LEN, INIT_LEN, PAGE_LEN, PAGES_AT, Packet, Receiver, Sender,
+};
 
 const LANES: usize = 3;
 /// As few as are kept at all, so that some go.
@@ -34,7 +36,10 @@ fn header(number: u64, sync: bool, normal: &[u8], zero: &[u8]) -> [u8; HEADER_LE
     header[24..32].copy_from_slice(&number.to_be_bytes());
     header[35] = zero.len() as u8;
     header[64] = b'r';
-    for (place, page) in header[320..].chunks_exact_mut(8).zip(normal.iter().chain(zero)) {
+    for (place, page) in header[320..]
+        .chunks_exact_mut(8)
+        .zip(normal.iter().chain(zero))
+    {
         place.copy_from_slice(&(u64::from(*page) * PAGE_LEN as u64).to_be_bytes());
     }
     header
@@ -44,8 +49,16 @@ fuzz_target!(|data: &[u8]| {
     let (sender, receiver) = (Arc::new(Sender::new(KEEP)), Arc::new(Receiver::new(KEEP)));
     // Slow enough for pages to be kept from the first, and copied from.
     sender.set_link(12_500_000, 1.0);
-    let mut encoders: Vec<_> = (0..LANES).map(|lane| sender.lane(&init(lane as u8)).expect("it is new")).collect();
-    let mut decoders: Vec<_> = (0..LANES).map(|lane| receiver.lane(&first(&sender, lane as u8)).expect("it is new")).collect();
+    let mut encoders: Vec<_> = (0..LANES)
+        .map(|lane| sender.lane(&init(lane as u8)).expect("it is new"))
+        .collect();
+    let mut decoders: Vec<_> = (0..LANES)
+        .map(|lane| {
+            receiver
+                .lane(&first(&sender, lane as u8))
+                .expect("it is new")
+        })
+        .collect();
     let (mut damaged, mut number) = (false, 0);
     for (index, op) in data.chunks(4).enumerate() {
         let &[what, page, value, at] = op else { break };
@@ -65,7 +78,9 @@ fuzz_target!(|data: &[u8]| {
         };
         // A SYNC goes to all lanes, as with QEMU; only then is nothing waited for.
         let turns: Vec<([u8; HEADER_LEN], usize)> = if round_over {
-            (0..LANES).map(|lane| (header(true, &[], &[]), lane)).collect()
+            (0..LANES)
+                .map(|lane| (header(true, &[], &[]), lane))
+                .collect()
         } else if what & 3 == 1 {
             vec![(header(false, &[page], &[page.wrapping_add(1)]), lane)]
         } else {
@@ -75,7 +90,10 @@ fuzz_target!(|data: &[u8]| {
             let packet = Packet::parse(&head).expect("it is well formed");
             let mut chunk = vec![0; encoders[lane].room(&packet)];
             let pages = &mut chunk[PAGES_AT..PAGES_AT + packet.payload_len()];
-            pages.iter_mut().enumerate().for_each(|(index, byte)| *byte = (index as u8).wrapping_mul(page | 1));
+            pages
+                .iter_mut()
+                .enumerate()
+                .for_each(|(index, byte)| *byte = (index as u8).wrapping_mul(page | 1));
             if let Some(byte) = pages.get_mut(usize::from(at) * 7) {
                 *byte = value;
             }
@@ -96,8 +114,15 @@ fuzz_target!(|data: &[u8]| {
                     assert_eq!((arrived.sync, arrived.zero), (packet.sync, packet.zero));
                     // Whatever pages arrive are those that were sent at their offsets.
                     let sent: Vec<_> = packet.offsets(&head).collect();
-                    for (page, offset) in unpacked.pages.chunks_exact(PAGE_LEN).zip(arrived.offsets(unpacked.header)) {
-                        let index = sent.iter().position(|sent| *sent == offset).expect("it was sent");
+                    for (page, offset) in unpacked
+                        .pages
+                        .chunks_exact(PAGE_LEN)
+                        .zip(arrived.offsets(unpacked.header))
+                    {
+                        let index = sent
+                            .iter()
+                            .position(|sent| *sent == offset)
+                            .expect("it was sent");
                         assert_eq!(page, &raw[index * PAGE_LEN..][..PAGE_LEN]);
                     }
                 }

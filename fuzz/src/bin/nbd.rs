@@ -25,14 +25,21 @@ static EXPORTS: LazyLock<Exports> = LazyLock::new(|| {
     let device = Arc::new(store.expect("there is memory for it"));
     let mut exports = Exports::default();
     for (name, read_only) in [("", false), ("ro", true)] {
-        let export = Export { name: name.into(), description: "d".into(), device: device.clone(), read_only };
+        let export = Export {
+            name: name.into(),
+            description: "d".into(),
+            device: device.clone(),
+            read_only,
+        };
         exports.add(export).expect("the names differ");
     }
     exports
 });
 
 fuzz_target!(|data: &[u8]| {
-    let Some((&[agreed, cut, shaped], bytes)) = data.split_first_chunk::<3>() else { return };
+    let Some((&[agreed, cut, shaped], bytes)) = data.split_first_chunk::<3>() else {
+        return;
+    };
     let cut = usize::from(cut) + 1;
     let made;
     let bytes = match shaped % 2 {
@@ -43,11 +50,17 @@ fuzz_target!(|data: &[u8]| {
         }
     };
     let mut out = Out::default();
-    let mut handshake = Handshake::new(EXPORTS.clone(), [Tls::Absent, Tls::Offered][usize::from(agreed >> 7)], &mut out);
+    let mut handshake = Handshake::new(
+        EXPORTS.clone(),
+        [Tls::Absent, Tls::Offered][usize::from(agreed >> 7)],
+        &mut out,
+    );
     let mut pending: Vec<u8> = vec![0, 0, 0, 3];
     for piece in bytes.chunks(cut) {
         pending.extend_from_slice(piece);
-        let Ok((taken, step)) = handshake.advance(&pending, &mut out) else { break };
+        let Ok((taken, step)) = handshake.advance(&pending, &mut out) else {
+            break;
+        };
         out.clear();
         pending.drain(..taken);
         match step {
@@ -57,8 +70,19 @@ fuzz_target!(|data: &[u8]| {
             Step::Close => break,
         }
     }
-    let export = EXPORTS.find(["", "ro"][usize::from(agreed >> 2 & 1)]).expect("it is there").clone();
-    transmit(Agreed { export, structured: agreed & 1 != 0, allocation: agreed & 2 != 0 }, bytes, cut);
+    let export = EXPORTS
+        .find(["", "ro"][usize::from(agreed >> 2 & 1)])
+        .expect("it is there")
+        .clone();
+    transmit(
+        Agreed {
+            export,
+            structured: agreed & 1 != 0,
+            allocation: agreed & 2 != 0,
+        },
+        bytes,
+        cut,
+    );
 });
 
 fn transmit(agreed: Agreed, bytes: &[u8], cut: usize) {
@@ -67,7 +91,9 @@ fn transmit(agreed: Agreed, bytes: &[u8], cut: usize) {
     for piece in bytes.chunks(cut) {
         pending.extend_from_slice(piece);
         loop {
-            let Ok((taken, next)) = machine.advance(&pending, &mut out) else { return };
+            let Ok((taken, next)) = machine.advance(&pending, &mut out) else {
+                return;
+            };
             assert!(out.bytes().len() <= narrows_nbd::out::CAPACITY);
             out.clear();
             pending.drain(..taken);
@@ -77,7 +103,10 @@ fn transmit(agreed: Agreed, bytes: &[u8], cut: usize) {
                 Next::Close => return,
             }
         }
-        assert!(pending.len() < 4096 + 28, "what waits is a header or part of a page");
+        assert!(
+            pending.len() < 4096 + 28,
+            "what waits is a header or part of a page"
+        );
     }
 }
 

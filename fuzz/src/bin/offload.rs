@@ -18,7 +18,9 @@ static ENGINE: OnceLock<Engine> = OnceLock::new();
 
 fuzz_target!(|data: &[u8]| {
     let engine = ENGINE.get_or_init(|| Engine::new(1));
-    let Some((kind, data)) = data.split_first() else { return };
+    let Some((kind, data)) = data.split_first() else {
+        return;
+    };
     if kind % 2 == 0 {
         if let Ok(Reply::Refused { text }) = parse_document(data) {
             assert!(printable(&text).chars().all(|c| !c.is_control()));
@@ -34,12 +36,20 @@ fuzz_target!(|data: &[u8]| {
         }
         return;
     }
-    let Ok((method, mut pieces)) = container::pieces(Cursor::new(data.to_vec())) else { return };
-    let unpacker = method.checker(&engine.registry).expect("the plain backend has all methods");
+    let Ok((method, mut pieces)) = container::pieces(Cursor::new(data.to_vec())) else {
+        return;
+    };
+    let unpacker = method
+        .checker(&engine.registry)
+        .expect("the plain backend has all methods");
     let mut ws = Workspace::default();
     while let Ok(Some(piece)) = pieces.next(engine) {
-        assert!(piece.raw_len as usize <= BLOCK_LEN_MAX && piece.bytes.len() <= data.len() + Question::HEAD_LEN);
+        assert!(
+            piece.raw_len as usize <= BLOCK_LEN_MAX
+                && piece.bytes.len() <= data.len() + Question::HEAD_LEN
+        );
         let mut raw = vec![0; piece.raw_len as usize];
-        let _ = piece.stored || unpacker.unpack(&piece.bytes[Question::HEAD_LEN..], &mut raw, &mut ws);
+        let _ =
+            piece.stored || unpacker.unpack(&piece.bytes[Question::HEAD_LEN..], &mut raw, &mut ws);
     }
 });

@@ -35,19 +35,44 @@ impl Input<'_> {
                 again: self.byte()? % 2 == 1,
                 service: "s".into(),
             },
-            1 => Message::Credit { channel, next_seq: self.number()?, bytes: self.number()?.wrapping_mul(256) },
-            2 => Message::Finish { channel, chunks: self.number()? },
-            3 => Message::Abort { channel, code: Code(self.number()? as u16), text: "t".into() },
-            4 => Message::Resume { channel, next_seq: self.number()? },
-            5 => Message::Closed { channel, serial: self.number()? },
+            1 => Message::Credit {
+                channel,
+                next_seq: self.number()?,
+                bytes: self.number()?.wrapping_mul(256),
+            },
+            2 => Message::Finish {
+                channel,
+                chunks: self.number()?,
+            },
+            3 => Message::Abort {
+                channel,
+                code: Code(self.number()? as u16),
+                text: "t".into(),
+            },
+            4 => Message::Resume {
+                channel,
+                next_seq: self.number()?,
+            },
+            5 => Message::Closed {
+                channel,
+                serial: self.number()?,
+            },
             6 => Message::Ping,
-            _ => Message::Bye { code: Code::FAILED, text: String::new() },
+            _ => Message::Bye {
+                code: Code::FAILED,
+                text: String::new(),
+            },
         })
     }
 }
 
-const LIMITS: Limits =
-    Limits { chunk_len_max: 4096, history_len_max: 0, window_len: 4096, channels_max: 3, depth: 2 };
+const LIMITS: Limits = Limits {
+    chunk_len_max: 4096,
+    history_len_max: 0,
+    window_len: 4096,
+    channels_max: 3,
+    depth: 2,
+};
 
 fuzz_target!(|data: &[u8]| {
     let mut input = Input(data);
@@ -55,8 +80,19 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn run(input: &mut Input<'_>) -> Option<()> {
-    let role = if input.byte()? % 2 == 0 { Role::Initiator } else { Role::Acceptor };
-    let config = Config { role, limits: LIMITS, codecs: vec![CodecId::RAW], host: 0, agent: "fuzz".into(), session: [0; 16] };
+    let role = if input.byte()? % 2 == 0 {
+        Role::Initiator
+    } else {
+        Role::Acceptor
+    };
+    let config = Config {
+        role,
+        limits: LIMITS,
+        codecs: vec![CodecId::RAW],
+        host: 0,
+        agent: "fuzz".into(),
+        session: [0; 16],
+    };
     let mut session = Session::<u64>::new(config);
     let mut links = BTreeSet::new();
     // Chunks that arrived, by channel: the caller consumes them in order, and only those.
@@ -111,7 +147,10 @@ fn run(input: &mut Input<'_>) -> Option<()> {
                 assert_eq!(checked, accepted);
                 if accepted == Accept::New {
                     let (_, chunks) = arrived.entry(channel).or_default();
-                    assert!(chunks.insert(seq.0, header.cost()).is_none(), "accepted twice");
+                    assert!(
+                        chunks.insert(seq.0, header.cost()).is_none(),
+                        "accepted twice"
+                    );
                 }
             }
             5 => {
@@ -147,7 +186,8 @@ fn run(input: &mut Input<'_>) -> Option<()> {
                 open.remove(&channel);
             }
             8 => {
-                let (&channel, (next, chunks)) = arrived.iter_mut().nth(usize::from(input.byte()? % 4))?;
+                let (&channel, (next, chunks)) =
+                    arrived.iter_mut().nth(usize::from(input.byte()? % 4))?;
                 if let Some(cost) = chunks.remove(next) {
                     *next += 1;
                     session.consumed(channel, cost);
@@ -175,7 +215,10 @@ fn run(input: &mut Input<'_>) -> Option<()> {
         assert!(arrived.len() <= 9);
         for (_, chunks) in arrived.values() {
             let held: usize = chunks.values().sum();
-            assert!(held <= LIMITS.window_len || chunks.len() == 1, "{held} bytes held");
+            assert!(
+                held <= LIMITS.window_len || chunks.len() == 1,
+                "{held} bytes held"
+            );
         }
     }
 }

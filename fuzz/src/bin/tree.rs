@@ -8,10 +8,18 @@ use narrows_wire::tree::{Entry, Extent};
 
 fuzz_target!(|data: &[u8]| {
     let mut from = data;
-    while let Ok(entry) = read(&mut from, |from| Entry::read(from), |entry: &Entry, out| entry.write(out)) {
+    while let Ok(entry) = read(
+        &mut from,
+        |from| Entry::read(from),
+        |entry: &Entry, out| entry.write(out),
+    ) {
         match entry {
             Entry::File(_) => loop {
-                match read(&mut from, |from| Extent::read(from), |extent: &Extent, out| extent.write(out)) {
+                match read(
+                    &mut from,
+                    |from| Extent::read(from),
+                    |extent: &Extent, out| extent.write(out),
+                ) {
                     Ok(Extent::Data(len)) => {
                         let mut content = Vec::new();
                         let _ = (&mut from).take(len.into()).read_to_end(&mut content);

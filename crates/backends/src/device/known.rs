@@ -22,7 +22,10 @@ pub(crate) struct Place {
 impl Place {
     /// The library at `path`, for its device.
     pub(crate) fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: Some(path.into()), software: false }
+        Self {
+            path: Some(path.into()),
+            software: false,
+        }
     }
 }
 
@@ -38,7 +41,11 @@ impl<E: Engine> Known<E> {
     }
 
     /// The device of the library at `place`, opened by `open` if it is asked for the first time.
-    pub(crate) fn device(&self, place: &Place, open: impl FnOnce(&Place) -> Result<E, Unavailable>) -> Found<E> {
+    pub(crate) fn device(
+        &self,
+        place: &Place,
+        open: impl FnOnce(&Place) -> Result<E, Unavailable>,
+    ) -> Found<E> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = known.get(place) {
             return found.clone();

@@ -50,7 +50,9 @@ impl Lane {
 
     /// Whether it may be tried; uses up one chunk of its rest.
     pub(super) fn rested(&self) -> bool {
-        self.rest.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err()
+        self.rest
+            .fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1))
+            .is_err()
     }
 
     /// The CPU did a chunk.
@@ -66,8 +68,16 @@ impl Lane {
 
     /// What was counted so far.
     pub(super) fn usage(&self) -> Usage {
-        let [declined, busy, failed, wrong, resting] = [0, 1, 2, 3, 4].map(|i: usize| self.spilled[i].load(Relaxed));
-        Usage { device: self.device.load(Relaxed), declined, busy, failed, wrong, resting }
+        let [declined, busy, failed, wrong, resting] =
+            [0, 1, 2, 3, 4].map(|i: usize| self.spilled[i].load(Relaxed));
+        Usage {
+            device: self.device.load(Relaxed),
+            declined,
+            busy,
+            failed,
+            wrong,
+            resting,
+        }
     }
 }
 

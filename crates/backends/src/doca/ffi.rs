@@ -105,10 +105,14 @@ impl Library {
         let library = unsafe { Self::load(handle) }.map_err(|error| SOURCE.missing(&error))?;
         // SAFETY: returns a string that lives as long as the library.
         let version = unsafe { CStr::from_ptr((library.version)()) }.to_string_lossy();
-        let mut numbers = version.split('.').map_while(|part| part.parse::<u32>().ok());
+        let mut numbers = version
+            .split('.')
+            .map_while(|part| part.parse::<u32>().ok());
         match (numbers.next(), numbers.next()) {
             (Some(2), Some(5..)) | (Some(3), _) => Ok(library),
-            _ => Err(Unavailable(format!("DOCA {version}, of which only 2.5 to 3 are known here"))),
+            _ => Err(Unavailable(format!(
+                "DOCA {version}, of which only 2.5 to 3 are known here"
+            ))),
         }
     }
 }

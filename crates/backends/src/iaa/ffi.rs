@@ -16,8 +16,11 @@ use crate::{
     library::{Source, functions},
 };
 
-const SOURCE: Source =
-    Source { variable: "NARROWS_QPL_LIB", sonames: &["libqpl.so.1"], hint: "Intel QPL, with libaccel-config" };
+const SOURCE: Source = Source {
+    variable: "NARROWS_QPL_LIB",
+    sonames: &["libqpl.so.1"],
+    hint: "Intel QPL, with libaccel-config",
+};
 
 functions! {
     /// The functions of an opened library.
@@ -63,7 +66,11 @@ struct Fields {
 
 const _: () = {
     assert!(offset_of!(Fields, next_out) == 16 && offset_of!(Fields, total_out) == 28);
-    assert!(offset_of!(Fields, op) == 32 && offset_of!(Fields, flags) == 36 && offset_of!(Fields, level) == 52);
+    assert!(
+        offset_of!(Fields, op) == 32
+            && offset_of!(Fields, flags) == 36
+            && offset_of!(Fields, level) == 52
+    );
     assert!(offset_of!(Fields, huffman_table) == 64 && offset_of!(Fields, mini_block_size) == 80);
     assert!(offset_of!(Fields, idx_array) == 88 && size_of::<Fields>() == 96);
 };
@@ -99,7 +106,11 @@ pub(super) struct Job {
 
 impl Job {
     pub(super) fn open(library: &'static Library, software: bool) -> Result<Self, Fault> {
-        let path = if software { PATH_SOFTWARE } else { PATH_HARDWARE };
+        let path = if software {
+            PATH_SOFTWARE
+        } else {
+            PATH_HARDWARE
+        };
         let mut len = 0;
         // SAFETY: writes one number.
         let status = unsafe { (library.job_size)(path, &mut len) };
@@ -113,7 +124,13 @@ impl Job {
         // SAFETY: the memory has the length that the library asked for on this path.
         let status = unsafe { (library.init)(path, job.as_ptr()) };
         if status == STS_OK {
-            return Ok(Self { library, job, layout, input: Vec::new(), output: Vec::new() });
+            return Ok(Self {
+                library,
+                job,
+                layout,
+                input: Vec::new(),
+                output: Vec::new(),
+            });
         }
         // Freed and not finished: QPL would follow pointers that a failed start leaves null.
         // SAFETY: allocated above with this layout.
@@ -122,10 +139,18 @@ impl Job {
     }
 
     /// Runs one operation from `input` to `room` bytes of output.
-    fn run(&mut self, op: c_uint, flags: u32, input: &[u8], room: usize) -> Result<(usize, usize), Fault> {
+    fn run(
+        &mut self,
+        op: c_uint,
+        flags: u32,
+        input: &[u8],
+        room: usize,
+    ) -> Result<(usize, usize), Fault> {
         let too_long = |_| Fault::Failed(0);
-        let (available_in, available_out) =
-            (u32::try_from(input.len()).map_err(too_long)?, u32::try_from(room).map_err(too_long)?);
+        let (available_in, available_out) = (
+            u32::try_from(input.len()).map_err(too_long)?,
+            u32::try_from(room).map_err(too_long)?,
+        );
         self.input.clear();
         self.input.extend_from_slice(input);
         if self.output.len() < room {
@@ -173,13 +198,25 @@ impl Job {
 impl Session for Job {
     fn pack(&mut self, raw: &[u8], _: i16) -> Result<usize, Fault> {
         let room = raw.len() + raw.len() / 8 + 4096;
-        let (read, written) = self.run(OP_COMPRESS, FLAG_DYNAMIC_HUFFMAN | FLAG_OMIT_VERIFY, raw, room)?;
-        if read == raw.len() { Ok(written) } else { Err(Fault::Failed(0)) }
+        let (read, written) = self.run(
+            OP_COMPRESS,
+            FLAG_DYNAMIC_HUFFMAN | FLAG_OMIT_VERIFY,
+            raw,
+            room,
+        )?;
+        if read == raw.len() {
+            Ok(written)
+        } else {
+            Err(Fault::Failed(0))
+        }
     }
 
     fn unpack(&mut self, packed: &[u8], len: usize) -> Result<Unpacked, Fault> {
         let (read, written) = self.run(OP_DECOMPRESS, 0, packed, len)?;
-        Ok(Unpacked { written, read: Some(read) })
+        Ok(Unpacked {
+            written,
+            read: Some(read),
+        })
     }
 
     fn output(&self) -> &[u8] {

@@ -19,15 +19,22 @@ pub(super) struct Library {
 impl Library {
     /// Opens ISA-L wherever the system's loader finds it, for as long as the process lives.
     pub(super) fn open() -> Result<&'static Self, Unavailable> {
-        let missing =
-            |error: libloading::Error| Unavailable(format!("libisal.so.2 (Debian package libisal2): {error}"));
+        let missing = |error: libloading::Error| {
+            Unavailable(format!("libisal.so.2 (Debian package libisal2): {error}"))
+        };
         // SAFETY: ISA-L's initialisers only look at the CPU. The signatures are those of `igzip_lib.h`, which the
         // soname's major version 2 stands for, and the handle lies beside the functions, so it lives as long.
         unsafe {
             let handle = libloading::Library::new("libisal.so.2").map_err(missing)?;
-            let stateless_init = *handle.get(b"isal_deflate_stateless_init\0").map_err(missing)?;
+            let stateless_init = *handle
+                .get(b"isal_deflate_stateless_init\0")
+                .map_err(missing)?;
             let stateless = *handle.get(b"isal_deflate_stateless\0").map_err(missing)?;
-            Ok(Box::leak(Box::new(Self { stateless_init, stateless, _handle: handle })))
+            Ok(Box::leak(Box::new(Self {
+                stateless_init,
+                stateless,
+                _handle: handle,
+            })))
         }
     }
 }
@@ -94,8 +101,16 @@ impl Stream {
             (*stream).next_out = out.as_mut_ptr();
             (*stream).avail_out = avail_out;
             (*stream).level = level;
-            (*stream).level_buf = if level == 0 { ptr::null_mut() } else { self.level_buffer.as_ptr() };
-            (*stream).level_buf_size = if level == 0 { 0 } else { LEVEL_BUFFER.size() as u32 };
+            (*stream).level_buf = if level == 0 {
+                ptr::null_mut()
+            } else {
+                self.level_buffer.as_ptr()
+            };
+            (*stream).level_buf_size = if level == 0 {
+                0
+            } else {
+                LEVEL_BUFFER.size() as u32
+            };
             (*stream).end_of_stream = 1;
             (*stream).hist_bits = window_bits;
             let done = (library.stateless)(stream) == 0 && (*stream).avail_in == 0;
@@ -106,7 +121,10 @@ impl Stream {
 
 impl Default for Stream {
     fn default() -> Self {
-        Self { stream: allocate(STREAM), level_buffer: allocate(LEVEL_BUFFER) }
+        Self {
+            stream: allocate(STREAM),
+            level_buffer: allocate(LEVEL_BUFFER),
+        }
     }
 }
 

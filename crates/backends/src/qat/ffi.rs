@@ -15,8 +15,11 @@ use crate::{
     library::{Source, functions},
 };
 
-const SOURCE: Source =
-    Source { variable: "NARROWS_QATZIP_LIB", sonames: &["libqatzip.so.3"], hint: "QATzip, with qatlib" };
+const SOURCE: Source = Source {
+    variable: "NARROWS_QATZIP_LIB",
+    sonames: &["libqatzip.so.3"],
+    hint: "QATzip, with qatlib",
+};
 
 functions! {
     /// The functions of an opened library.
@@ -107,7 +110,11 @@ pub(super) struct Quick {
 }
 
 impl Quick {
-    pub(super) fn open(library: &'static Library, software: bool, buffer: u32) -> Result<Self, Fault> {
+    pub(super) fn open(
+        library: &'static Library,
+        software: bool,
+        buffer: u32,
+    ) -> Result<Self, Fault> {
         let session = Box::new(QzSession {
             hw_session_stat: 0,
             thd_sess_stat: 0,
@@ -115,7 +122,14 @@ impl Quick {
             total_in: 0,
             total_out: 0,
         });
-        let mut quick = Self { library, software, buffer, level: 1, session, output: Vec::new() };
+        let mut quick = Self {
+            library,
+            software,
+            buffer,
+            level: 1,
+            session,
+            output: Vec::new(),
+        };
         // SAFETY: the session is zeroed, as the library wants it, and stays where it is until it is closed.
         let status = unsafe { (library.init)(&mut *quick.session, software.into()) };
         // "Duplicate" is what a second thread hears. So does one after a first call that found no device; the set-up
@@ -186,12 +200,18 @@ impl Session for Quick {
             (self.library.compress)(&mut *self.session, raw, &mut read, output, &mut written, 1)
         };
         outcome(status)?;
-        if read as usize == raw.len() { Ok(written as usize) } else { Err(Fault::Failed(status.into())) }
+        if read as usize == raw.len() {
+            Ok(written as usize)
+        } else {
+            Err(Fault::Failed(status.into()))
+        }
     }
 
     fn unpack(&mut self, packed: &[u8], len: usize) -> Result<Unpacked, Fault> {
         self.room_for(len);
-        let Ok(mut read) = c_uint::try_from(packed.len()) else { return Err(Fault::Failed(0)) };
+        let Ok(mut read) = c_uint::try_from(packed.len()) else {
+            return Err(Fault::Failed(0));
+        };
         // Exactly `len`: the device takes no output longer than its buffer, and a stream that makes more is refused.
         let mut written = len as c_uint;
         // SAFETY: as above; `written` is at most the output's length.
@@ -200,7 +220,10 @@ impl Session for Quick {
             (self.library.decompress)(&mut *self.session, packed, &mut read, output, &mut written)
         };
         outcome(status)?;
-        Ok(Unpacked { written: written as usize, read: Some(read as usize) })
+        Ok(Unpacked {
+            written: written as usize,
+            read: Some(read as usize),
+        })
     }
 
     fn output(&self) -> &[u8] {

@@ -45,15 +45,22 @@ impl StandIn {
         fs::create_dir_all(folder).expect("a folder for tests");
         let file = standin::StandIn::build(source, flags, folder)?;
         // SAFETY: built just now from our own source.
-        let library = unsafe { libloading::Library::new(file.path()) }.expect("a library of our own");
-        Some(Self { path: file.path().into(), library, _file: file })
+        let library =
+            unsafe { libloading::Library::new(file.path()) }.expect("a library of our own");
+        Some(Self {
+            path: file.path().into(),
+            library,
+            _file: file,
+        })
     }
 
     /// After `skip` operations, the next `count` suffer `fault`.
     pub(crate) fn fault(&self, fault: Fault, skip: u32, count: u32) {
         // SAFETY: declared so in `standin.h`.
         let told = unsafe {
-            let set = self.library.get::<unsafe extern "C" fn(i32, i64, i64) -> i32>(b"standin_fault\0");
+            let set = self
+                .library
+                .get::<unsafe extern "C" fn(i32, i64, i64) -> i32>(b"standin_fault\0");
             set.expect("a stand-in")(fault as i32, skip.into(), count.into())
         };
         assert_eq!(told, 1, "{fault:?} is known");
@@ -71,7 +78,11 @@ impl StandIn {
 
     fn number(&self, name: &[u8]) -> i32 {
         // SAFETY: declared so in `standin.h`.
-        unsafe { self.library.get::<unsafe extern "C" fn() -> i32>(name).expect("a stand-in")() }
+        unsafe {
+            self.library
+                .get::<unsafe extern "C" fn() -> i32>(name)
+                .expect("a stand-in")()
+        }
     }
 }
 
@@ -80,7 +91,11 @@ pub(crate) fn conforms(codecs: Vec<Arc<dyn Codec>>) {
     for codec in codecs {
         let name = codec.info().name;
         // What the CPU cannot make in this format it declines.
-        let declines = if name == "deflate-w4k" { 4 << 10 } else { usize::MAX };
+        let declines = if name == "deflate-w4k" {
+            4 << 10
+        } else {
+            usize::MAX
+        };
         let suite = Suite::new(codec).declines_above(declines);
         suite.round_trips();
         suite.output_too_small_is_none();
@@ -102,20 +117,37 @@ pub(crate) fn conforms_at_length(codecs: &[Arc<dyn Codec>], lens: &[usize]) {
             for &len in lens {
                 let raw = make(kind, len, 1);
                 let mut packed = vec![0; 2 * len + 1024];
-                let packed_len = codec.pack(&raw, Level(1), &[], &mut packed, &mut ws).expect("room enough");
+                let packed_len = codec
+                    .pack(&raw, Level(1), &[], &mut packed, &mut ws)
+                    .expect("room enough");
                 packed.truncate(packed_len);
                 let unpack = |packed: &[u8], len: usize, ws: &mut Workspace| {
                     let mut back = vec![0xa5; len];
                     codec.unpack(packed, &[], &mut back, ws).map(|()| back)
                 };
-                assert!(unpack(&packed, len, &mut ws).unwrap() == raw, "{name}: {kind:?} of {len}");
-                assert!(unpack(&packed, len - 1, &mut ws).is_err(), "{name}: {kind:?} unpacked to less");
-                assert!(unpack(&packed, len + 1, &mut ws).is_err(), "{name}: {kind:?} unpacked to more");
+                assert!(
+                    unpack(&packed, len, &mut ws).unwrap() == raw,
+                    "{name}: {kind:?} of {len}"
+                );
+                assert!(
+                    unpack(&packed, len - 1, &mut ws).is_err(),
+                    "{name}: {kind:?} unpacked to less"
+                );
+                assert!(
+                    unpack(&packed, len + 1, &mut ws).is_err(),
+                    "{name}: {kind:?} unpacked to more"
+                );
                 let cut = random.below(packed_len);
-                assert!(unpack(&packed[..cut], len, &mut ws).is_err(), "{name}: {kind:?} cut at {cut}");
+                assert!(
+                    unpack(&packed[..cut], len, &mut ws).is_err(),
+                    "{name}: {kind:?} cut at {cut}"
+                );
                 let mut longer = packed.clone();
                 longer.extend([0x5a; 9]);
-                assert!(unpack(&longer, len, &mut ws).is_err(), "{name}: {kind:?} with bytes behind");
+                assert!(
+                    unpack(&longer, len, &mut ws).is_err(),
+                    "{name}: {kind:?} with bytes behind"
+                );
                 for _ in 0..20 {
                     let at = random.below(packed_len);
                     let was = packed[at];
@@ -125,12 +157,18 @@ pub(crate) fn conforms_at_length(codecs: &[Arc<dyn Codec>], lens: &[usize]) {
                     let damaged = unpack(&packed, len, &mut ws);
                     let same_sum = |back: &[u8]| name == "zlib" && adler32(back) == adler32(&raw);
                     let wrong = damaged.is_ok_and(|back| back != raw && !same_sum(&back));
-                    assert!(name.starts_with("deflate") || !wrong, "{name}: {kind:?} damaged at {at}");
+                    assert!(
+                        name.starts_with("deflate") || !wrong,
+                        "{name}: {kind:?} damaged at {at}"
+                    );
                     packed[at] = was;
                 }
                 let mut short = vec![0; packed_len - 1];
                 if let Some(len) = codec.pack(&raw, Level(1), &[], &mut short, &mut ws) {
-                    assert!(unpack(&short[..len], raw.len(), &mut ws).unwrap() == raw, "{name}: pressed");
+                    assert!(
+                        unpack(&short[..len], raw.len(), &mut ws).unwrap() == raw,
+                        "{name}: pressed"
+                    );
                 }
             }
         }
@@ -152,11 +190,17 @@ pub(crate) fn there_and_back(codec: &dyn Codec, raw: &[u8], ws: &mut Workspace) 
     let mut packed = vec![0; 2 * raw.len() + 1024];
     let len = codec.pack(raw, Level(1), &[], &mut packed, ws);
     let Some(len) = len else {
-        assert_eq!(codec.info().name, "deflate-w4k", "only this may be declined, and travels raw");
+        assert_eq!(
+            codec.info().name,
+            "deflate-w4k",
+            "only this may be declined, and travels raw"
+        );
         return;
     };
     let mut back = vec![0xa5; raw.len()];
-    codec.unpack(&packed[..len], &[], &mut back, ws).expect("what was packed unpacks");
+    codec
+        .unpack(&packed[..len], &[], &mut back, ws)
+        .expect("what was packed unpacks");
     assert!(back == raw, "{} of {} bytes", codec.info().name, raw.len());
 }
 
@@ -185,27 +229,61 @@ pub(crate) fn survives(
         there_and_back(codec, &raw, &mut ws);
     }
     let between = usage();
-    assert_eq!(counted(&between.0), counted(&before.0) + 1, "{fault:?} while packing: {between:?}");
-    assert_eq!(counted(&between.1), counted(&before.1) + u64::from(unpacks), "{fault:?} while unpacking: {between:?}");
+    assert_eq!(
+        counted(&between.0),
+        counted(&before.0) + 1,
+        "{fault:?} while packing: {between:?}"
+    );
+    assert_eq!(
+        counted(&between.1),
+        counted(&before.1) + u64::from(unpacks),
+        "{fault:?} while unpacking: {between:?}"
+    );
     there_and_back(codec, &raw, &mut ws);
     let after = usage();
-    assert_eq!(after.0.device, between.0.device + 1, "{fault:?}: in use again: {after:?}");
-    assert!(after.1.device >= between.1.device + u64::from(unpacks), "{fault:?}: in use again: {after:?}");
+    assert_eq!(
+        after.0.device,
+        between.0.device + 1,
+        "{fault:?}: in use again: {after:?}"
+    );
+    assert!(
+        after.1.device >= between.1.device + u64::from(unpacks),
+        "{fault:?}: in use again: {after:?}"
+    );
 }
 
 /// A thousand faults at random, on chunks of all kinds: each comes back right.
-pub(crate) fn a_thousand_faults(standin: &StandIn, codecs: &[Arc<dyn Codec>], usage: impl Fn() -> (Usage, Usage)) {
+pub(crate) fn a_thousand_faults(
+    standin: &StandIn,
+    codecs: &[Arc<dyn Codec>],
+    usage: impl Fn() -> (Usage, Usage),
+) {
     let mut random = Random(2);
     let mut ws = Workspace::default();
-    let kinds = [Fault::Status, Fault::Short, Fault::Long, Fault::Wrong, Fault::Unread, Fault::Busy, Fault::Slow];
+    let kinds = [
+        Fault::Status,
+        Fault::Short,
+        Fault::Long,
+        Fault::Wrong,
+        Fault::Unread,
+        Fault::Busy,
+        Fault::Slow,
+    ];
     let suffered = |(packed, unpacked): (Usage, Usage)| {
-        [packed, unpacked].iter().map(|usage| usage.busy + usage.failed + usage.wrong).sum::<u64>()
+        [packed, unpacked]
+            .iter()
+            .map(|usage| usage.busy + usage.failed + usage.wrong)
+            .sum::<u64>()
     };
     for round in 0.. {
         assert!(round < 20_000, "{:?}", usage());
         let fault = kinds[random.below(kinds.len())];
         standin.fault(fault, random.below(2) as u32, 1 + random.below(3) as u32);
-        let raw = make(KINDS[random.below(KINDS.len())], (16 << 10) + random.below(32 << 10), round);
+        let raw = make(
+            KINDS[random.below(KINDS.len())],
+            (16 << 10) + random.below(32 << 10),
+            round,
+        );
         there_and_back(&*codecs[random.below(codecs.len())], &raw, &mut ws);
         if suffered(usage()) >= 1000 {
             break;
@@ -214,7 +292,10 @@ pub(crate) fn a_thousand_faults(standin: &StandIn, codecs: &[Arc<dyn Codec>], us
     standin.fault(Fault::None, 0, 0);
     let (packed, unpacked) = usage();
     println!("packing {packed:?}; unpacking {unpacked:?}");
-    assert!(packed.failed > 20 && packed.wrong > 20 && packed.busy > 20 && packed.resting > 20, "{packed:?}");
+    assert!(
+        packed.failed > 20 && packed.wrong > 20 && packed.busy > 20 && packed.resting > 20,
+        "{packed:?}"
+    );
 }
 
 /// Four threads pack and unpack at once, each in a workspace of its own.

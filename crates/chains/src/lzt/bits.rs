@@ -29,10 +29,22 @@ impl<'a, const BACK: bool> BitReader<'a, BACK> {
             last_word::<BACK>(self.bytes, self.taken)
         } else if BACK {
             // SAFETY: `taken + 8 <= len`.
-            u64::from_le(unsafe { self.bytes.as_ptr().add(len - self.taken - 8).cast::<u64>().read_unaligned() })
+            u64::from_le(unsafe {
+                self.bytes
+                    .as_ptr()
+                    .add(len - self.taken - 8)
+                    .cast::<u64>()
+                    .read_unaligned()
+            })
         } else {
             // SAFETY: `taken + 8 <= len`.
-            u64::from_be(unsafe { self.bytes.as_ptr().add(self.taken).cast::<u64>().read_unaligned() })
+            u64::from_be(unsafe {
+                self.bytes
+                    .as_ptr()
+                    .add(self.taken)
+                    .cast::<u64>()
+                    .read_unaligned()
+            })
         };
         self.bits = (word | 1) << (used & 7);
         self.bits
@@ -88,7 +100,13 @@ impl<'a, const BACK: bool> TokenReader<'a, BACK> {
             last_word::<BACK>(self.bytes, at).swap_bytes()
         } else if BACK {
             // SAFETY: `at + 8 <= len`.
-            u64::from_be(unsafe { self.bytes.as_ptr().add(len - at - 8).cast::<u64>().read_unaligned() })
+            u64::from_be(unsafe {
+                self.bytes
+                    .as_ptr()
+                    .add(len - at - 8)
+                    .cast::<u64>()
+                    .read_unaligned()
+            })
         } else {
             // SAFETY: `at + 8 <= len`.
             u64::from_le(unsafe { self.bytes.as_ptr().add(at).cast::<u64>().read_unaligned() })
@@ -118,7 +136,12 @@ pub(super) struct TokenWriter<'a, const BACK: bool> {
 
 impl<'a, const BACK: bool> TokenWriter<'a, BACK> {
     pub(super) fn new(bytes: &'a mut [u8]) -> Self {
-        Self { bytes, written: 0, bits: 0, have: 0 }
+        Self {
+            bytes,
+            written: 0,
+            bits: 0,
+            have: 0,
+        }
     }
 
     /// Adds the low `count <= 56` bits of `value`, whose other bits are zero; `None` if the slice is full.
@@ -157,7 +180,12 @@ pub(super) struct BitWriter<'a, const BACK: bool> {
 
 impl<'a, const BACK: bool> BitWriter<'a, BACK> {
     pub(super) fn new(bytes: &'a mut [u8]) -> Self {
-        Self { bytes, written: 0, bits: 0, have: 0 }
+        Self {
+            bytes,
+            written: 0,
+            bits: 0,
+            have: 0,
+        }
     }
 
     /// Adds the low `count` bits of `value`, whose other bits are zero. At most 56 between two [`Self::flush`]es.

@@ -59,7 +59,8 @@ pub(super) fn decode_table<E: Copy + Default>(
     for (code, symbol, len) in all {
         let first = code >> SECOND_BITS;
         if len <= first_bits {
-            table[start + first..start + first + (1 << (first_bits - len))].fill(entry(symbol, len));
+            table[start + first..start + first + (1 << (first_bits - len))]
+                .fill(entry(symbol, len));
             continue;
         }
         if linked != Some(first) {

@@ -47,7 +47,9 @@ pub struct Packer {
 
 impl std::fmt::Debug for Dictionary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dictionary").field("len", &self.bytes.len()).finish_non_exhaustive()
+        f.debug_struct("Dictionary")
+            .field("len", &self.bytes.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -67,7 +69,10 @@ impl Dictionary {
         const RUN: usize = 16;
         let is_judge = |n: usize| n / RUN % 4 == 3;
         let numbered = || samples.iter().copied().enumerate();
-        let learn: Vec<&[u8]> = numbered().filter(|(n, _)| !is_judge(*n)).map(|(_, page)| page).collect();
+        let learn: Vec<&[u8]> = numbered()
+            .filter(|(n, _)| !is_judge(*n))
+            .map(|(_, page)| page)
+            .collect();
         let lens: Vec<usize> = learn.iter().map(|page| page.len()).collect();
         let mut bytes = vec![0; DICTIONARY_MAX];
         let len = train_from_buffer(&mut bytes[..], &learn.concat(), &lens).ok()?;
@@ -83,7 +88,12 @@ impl Dictionary {
             with += packer.pack(page, &mut out).unwrap_or(before);
             without += before;
         }
-        (with + without / 32 < without).then_some(Trained { dictionary, pages, without, with })
+        (with + without / 32 < without).then_some(Trained {
+            dictionary,
+            pages,
+            without,
+            with,
+        })
     }
 
     /// A dictionary from what [`Self::bytes`] gave. `None` if zstd cannot use it.
@@ -126,7 +136,11 @@ impl Dictionary {
     /// # Errors
     /// [`Corrupt`] if it is not that.
     pub fn unpack(&self, packed: &[u8], out: &mut [u8], ws: &mut Workspace) -> Result<(), Corrupt> {
-        match ws.get::<Context>().0.decompress_using_ddict(out, packed, &self.unpack) {
+        match ws
+            .get::<Context>()
+            .0
+            .decompress_using_ddict(out, packed, &self.unpack)
+        {
             Ok(len) if len == out.len() => Ok(()),
             _ => Err(Corrupt("not a page of this dictionary")),
         }
@@ -146,7 +160,9 @@ struct Context(DCtx<'static>);
 impl Default for Context {
     fn default() -> Self {
         let mut context = DCtx::try_create().expect("memory for a zstd context");
-        context.set_parameter(DParameter::Format(FrameFormat::Magicless)).expect("a value it has");
+        context
+            .set_parameter(DParameter::Format(FrameFormat::Magicless))
+            .expect("a value it has");
         Self(context)
     }
 }

@@ -29,7 +29,10 @@ pub(super) struct Emitter {
 
 impl Default for Emitter {
     fn default() -> Self {
-        Self { literals: Box::new([0; PAGE_MAX + COPY]), lanes: Box::new([[0; LANE]; 4]) }
+        Self {
+            literals: Box::new([0; PAGE_MAX + COPY]),
+            lanes: Box::new([[0; LANE]; 4]),
+        }
     }
 }
 
@@ -57,7 +60,12 @@ impl Emitter {
     }
 
     #[inline(always)]
-    pub(super) fn emit_any(&mut self, page: &[u8], matches: &[Match], out: &mut [u8]) -> Option<usize> {
+    pub(super) fn emit_any(
+        &mut self,
+        page: &[u8],
+        matches: &[Match],
+        out: &mut [u8],
+    ) -> Option<usize> {
         let count = self.gather(page, matches);
         let set = set(page.len());
         let (kind, literal_bits) = cheapest(set, &self.literals[..count], matches);
@@ -86,7 +94,12 @@ impl Emitter {
         let head = header_len(&mut header, if coded { &numbers } else { &numbers[..1] });
         out[..head].copy_from_slice(&header[..head]);
         let lens = code_tokens(ready, matches, &mut self.lanes)?;
-        copy_pair(&self.lanes[0], &self.lanes[1], lens, out.get_mut(at..at + lens.0 + lens.1)?);
+        copy_pair(
+            &self.lanes[0],
+            &self.lanes[1],
+            lens,
+            out.get_mut(at..at + lens.0 + lens.1)?,
+        );
         Some(at + lens.0 + lens.1)
     }
 
@@ -159,9 +172,16 @@ fn code_lane<const BACK: bool>(ready: &Ready, literals: &[u8], lane: &mut [u8]) 
 
 /// Writes every other token from the front of a lane and the rest from the end of another. Returns the lengths.
 #[inline(always)]
-fn code_tokens(ready: &Ready, matches: &[Match], lanes: &mut [[u8; LANE]; 4]) -> Option<(usize, usize)> {
+fn code_tokens(
+    ready: &Ready,
+    matches: &[Match],
+    lanes: &mut [[u8; LANE]; 4],
+) -> Option<(usize, usize)> {
     let [forward, back, ..] = lanes;
-    let (mut forward, mut back) = (TokenWriter::<false>::new(forward), TokenWriter::<true>::new(back));
+    let (mut forward, mut back) = (
+        TokenWriter::<false>::new(forward),
+        TokenWriter::<true>::new(back),
+    );
     let mut before = OFFSET_FIRST;
     let (pairs, last) = matches.as_chunks::<2>();
     for [first, second] in pairs {
@@ -183,7 +203,10 @@ fn code_tokens(ready: &Ready, matches: &[Match], lanes: &mut [[u8; LANE]; 4]) ->
 fn code_token(ready: &Ready, m: &Match, before: u16) -> (u64, u32) {
     let coded = m.coded(before);
     let code = ready.token_codes[usize::from(coded.token)];
-    (u64::from(code >> 4) | coded.extra << (code & 15), (code & 15) + coded.extra_bits)
+    (
+        u64::from(code >> 4) | coded.extra << (code & 15),
+        (code & 15) + coded.extra_bits,
+    )
 }
 
 /// The kind with the smallest sum of costs, and about the bits of its literals. Looks at samples: a kind that is second
@@ -196,20 +219,36 @@ fn cheapest(set: &Set, literals: &[u8], matches: &[Match]) -> (usize, u32) {
     let (mut literal_costs, mut token_costs) = ([0u16; KINDS], [0u16; KINDS]);
     for &literal in literals.iter().step_by(literal_step) {
         let of = &set.literal_costs[usize::from(literal)];
-        literal_costs.iter_mut().zip(of).for_each(|(sum, cost)| *sum += cost);
+        literal_costs
+            .iter_mut()
+            .zip(of)
+            .for_each(|(sum, cost)| *sum += cost);
     }
     let mut i = 0;
     while i < matches.len() {
-        let before = if i == 0 { OFFSET_FIRST } else { matches[i - 1].offset };
+        let before = if i == 0 {
+            OFFSET_FIRST
+        } else {
+            matches[i - 1].offset
+        };
         let of = &set.token_costs[usize::from(matches[i].coded(before).token)];
-        token_costs.iter_mut().zip(of).for_each(|(sum, cost)| *sum += cost);
+        token_costs
+            .iter_mut()
+            .zip(of)
+            .for_each(|(sum, cost)| *sum += cost);
         i += match_step;
     }
     let cost = |kind: usize| {
-        u32::from(literal_costs[kind]) * literal_step as u32 + u32::from(token_costs[kind]) * match_step as u32
+        u32::from(literal_costs[kind]) * literal_step as u32
+            + u32::from(token_costs[kind]) * match_step as u32
     };
-    let kind = (0..KINDS).min_by_key(|&kind| cost(kind)).expect("there are kinds");
-    (kind, u32::from(literal_costs[kind]) * literal_step as u32 / 16)
+    let kind = (0..KINDS)
+        .min_by_key(|&kind| cost(kind))
+        .expect("there are kinds");
+    (
+        kind,
+        u32::from(literal_costs[kind]) * literal_step as u32 / 16,
+    )
 }
 
 /// Adds the numbers to a header and returns its length.

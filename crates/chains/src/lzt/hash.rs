@@ -29,7 +29,11 @@ pub(super) struct Block {
 
 impl Default for Block {
     fn default() -> Self {
-        Self { slots: [0; BLOCK], entries: [0; BLOCK], candidates: [0; BLOCK] }
+        Self {
+            slots: [0; BLOCK],
+            entries: [0; BLOCK],
+            candidates: [0; BLOCK],
+        }
     }
 }
 
@@ -47,8 +51,9 @@ impl Hasher for Plain {
     fn hash(page: &Page, start: usize, block: &mut Block) {
         for i in 0..BLOCK {
             let bytes = load64(page, start + i);
-            let hash =
-                (bytes as u32).wrapping_mul(FACTORS[0]).wrapping_add(((bytes >> 8) as u32).wrapping_mul(FACTORS[1]));
+            let hash = (bytes as u32)
+                .wrapping_mul(FACTORS[0])
+                .wrapping_add(((bytes >> 8) as u32).wrapping_mul(FACTORS[1]));
             block.slots[i] = hash >> (32 - TABLE_BITS);
             block.entries[i] = hash << TABLE_BITS & !POSITION_MASK | (start + i) as u32;
         }

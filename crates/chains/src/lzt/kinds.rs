@@ -42,7 +42,9 @@ pub(super) struct Kind {
 impl Kind {
     /// The kind as `kinds.bin` has it. Nibbles: the even index in the low one.
     pub(super) fn write(&self, to: &mut Vec<u8>) {
-        let nibbles = |values: &[u8], to: &mut Vec<u8>| to.extend(values.chunks(2).map(|pair| pair[0] | pair[1] << 4));
+        let nibbles = |values: &[u8], to: &mut Vec<u8>| {
+            to.extend(values.chunks(2).map(|pair| pair[0] | pair[1] << 4))
+        };
         nibbles(&self.context_of, to);
         to.extend(&self.cost);
         for lens in &self.literal_lens {
@@ -102,7 +104,11 @@ pub(super) struct Ready {
 impl Ready {
     /// `None` if the lengths are not those of codes.
     pub(super) fn new(kind: &Kind) -> Option<Self> {
-        if kind.context_of.iter().any(|&context| usize::from(context) >= CONTEXTS) {
+        if kind
+            .context_of
+            .iter()
+            .any(|&context| usize::from(context) >= CONTEXTS)
+        {
             return None;
         }
         let mut literal_table = Vec::new();
@@ -131,7 +137,14 @@ impl Ready {
             .map(|(&code, &len)| lowest_first(code, len) << 4 | u32::from(len))
             .collect();
         let (token_first, token_table) = token_tables(&token_codes);
-        Some(Self { context_of: kind.context_of, literal_codes, token_codes, literal_table, token_first, token_table })
+        Some(Self {
+            context_of: kind.context_of,
+            literal_codes,
+            token_codes,
+            literal_table,
+            token_first,
+            token_table,
+        })
     }
 }
 
@@ -143,7 +156,13 @@ fn lowest_first(code: u16, len: u8) -> u32 {
 /// Tables to decode codes, lowest bit first, that are complete.
 fn token_tables(codes: &[u32]) -> (Box<[TokenRun; 1 << TOKEN_FIRST_BITS]>, Vec<u64>) {
     const FIRST: usize = 1 << TOKEN_FIRST_BITS;
-    let split = |code: u32| ((code >> 4) as usize % FIRST, (code >> 4) as usize / FIRST, (code & 15) as u8);
+    let split = |code: u32| {
+        (
+            (code >> 4) as usize % FIRST,
+            (code >> 4) as usize / FIRST,
+            (code & 15) as u8,
+        )
+    };
     let mut longest = [0; FIRST];
     for (first, _, len) in codes.iter().map(|&code| split(code)) {
         longest[first] = longest[first].max(len);
@@ -157,18 +176,27 @@ fn token_tables(codes: &[u32]) -> (Box<[TokenRun; 1 << TOKEN_FIRST_BITS]>, Vec<u
         let (first, rest, len) = split(codes[token]);
         let start = table.len() as u16;
         if len <= TOKEN_FIRST_BITS {
-            runs.iter_mut().skip(first).step_by(1 << len).for_each(|run| run.start = start);
+            runs.iter_mut()
+                .skip(first)
+                .step_by(1 << len)
+                .for_each(|run| run.start = start);
             table.push(token_entry(token, len));
             continue;
         }
         if !std::mem::replace(&mut is_there[first], true) {
             let size = 1 << (longest[first] - TOKEN_FIRST_BITS);
-            runs[first] = TokenRun { start, mask: size - 1 };
+            runs[first] = TokenRun {
+                start,
+                mask: size - 1,
+            };
             table.resize(table.len() + usize::from(size), 0);
         }
         let run = &mut table[runs[first].start.into()..][..=usize::from(runs[first].mask)];
         let step = 1 << (len - TOKEN_FIRST_BITS);
-        run.iter_mut().skip(rest).step_by(step).for_each(|entry| *entry = token_entry(token, len));
+        run.iter_mut()
+            .skip(rest)
+            .step_by(step)
+            .for_each(|entry| *entry = token_entry(token, len));
     }
     (runs, table)
 }
@@ -181,7 +209,16 @@ fn token_entry(token: usize, code_bits: u8) -> u64 {
         Some((bits, shift)) => (bits, shift),
     };
     let total = code_bits + literal_bits + len_bits + offset_bits;
-    u64::from_le_bytes([total, literal_bits, literals as u8, len_bits, len as u8, offset_bits, code_bits, how])
+    u64::from_le_bytes([
+        total,
+        literal_bits,
+        literals as u8,
+        len_bits,
+        len as u8,
+        offset_bits,
+        code_bits,
+        how,
+    ])
 }
 
 /// A set of kinds, and the costs by which one is chosen.
@@ -199,11 +236,17 @@ impl Set {
     pub(super) fn new(kinds: &[Kind]) -> Option<Self> {
         let kinds: &[Kind; KINDS] = kinds.try_into().ok()?;
         let ready = kinds.iter().map(Ready::new).collect::<Option<_>>()?;
-        let literal_costs =
-            (0..256).map(|literal| std::array::from_fn(|k| u16::from(kinds[k].cost[literal]))).collect();
-        let token_costs =
-            (0..TOKENS).map(|token| std::array::from_fn(|k| 16 * u16::from(kinds[k].token_lens[token]))).collect();
-        Some(Self { kinds: ready, literal_costs, token_costs })
+        let literal_costs = (0..256)
+            .map(|literal| std::array::from_fn(|k| u16::from(kinds[k].cost[literal])))
+            .collect();
+        let token_costs = (0..TOKENS)
+            .map(|token| std::array::from_fn(|k| 16 * u16::from(kinds[k].token_lens[token])))
+            .collect();
+        Some(Self {
+            kinds: ready,
+            literal_costs,
+            token_costs,
+        })
     }
 }
 
@@ -219,7 +262,8 @@ static LARGE: LazyLock<Set> = LazyLock::new(|| shipped(KINDS));
 
 /// The set of the shipped kinds from `first` on.
 fn shipped(first: usize) -> Set {
-    let kinds = read_file(include_bytes!("kinds.bin")).expect("the shipped kinds.bin, which a test reads");
+    let kinds =
+        read_file(include_bytes!("kinds.bin")).expect("the shipped kinds.bin, which a test reads");
     Set::new(&kinds[first..first + KINDS]).expect("complete codes, which a test checks")
 }
 

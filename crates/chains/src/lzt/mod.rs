@@ -76,6 +76,10 @@ pub fn pack_strong(page: &[u8], out: &mut [u8], ws: &mut Workspace) -> Option<us
     ws.finder.load(page);
     ws.finder.search(page.len());
     let kind = ws.emitter.choose(page, ws.finder.matches());
-    ws.parser.parse(ws.finder.page(), page.len(), &kinds::set(page.len()).kinds[kind]);
+    ws.parser.parse(
+        ws.finder.page(),
+        page.len(),
+        &kinds::set(page.len()).kinds[kind],
+    );
     ws.emitter.emit(page, ws.parser.matches(), out)
 }

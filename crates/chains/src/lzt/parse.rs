@@ -8,7 +8,9 @@ use super::{
     hash::{Page, load32, load64},
     kinds::Ready,
     search::common,
-    token::{LEN_MIN, Match, OFFSET_FIRST, extra_bits, len_class, literal_class, offset_class, token},
+    token::{
+        LEN_MIN, Match, OFFSET_FIRST, extra_bits, len_class, literal_class, offset_class, token,
+    },
 };
 
 const TABLE_BITS: u32 = 12;
@@ -90,7 +92,11 @@ impl Parser {
                 (at, best) = (at + 1, next);
             }
             before = best.offset as u16;
-            self.matches.push(Match { literals: (at - end_before) as u16, len: best.len as u16, offset: before });
+            self.matches.push(Match {
+                literals: (at - end_before) as u16,
+                len: best.len as u16,
+                offset: before,
+            });
             at += best.len;
             end_before = at;
         }
@@ -103,7 +109,8 @@ impl Parser {
         let mut context = 0;
         let mut sum = 0;
         for at in 0..len {
-            let hash = (load64(page, at) << (64 - 8 * HASHED)).wrapping_mul(0x9E37_79B1_85EB_CA87) >> (64 - TABLE_BITS);
+            let hash = (load64(page, at) << (64 - 8 * HASHED)).wrapping_mul(0x9E37_79B1_85EB_CA87)
+                >> (64 - TABLE_BITS);
             self.chain[at] = std::mem::replace(&mut self.heads[hash as usize], at as u16 + 1);
             let byte = usize::from(page[at]);
             sum += ready.literal_codes[context & 7][byte] & 15;
@@ -114,7 +121,15 @@ impl Parser {
 
     /// The match at `at` that gains most, after `literals` literals and a match of offset `before`.
     #[inline(always)]
-    fn best(&self, page: &Page, at: usize, len: usize, literals: usize, before: u16, ready: &Ready) -> Choice {
+    fn best(
+        &self,
+        page: &Page,
+        at: usize,
+        len: usize,
+        literals: usize,
+        before: u16,
+        ready: &Ready,
+    ) -> Choice {
         let literal_class = literal_class(literals);
         let mut best = Choice::default();
         let mut weigh = |offset: usize, match_len: usize| {
@@ -122,9 +137,14 @@ impl Parser {
             let (offset_class, offset_bits) = offset_class(offset as u16, before);
             let code = ready.token_codes[token(literal_class, len_class, offset_class)] & 15;
             let price = code + extra_bits(literal_class, len_class) + offset_bits;
-            let gain = (self.literal_bits[at + match_len] - self.literal_bits[at]) as i32 - price as i32;
+            let gain =
+                (self.literal_bits[at + match_len] - self.literal_bits[at]) as i32 - price as i32;
             if gain > best.gain {
-                best = Choice { gain, len: match_len, offset };
+                best = Choice {
+                    gain,
+                    len: match_len,
+                    offset,
+                };
             }
         };
         let repeat = usize::from(before);
@@ -137,7 +157,9 @@ impl Parser {
         let mut longest = LEN_MIN;
         let mut candidate = usize::from(self.chain[at]);
         for _ in 0..DEPTH {
-            let Some(from) = candidate.checked_sub(1) else { break };
+            let Some(from) = candidate.checked_sub(1) else {
+                break;
+            };
             candidate = usize::from(self.chain[from]);
             // Longer than the longest only if the four bytes that end there agree.
             if load32(page, at + longest - 3) != load32(page, from + longest - 3) {

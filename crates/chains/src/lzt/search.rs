@@ -74,11 +74,19 @@ impl Finder {
     #[inline(always)]
     fn search_with<H: Hasher>(&mut self, len: usize) {
         // Each by itself: behind `self`, their places would be read again after every write.
-        let Self { page, table, matches } = self;
+        let Self {
+            page,
+            table,
+            matches,
+        } = self;
         let (page, table): (&Page, &mut [u32; 1 << TABLE_BITS]) = (page, table);
         matches.clear();
         table.fill(0);
-        let mut parse = Parse { at: 0, end_before: 0, before: usize::from(OFFSET_FIRST) };
+        let mut parse = Parse {
+            at: 0,
+            end_before: 0,
+            before: usize::from(OFFSET_FIRST),
+        };
         let mut block = Block::default();
         for start in (0..len).step_by(BLOCK) {
             let end = len.min(start + BLOCK);
@@ -87,8 +95,16 @@ impl Finder {
                 continue;
             }
             H::hash(page, start, &mut block);
-            let Block { slots, entries, candidates } = &mut block;
-            let eights = slots.as_chunks::<8>().0.iter().zip(entries.as_chunks::<8>().0);
+            let Block {
+                slots,
+                entries,
+                candidates,
+            } = &mut block;
+            let eights = slots
+                .as_chunks::<8>()
+                .0
+                .iter()
+                .zip(entries.as_chunks::<8>().0);
             // Compared as they are replaced: vectors would wait for what was just written word by word.
             let mut hits = 0u64;
             for ((slots, entries), candidates) in eights.zip(candidates.as_chunks_mut::<8>().0) {
@@ -127,20 +143,39 @@ impl Parse {
         matches: &mut Vec<Match>,
     ) {
         let Range { start, end } = block;
-        let Self { mut at, mut end_before, mut before } = *self;
+        let Self {
+            mut at,
+            mut end_before,
+            mut before,
+        } = *self;
         while at < end {
             let ahead = hits & (!0 >> (at - start));
-            let mut hit = if ahead == 0 { end } else { start + ahead.leading_zeros() as usize };
+            let mut hit = if ahead == 0 {
+                end
+            } else {
+                start + ahead.leading_zeros() as usize
+            };
             let mut offset;
             let mut match_len;
             // The offset as before is cheap: it wins wherever it gives four bytes not later than a hit.
-            let repeat = if at >= before { repeat(page, at, before) } else { REPEAT_AHEAD as u32 };
-            if at + repeat as usize <= hit && (repeat as usize) < REPEAT_AHEAD && at + (repeat as usize) < len {
+            let repeat = if at >= before {
+                repeat(page, at, before)
+            } else {
+                REPEAT_AHEAD as u32
+            };
+            if at + repeat as usize <= hit
+                && (repeat as usize) < REPEAT_AHEAD
+                && at + (repeat as usize) < len
+            {
                 hit = at + repeat as usize;
                 offset = before;
                 match_len = common(page, hit, hit - offset, len - hit);
             } else if ahead == 0 {
-                at = if at + REPEAT_AHEAD < end { at + REPEAT_AHEAD } else { end };
+                at = if at + REPEAT_AHEAD < end {
+                    at + REPEAT_AHEAD
+                } else {
+                    end
+                };
                 continue;
             } else {
                 offset = hit - (candidates[hit - start] & POSITION_MASK) as usize;
@@ -159,12 +194,20 @@ impl Parse {
                 continue;
             }
             let literals = (hit - end_before) as u16;
-            matches.push(Match { literals, len: match_len as u16, offset: offset as u16 });
+            matches.push(Match {
+                literals,
+                len: match_len as u16,
+                offset: offset as u16,
+            });
             before = offset;
             at = hit + match_len;
             end_before = at;
         }
-        *self = Self { at, end_before, before };
+        *self = Self {
+            at,
+            end_before,
+            before,
+        };
     }
 }
 
@@ -210,5 +253,7 @@ fn equal_16(page: &Page, a: usize, b: usize) -> u32 {
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 fn equal_16(page: &Page, a: usize, b: usize) -> u32 {
-    (0..16).map(|i| u32::from(page[a + i] == page[b + i]) << i).sum()
+    (0..16)
+        .map(|i| u32::from(page[a + i] == page[b + i]) << i)
+        .sum()
 }

@@ -44,7 +44,9 @@ fn prose(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut text = Vec::new();
     while text.len() < len {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         text.extend_from_slice(WORDS[(state >> 60) as usize].as_bytes());
         text.push((state >> 50) as u8 & 0x7F);
     }
@@ -54,15 +56,28 @@ fn prose(len: usize, seed: u64) -> Vec<u8> {
 
 /// Pages of every shape: lengths from 0, noise, runs of each short period, text.
 fn pages() -> impl Strategy<Value = Vec<u8>> {
-    let len = prop_oneof![0..100usize, Just(4095), Just(4096), Just(4097), 0..=PAGE_MAX, Just(PAGE_MAX)];
+    let len = prop_oneof![
+        0..100usize,
+        Just(4095),
+        Just(4096),
+        Just(4097),
+        0..=PAGE_MAX,
+        Just(PAGE_MAX)
+    ];
     (len, 0..5u8, any::<u64>(), 1..70usize).prop_map(|(len, shape, seed, period)| {
         let text = prose(len, seed);
-        let noise = || (0..len as u64).map(|i| ((i ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8);
+        let noise = || {
+            (0..len as u64).map(|i| ((i ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8)
+        };
         match shape {
             0 => noise().collect(),
             1 => (0..len).map(|i| text[i % period.min(len)]).collect(),
             2 => noise().map(|byte| byte & 3).collect(),
-            3 => noise().zip(&text).enumerate().map(|(i, (a, &b))| if i % (8 * period) == 0 { a } else { b }).collect(),
+            3 => noise()
+                .zip(&text)
+                .enumerate()
+                .map(|(i, (a, &b))| if i % (8 * period) == 0 { a } else { b })
+                .collect(),
             _ => text,
         }
     })
@@ -188,7 +203,10 @@ fn text_shrinks_and_the_strong_search_pays() {
     let mut ws = Workspace::default();
     let (fast, strong) = (0..32).fold((0, 0), |(fast, strong), seed| {
         let page = prose(4096, seed);
-        (fast + packed(pack, &page, &mut ws).len(), strong + packed(pack_strong, &page, &mut ws).len())
+        (
+            fast + packed(pack, &page, &mut ws).len(),
+            strong + packed(pack_strong, &page, &mut ws).len(),
+        )
     });
     assert!(fast < 32 * 4096 * 5 / 8, "{fast}");
     assert!(strong < fast, "{strong} {fast}");
@@ -199,8 +217,13 @@ fn owned(count: u64) -> Vec<Vec<u8>> {
     let records: Vec<Vec<u8>> = (0..200).map(|i| prose(90, i * 77 + 5)).collect();
     (0..count)
         .map(|page| {
-            let pick = |i: u64| &records[((page * 41 + i).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize % 200];
-            (0..60).flat_map(|i| pick(i).iter().copied().chain([page as u8, i as u8])).take(4096).collect()
+            let pick = |i: u64| {
+                &records[((page * 41 + i).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize % 200]
+            };
+            (0..60)
+                .flat_map(|i| pick(i).iter().copied().chain([page as u8, i as u8]))
+                .take(4096)
+                .collect()
         })
         .collect()
 }
@@ -210,12 +233,18 @@ fn a_dictionary_that_pays_is_kept_and_reads_its_pages() {
     let pages = owned(256);
     let samples: Vec<&[u8]> = pages.iter().map(Vec::as_slice).collect();
     let mut ws = Workspace::default();
-    let trained = Dictionary::train(&samples, |page| packed(pack_strong, page, &mut ws).len()).expect("it pays");
+    let trained = Dictionary::train(&samples, |page| packed(pack_strong, page, &mut ws).len())
+        .expect("it pays");
     assert!(trained.with < trained.without);
     let dictionary = trained.dictionary;
-    assert!(dictionary.bytes().len() <= dictionary::DICTIONARY_MAX && dictionary.memory() < 128 << 10);
+    assert!(
+        dictionary.bytes().len() <= dictionary::DICTIONARY_MAX && dictionary.memory() < 128 << 10
+    );
     let again = Dictionary::load(dictionary.bytes().to_vec()).expect("its own bytes");
-    let (mut packer, ws) = (dictionary.packer().expect("memory"), &mut narrows_core::Workspace::default());
+    let (mut packer, ws) = (
+        dictionary.packer().expect("memory"),
+        &mut narrows_core::Workspace::default(),
+    );
     let mut out = vec![0; 4096];
     for page in &pages {
         let len = packer.pack(page, &mut out).expect("it fits");
@@ -237,7 +266,9 @@ fn a_dictionary_that_does_not_pay_is_not_kept() {
         state ^= state << 17;
         (state >> 32) as u8
     };
-    let pages: Vec<Vec<u8>> = (0..64).map(|_| (0..4096).map(|_| noise()).collect()).collect();
+    let pages: Vec<Vec<u8>> = (0..64)
+        .map(|_| (0..4096).map(|_| noise()).collect())
+        .collect();
     let samples: Vec<&[u8]> = pages.iter().map(Vec::as_slice).collect();
     assert!(Dictionary::train(&samples, |page| page.len()).is_none());
     assert!(Dictionary::train(&[], |page| page.len()).is_none());
@@ -252,10 +283,20 @@ fn the_shipped_codes_are_complete() {
     assert_eq!(kinds.len(), 2 * KINDS);
     for (i, kind) in kinds.iter().enumerate() {
         assert!(Ready::new(kind).is_some(), "kind {i}");
-        assert!(kind.literal_lens.iter().flatten().all(|&len| (1..=LITERAL_LEN_MAX).contains(&len)));
-        assert!(kind.token_lens.iter().all(|&len| (1..=TOKEN_LEN_MAX).contains(&len)));
+        assert!(
+            kind.literal_lens
+                .iter()
+                .flatten()
+                .all(|&len| (1..=LITERAL_LEN_MAX).contains(&len))
+        );
+        assert!(
+            kind.token_lens
+                .iter()
+                .all(|&len| (1..=TOKEN_LEN_MAX).contains(&len))
+        );
     }
-    let mut written = bytes[..=bytes.iter().position(|&byte| byte == 0).expect("a header")].to_vec();
+    let mut written =
+        bytes[..=bytes.iter().position(|&byte| byte == 0).expect("a header")].to_vec();
     kinds.iter().for_each(|kind| kind.write(&mut written));
     assert_eq!(written, bytes);
 }
@@ -293,13 +334,21 @@ fn every_token_means_what_it_was_made_of() {
         let meaning = meaning(token);
         // Multiples of 8 are never in the classes of all offsets, so those are tried with an odd one.
         let odd = |bits: u8, shift: u8| u16::from(bits > 2 && shift == 0);
-        let offset = meaning.offset.map_or(OFFSET_FIRST, |(bits, shift)| (1 << bits | odd(bits, shift)) << shift);
-        let made = Match { literals: meaning.literals.0, len: meaning.len.0, offset };
+        let offset = meaning.offset.map_or(OFFSET_FIRST, |(bits, shift)| {
+            (1 << bits | odd(bits, shift)) << shift
+        });
+        let made = Match {
+            literals: meaning.literals.0,
+            len: meaning.len.0,
+            offset,
+        };
         let before = if meaning.offset.is_none() { offset } else { 0 };
         assert_eq!(usize::from(made.coded(before).token), token);
         assert_eq!(
             made.coded(before).extra.count_ones(),
-            meaning.offset.map_or(0, |(bits, shift)| odd(bits, shift).into())
+            meaning
+                .offset
+                .map_or(0, |(bits, shift)| odd(bits, shift).into())
         );
     }
 }
@@ -324,8 +373,15 @@ fn golden_pages_unpack() {
     for (i, (name, page)) in golden().into_iter().enumerate() {
         let path = dir.join(name);
         if !path.exists() {
-            assert!(std::env::var_os("NARROWS_MAKE_GOLDEN").is_some(), "no golden page {name}; see compat/README.md");
-            fs::write(&path, packed(PACKS[i % 2], &page, &mut Workspace::default())).expect("a file");
+            assert!(
+                std::env::var_os("NARROWS_MAKE_GOLDEN").is_some(),
+                "no golden page {name}; see compat/README.md"
+            );
+            fs::write(
+                &path,
+                packed(PACKS[i % 2], &page, &mut Workspace::default()),
+            )
+            .expect("a file");
         }
         let mut back = vec![0; page.len()];
         let stored = fs::read(path).expect("golden files are readable");
@@ -336,11 +392,18 @@ fn golden_pages_unpack() {
 
 fn golden() -> [(&'static str, Vec<u8>); 4] {
     let mut noisy = prose(4096, 11);
-    noisy.iter_mut().step_by(3).enumerate().for_each(|(i, byte)| *byte = (i * i / 7) as u8);
+    noisy
+        .iter_mut()
+        .step_by(3)
+        .enumerate()
+        .for_each(|(i, byte)| *byte = (i * i / 7) as u8);
     [
         ("text.page", prose(4096, 1)),
         ("noisy.page", noisy),
         ("cluster.page", prose(PAGE_MAX, 2)),
-        ("run.page", (0..4096u32).map(|i| (i % 24 * (i % 24)) as u8).collect()),
+        (
+            "run.page",
+            (0..4096u32).map(|i| (i % 24 * (i % 24)) as u8).collect(),
+        ),
     ]
 }

@@ -26,9 +26,32 @@ pub(super) const TOKENS: usize = LITERALS.len() * LENS.len() * OFFSETS;
 /// Base, and bits added to it.
 type Class = (u16, u8);
 
-const LITERALS: [Class; 10] = [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 1), (7, 2), (11, 3), (19, 5), (51, 14)];
-const LENS: [Class; 12] =
-    [(3, 0), (4, 0), (5, 0), (6, 0), (7, 0), (8, 0), (9, 1), (11, 2), (15, 3), (23, 4), (39, 5), (71, 14)];
+const LITERALS: [Class; 10] = [
+    (0, 0),
+    (1, 0),
+    (2, 0),
+    (3, 0),
+    (4, 0),
+    (5, 1),
+    (7, 2),
+    (11, 3),
+    (19, 5),
+    (51, 14),
+];
+const LENS: [Class; 12] = [
+    (3, 0),
+    (4, 0),
+    (5, 0),
+    (6, 0),
+    (7, 0),
+    (8, 0),
+    (9, 1),
+    (11, 2),
+    (15, 3),
+    (23, 4),
+    (39, 5),
+    (71, 14),
+];
 
 /// Class 0: as before. 1 + k: from 2^k. 15 + k, k from 0: from 2^(k + 3), multiples of 8.
 const OFFSETS: usize = 26;
@@ -59,19 +82,31 @@ pub(super) fn meaning(token: usize) -> Meaning {
         1..OFFSET_EIGHTS => Some((offset as u8 - 1, 0)),
         _ => Some(((offset - OFFSET_EIGHTS) as u8, 3)),
     };
-    Meaning { literals: LITERALS[rest / LENS.len()], len: LENS[rest % LENS.len()], offset }
+    Meaning {
+        literals: LITERALS[rest / LENS.len()],
+        len: LENS[rest % LENS.len()],
+        offset,
+    }
 }
 
 /// Class of a run of `literals`.
 #[inline(always)]
 pub(super) fn literal_class(literals: usize) -> usize {
-    if literals < CLASS_OF.len() { CLASS_OF[literals].0 as usize } else { LITERALS.len() - 1 }
+    if literals < CLASS_OF.len() {
+        CLASS_OF[literals].0 as usize
+    } else {
+        LITERALS.len() - 1
+    }
 }
 
 /// Class of a match of `len` bytes.
 #[inline(always)]
 pub(super) fn len_class(len: usize) -> usize {
-    if len < CLASS_OF.len() { CLASS_OF[len].1 as usize } else { LENS.len() - 1 }
+    if len < CLASS_OF.len() {
+        CLASS_OF[len].1 as usize
+    } else {
+        LENS.len() - 1
+    }
 }
 
 /// Class of `offset`, and its bits.
@@ -79,9 +114,17 @@ pub(super) fn len_class(len: usize) -> usize {
 pub(super) fn offset_class(offset: u16, before: u16) -> (usize, u32) {
     let k = offset.ilog2();
     let eights = offset & 7 == 0;
-    let class = if eights { OFFSET_EIGHTS + k as usize - 3 } else { 1 + k as usize };
+    let class = if eights {
+        OFFSET_EIGHTS + k as usize - 3
+    } else {
+        1 + k as usize
+    };
     let bits = if eights { k - 3 } else { k };
-    if offset == before { (0, 0) } else { (class, bits) }
+    if offset == before {
+        (0, 0)
+    } else {
+        (class, bits)
+    }
 }
 
 /// Token of three classes.
@@ -100,13 +143,17 @@ impl Match {
     /// The token for this match after one with the offset `before`.
     #[inline(always)]
     pub(super) fn coded(self, before: u16) -> Coded {
-        let (literals, len) = (literal_class(self.literals.into()), len_class(self.len.into()));
+        let (literals, len) = (
+            literal_class(self.literals.into()),
+            len_class(self.len.into()),
+        );
         let (offset, offset_bits) = offset_class(self.offset, before);
         let (literal_base, literal_bits) = LITERALS[literals];
         let (len_base, len_bits) = LENS[len];
         let shift = if offset >= OFFSET_EIGHTS { 3 } else { 0 };
         let offset_extra = u64::from(self.offset >> shift) & ((1 << offset_bits) - 1);
-        let extra = u64::from(self.literals - literal_base) | u64::from(self.len - len_base) << literal_bits;
+        let extra = u64::from(self.literals - literal_base)
+            | u64::from(self.len - len_base) << literal_bits;
         Coded {
             token: token(literals, len, offset) as u16,
             extra: extra | offset_extra << (literal_bits + len_bits),
@@ -136,8 +183,18 @@ const fn class_in(classes: &[Class], value: usize) -> u8 {
 
 /// What tokens would be counted if their three classes were independent: a prior for tokens not seen.
 pub(super) fn shares(counts: &[f32]) -> Vec<f32> {
-    let mut of = [vec![0.0; LITERALS.len()], vec![0.0; LENS.len()], vec![0.0; OFFSETS]];
-    let classes = |token: usize| [token / OFFSETS / LENS.len(), token / OFFSETS % LENS.len(), token % OFFSETS];
+    let mut of = [
+        vec![0.0; LITERALS.len()],
+        vec![0.0; LENS.len()],
+        vec![0.0; OFFSETS],
+    ];
+    let classes = |token: usize| {
+        [
+            token / OFFSETS / LENS.len(),
+            token / OFFSETS % LENS.len(),
+            token % OFFSETS,
+        ]
+    };
     for (token, count) in counts.iter().enumerate() {
         for (of, class) in of.iter_mut().zip(classes(token)) {
             of[class] += count + 1e-3;
@@ -145,6 +202,12 @@ pub(super) fn shares(counts: &[f32]) -> Vec<f32> {
     }
     let sum: f32 = of[0].iter().sum();
     (0..counts.len())
-        .map(|token| of.iter().zip(classes(token)).map(|(of, class)| of[class] / sum).product::<f32>() * sum)
+        .map(|token| {
+            of.iter()
+                .zip(classes(token))
+                .map(|(of, class)| of[class] / sum)
+                .product::<f32>()
+                * sum
+        })
         .collect()
 }

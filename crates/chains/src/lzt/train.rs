@@ -23,8 +23,15 @@ const STARTS: u64 = 4;
 /// If there are fewer than 8 clusters.
 #[must_use]
 pub fn train(header: &str, clusters: &[Vec<u8>]) -> Vec<u8> {
-    let pages: Vec<&[u8]> = clusters.iter().flat_map(|cluster| cluster.chunks(SMALL_MAX)).collect();
-    let clusters: Vec<&[u8]> = clusters.iter().map(Vec::as_slice).filter(|cluster| cluster.len() > SMALL_MAX).collect();
+    let pages: Vec<&[u8]> = clusters
+        .iter()
+        .flat_map(|cluster| cluster.chunks(SMALL_MAX))
+        .collect();
+    let clusters: Vec<&[u8]> = clusters
+        .iter()
+        .map(Vec::as_slice)
+        .filter(|cluster| cluster.len() > SMALL_MAX)
+        .collect();
     let mut file = header.as_bytes().to_vec();
     file.push(0);
     for pages in [pages, clusters] {
@@ -45,7 +52,10 @@ struct Sample {
 
 impl Sample {
     fn new(page: &[u8], matches: &[Match]) -> Self {
-        let mut sample = Self { pairs: Vec::new(), tokens: Vec::with_capacity(matches.len()) };
+        let mut sample = Self {
+            pairs: Vec::new(),
+            tokens: Vec::with_capacity(matches.len()),
+        };
         let (mut at, mut before, mut literal_before) = (0, OFFSET_FIRST, 0);
         for m in matches {
             sample.literals(&page[at..at + usize::from(m.literals)], &mut literal_before);
@@ -82,7 +92,10 @@ fn train_set(pages: &[&[u8]]) -> Vec<Kind> {
     let mut kinds = make_kinds(&fast, &owner);
     let mut parser = Parser::default();
     for _ in 0..2 {
-        let ready: Vec<Ready> = kinds.iter().map(|kind| Ready::new(kind).expect("complete codes")).collect();
+        let ready: Vec<Ready> = kinds
+            .iter()
+            .map(|kind| Ready::new(kind).expect("complete codes"))
+            .collect();
         let strong = pages.iter().zip(&owner).map(|(page, &owner)| {
             finder.load(page);
             parser.parse(finder.page(), page.len(), &ready[owner]);
@@ -112,7 +125,9 @@ fn first_owners(pages: usize, seed: u64) -> Vec<usize> {
     (0..pages)
         .map(|page| {
             if page % 64 == 0 {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 owner = (state >> 40) as usize % KINDS;
             }
             owner
@@ -127,22 +142,47 @@ fn sort(samples: &[Sample], mut owners: Vec<usize>) -> (f64, Vec<usize>) {
         let costs: Vec<(Vec<f32>, Vec<f32>)> = (0..KINDS)
             .map(|kind| {
                 let (mut literals, mut tokens) = (vec![0.0; 256], vec![0.0; TOKENS]);
-                for (sample, _) in samples.iter().zip(&owners).filter(|(_, owner)| **owner == kind) {
-                    sample.pairs.iter().for_each(|pair| literals[usize::from(pair.1)] += 1.0);
-                    sample.tokens.iter().for_each(|&token| tokens[usize::from(token)] += 1.0);
+                for (sample, _) in samples
+                    .iter()
+                    .zip(&owners)
+                    .filter(|(_, owner)| **owner == kind)
+                {
+                    sample
+                        .pairs
+                        .iter()
+                        .for_each(|pair| literals[usize::from(pair.1)] += 1.0);
+                    sample
+                        .tokens
+                        .iter()
+                        .for_each(|&token| tokens[usize::from(token)] += 1.0);
                 }
-                (bits(&literals, &[1.0; 256]), bits(&tokens, &shares(&tokens)))
+                (
+                    bits(&literals, &[1.0; 256]),
+                    bits(&tokens, &shares(&tokens)),
+                )
             })
             .collect();
         total = 0.0;
         for (sample, owner) in samples.iter().zip(&mut owners) {
             let cost = |(literals, tokens): &(Vec<f32>, Vec<f32>)| {
-                sample.pairs.iter().map(|pair| literals[usize::from(pair.1)]).sum::<f32>()
-                    + sample.tokens.iter().map(|&token| tokens[usize::from(token)]).sum::<f32>()
+                sample
+                    .pairs
+                    .iter()
+                    .map(|pair| literals[usize::from(pair.1)])
+                    .sum::<f32>()
+                    + sample
+                        .tokens
+                        .iter()
+                        .map(|&token| tokens[usize::from(token)])
+                        .sum::<f32>()
             };
             let best;
-            (best, *owner) =
-                costs.iter().map(cost).zip(0..).min_by(|a, b| a.0.total_cmp(&b.0)).expect("there are kinds");
+            (best, *owner) = costs
+                .iter()
+                .map(cost)
+                .zip(0..)
+                .min_by(|a, b| a.0.total_cmp(&b.0))
+                .expect("there are kinds");
             total += f64::from(best);
         }
     }
@@ -161,7 +201,11 @@ fn smooth(counts: &[f32], prior: &[f32]) -> Vec<f32> {
     let sum = |of: &[f32]| of.iter().sum::<f32>();
     let scale = (sum(counts) * 0.01 + 1.0) / sum(prior).max(1e-9);
     let floor = (sum(counts) + 1.0) * 1e-6;
-    counts.iter().zip(prior).map(|(count, prior)| count + prior * scale + floor).collect()
+    counts
+        .iter()
+        .zip(prior)
+        .map(|(count, prior)| count + prior * scale + floor)
+        .collect()
 }
 
 fn make_kinds(samples: &[Sample], owners: &[usize]) -> Vec<Kind> {
@@ -169,9 +213,19 @@ fn make_kinds(samples: &[Sample], owners: &[usize]) -> Vec<Kind> {
         .map(|kind| {
             let mut pairs = vec![0.0; 1 << 16];
             let mut tokens = vec![0.0; TOKENS];
-            for (sample, _) in samples.iter().zip(owners).filter(|(_, owner)| **owner == kind) {
-                sample.pairs.iter().for_each(|&(a, b)| pairs[usize::from(a) << 8 | usize::from(b)] += 1.0);
-                sample.tokens.iter().for_each(|&token| tokens[usize::from(token)] += 1.0);
+            for (sample, _) in samples
+                .iter()
+                .zip(owners)
+                .filter(|(_, owner)| **owner == kind)
+            {
+                sample
+                    .pairs
+                    .iter()
+                    .for_each(|&(a, b)| pairs[usize::from(a) << 8 | usize::from(b)] += 1.0);
+                sample
+                    .tokens
+                    .iter()
+                    .for_each(|&token| tokens[usize::from(token)] += 1.0);
             }
             let token_lens = code_lens(&smooth(&tokens, &shares(&tokens)), TOKEN_LEN_MAX);
             let (context_of, literal_lens) = contexts(&pairs);
@@ -179,12 +233,18 @@ fn make_kinds(samples: &[Sample], owners: &[usize]) -> Vec<Kind> {
                 let (mut sum, mut count) = (0.0, 0.0);
                 for before in 0..256 {
                     let weight = pairs[before << 8 | literal] + 1e-3;
-                    sum += weight * f32::from(literal_lens[usize::from(context_of[before])][literal]);
+                    sum +=
+                        weight * f32::from(literal_lens[usize::from(context_of[before])][literal]);
                     count += weight;
                 }
                 (sum / count * 16.0) as u8
             });
-            Kind { context_of, cost, literal_lens, token_lens: token_lens.try_into().expect("a length each") }
+            Kind {
+                context_of,
+                cost,
+                literal_lens,
+                token_lens: token_lens.try_into().expect("a length each"),
+            }
         })
         .collect()
 }
@@ -193,31 +253,54 @@ fn make_kinds(samples: &[Sample], owners: &[usize]) -> Vec<Kind> {
 fn contexts(pairs: &[f32]) -> ([u8; 256], [[u8; 256]; CONTEXTS]) {
     let row = |before: usize| &pairs[before << 8..(before + 1) << 8];
     let mut all = vec![0.0; 256];
-    (0..256).for_each(|before| all.iter_mut().zip(row(before)).for_each(|(sum, count)| *sum += count));
+    (0..256).for_each(|before| {
+        all.iter_mut()
+            .zip(row(before))
+            .for_each(|(sum, count)| *sum += count)
+    });
     // To begin with, the busiest bytes are dealt round.
     let mut by_count: Vec<usize> = (0..256).collect();
     by_count.sort_by(|&a, &b| row(b).iter().sum::<f32>().total_cmp(&row(a).iter().sum()));
     let mut context_of = [0; 256];
-    by_count.iter().enumerate().for_each(|(i, &before)| context_of[before] = (i % CONTEXTS) as u8);
+    by_count
+        .iter()
+        .enumerate()
+        .for_each(|(i, &before)| context_of[before] = (i % CONTEXTS) as u8);
     let counts = |context_of: &[u8; 256]| {
         let mut counts = vec![vec![0.0; 256]; CONTEXTS];
         for (before, &context) in context_of.iter().enumerate() {
-            counts[usize::from(context)].iter_mut().zip(row(before)).for_each(|(sum, count)| *sum += count);
+            counts[usize::from(context)]
+                .iter_mut()
+                .zip(row(before))
+                .for_each(|(sum, count)| *sum += count);
         }
         counts
     };
     for _ in 0..ROUNDS {
-        let costs: Vec<Vec<f32>> = counts(&context_of).iter().map(|counts| bits(counts, &all)).collect();
+        let costs: Vec<Vec<f32>> = counts(&context_of)
+            .iter()
+            .map(|counts| bits(counts, &all))
+            .collect();
         for (before, context) in context_of.iter_mut().enumerate() {
-            let cost = |costs: &Vec<f32>| costs.iter().zip(row(before)).map(|(cost, count)| cost * count).sum::<f32>();
+            let cost = |costs: &Vec<f32>| {
+                costs
+                    .iter()
+                    .zip(row(before))
+                    .map(|(cost, count)| cost * count)
+                    .sum::<f32>()
+            };
             *context = (0..CONTEXTS as u8)
-                .min_by(|&a, &b| cost(&costs[usize::from(a)]).total_cmp(&cost(&costs[usize::from(b)])))
+                .min_by(|&a, &b| {
+                    cost(&costs[usize::from(a)]).total_cmp(&cost(&costs[usize::from(b)]))
+                })
                 .expect("there are contexts");
         }
     }
     let counts = counts(&context_of);
     let lens = std::array::from_fn(|context| {
-        code_lens(&smooth(&counts[context], &all), LITERAL_LEN_MAX).try_into().expect("a length each")
+        code_lens(&smooth(&counts[context], &all), LITERAL_LEN_MAX)
+            .try_into()
+            .expect("a length each")
     });
     (context_of, lens)
 }
@@ -226,20 +309,27 @@ fn contexts(pairs: &[f32]) -> ([u8; 256], [[u8; 256]; CONTEXTS]) {
 pub(super) fn code_lens(counts: &[f32], len_max: u8) -> Vec<u8> {
     debug_assert!(len_max > SECOND_BITS && counts.len() <= 1 << len_max);
     // A node is a weight and the symbols in it, each of which gets a bit longer when the node is taken.
-    let mut leaves: Vec<(f64, Vec<u16>)> =
-        counts.iter().enumerate().map(|(symbol, &count)| (f64::from(count), vec![symbol as u16])).collect();
+    let mut leaves: Vec<(f64, Vec<u16>)> = counts
+        .iter()
+        .enumerate()
+        .map(|(symbol, &count)| (f64::from(count), vec![symbol as u16]))
+        .collect();
     leaves.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut nodes = leaves.clone();
     for _ in 1..len_max {
-        let mut merged: Vec<(f64, Vec<u16>)> =
-            nodes.chunks_exact(2).map(|pair| (pair[0].0 + pair[1].0, [&pair[0].1[..], &pair[1].1].concat())).collect();
+        let mut merged: Vec<(f64, Vec<u16>)> = nodes
+            .chunks_exact(2)
+            .map(|pair| (pair[0].0 + pair[1].0, [&pair[0].1[..], &pair[1].1].concat()))
+            .collect();
         merged.extend(leaves.iter().cloned());
         merged.sort_by(|a, b| a.0.total_cmp(&b.0));
         nodes = merged;
     }
     let mut lens = vec![0; counts.len()];
     for (_, symbols) in nodes.iter().take(2 * counts.len() - 2) {
-        symbols.iter().for_each(|&symbol| lens[usize::from(symbol)] += 1);
+        symbols
+            .iter()
+            .for_each(|&symbol| lens[usize::from(symbol)] += 1);
     }
     lens
 }

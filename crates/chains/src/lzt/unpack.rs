@@ -28,7 +28,10 @@ pub fn unpack(packed: &[u8], out: &mut [u8]) -> Result<(), Corrupt> {
     }
 }
 
-fn unpack_best<const LITERALS: usize, const STEPS: usize>(packed: &[u8], out: &mut [u8]) -> Result<(), Corrupt> {
+fn unpack_best<const LITERALS: usize, const STEPS: usize>(
+    packed: &[u8],
+    out: &mut [u8],
+) -> Result<(), Corrupt> {
     #[cfg(target_arch = "x86_64")]
     if crate::simd::is_available() {
         // SAFETY: the processor has the features.
@@ -39,14 +42,20 @@ fn unpack_best<const LITERALS: usize, const STEPS: usize>(packed: &[u8], out: &m
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
-fn unpack_wide<const LITERALS: usize, const STEPS: usize>(packed: &[u8], out: &mut [u8]) -> Result<(), Corrupt> {
+fn unpack_wide<const LITERALS: usize, const STEPS: usize>(
+    packed: &[u8],
+    out: &mut [u8],
+) -> Result<(), Corrupt> {
     unpack_any::<LITERALS, STEPS>(packed, out)
 }
 
 /// With room for `LITERALS` less [`COPY`] bytes. A page of 4 KiB has less: what it needs of the stack stays in the
 /// first cache.
 #[inline(always)]
-fn unpack_any<const LITERALS: usize, const STEPS: usize>(packed: &[u8], out: &mut [u8]) -> Result<(), Corrupt> {
+fn unpack_any<const LITERALS: usize, const STEPS: usize>(
+    packed: &[u8],
+    out: &mut [u8],
+) -> Result<(), Corrupt> {
     if out.len() > LITERALS - COPY {
         return Err(Corrupt("page too long"));
     }
@@ -62,15 +71,21 @@ fn unpack_any<const LITERALS: usize, const STEPS: usize>(packed: &[u8], out: &mu
     let mut buffer = [MaybeUninit::<u8>::uninit(); LITERALS];
     let to = buffer.as_mut_ptr().cast::<u8>();
     let rest = if flags & LITERALS_PLAIN != 0 {
-        let (plain, rest) = rest.split_at_checked(count).ok_or(Corrupt("literals missing"))?;
+        let (plain, rest) = rest
+            .split_at_checked(count)
+            .ok_or(Corrupt("literals missing"))?;
         // SAFETY: `count <= LITERALS - COPY`, and `plain` has `count` bytes.
         unsafe { to.copy_from_nonoverlapping(plain.as_ptr(), count) };
         rest
     } else {
         let (first, rest) = number(rest, flags)?;
         let (second, rest) = number(rest, flags)?;
-        let (first, rest) = rest.split_at_checked(first).ok_or(Corrupt("literals missing"))?;
-        let (second, rest) = rest.split_at_checked(second).ok_or(Corrupt("literals missing"))?;
+        let (first, rest) = rest
+            .split_at_checked(first)
+            .ok_or(Corrupt("literals missing"))?;
+        let (second, rest) = rest
+            .split_at_checked(second)
+            .ok_or(Corrupt("literals missing"))?;
         // SAFETY: the buffer has room for `count` bytes.
         unsafe { literals::decode(ready, packed, [first, second], to, count)? };
         rest
@@ -100,13 +115,22 @@ fn number(rest: &[u8], flags: u8) -> Result<(usize, &[u8]), Corrupt> {
 
 /// Copies what the tokens say to `out`. `literals` has `count` bytes and [`COPY`] more.
 #[inline(always)]
-fn copy_steps(steps: impl Iterator<Item = Step>, literals: &[u8], count: usize, out: &mut [u8]) -> Result<(), Corrupt> {
+fn copy_steps(
+    steps: impl Iterator<Item = Step>,
+    literals: &[u8],
+    count: usize,
+    out: &mut [u8],
+) -> Result<(), Corrupt> {
     let (mut at, mut used) = (0usize, 0usize);
     let mut before = usize::from(OFFSET_FIRST);
     let fast_end = out.len().saturating_sub(COPY);
     for step in steps {
         let (run, len) = (step.literals(), step.len());
-        let offset = if step.offset() == 0 { before } else { step.offset() };
+        let offset = if step.offset() == 0 {
+            before
+        } else {
+            step.offset()
+        };
         before = offset;
         let from = at + run;
         let end = from + len;
@@ -235,5 +259,8 @@ unsafe fn copy_long<const N: usize>(from: *const u8, to: *mut u8, len: usize) {
 #[inline(always)]
 unsafe fn copy<const N: usize>(from: *const u8, to: *mut u8) {
     // SAFETY: the caller's promise.
-    unsafe { to.cast::<[u8; N]>().write_unaligned(from.cast::<[u8; N]>().read_unaligned()) };
+    unsafe {
+        to.cast::<[u8; N]>()
+            .write_unaligned(from.cast::<[u8; N]>().read_unaligned())
+    };
 }

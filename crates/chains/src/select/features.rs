@@ -120,18 +120,30 @@ fn look_at_bytes_portable(page: &[u8; PAGE]) -> Features {
             lag4[n] += u8::from(here[n] == before4[n]);
             lag1[n] += u8::from(here[n] == before1[n]);
         }
-        for (seen, bytes) in seen[1..].iter_mut().zip([&[7, 15][..], &[3, 11, 19, 27], &[1, 9, 17, 25]]) {
+        for (seen, bytes) in
+            seen[1..]
+                .iter_mut()
+                .zip([&[7, 15][..], &[3, 11, 19, 27], &[1, 9, 17, 25]])
+        {
             for &byte in bytes {
                 seen[usize::from(window[byte])] = 1;
             }
         }
         for bytes in window.as_chunks::<8>().0 {
-            let hash = (u64::from_le_bytes(*bytes).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize;
+            let hash =
+                (u64::from_le_bytes(*bytes).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize;
             again += (words_seen[hash / 64] >> (hash % 64)) as u32 & 1;
             words_seen[hash / 64] |= 1 << (hash % 64);
         }
     }
-    let share = |lanes: [u8; 32]| (lanes[..24].iter().map(|&count| u32::from(count)).sum::<u32>() * 255 / 384) as u8;
+    let share = |lanes: [u8; 32]| {
+        (lanes[..24]
+            .iter()
+            .map(|&count| u32::from(count))
+            .sum::<u32>()
+            * 255
+            / 384) as u8
+    };
     // Halves, since a sum of bytes as bytes is the fastest.
     let half = |seen: &[u8]| u32::from(seen.iter().sum::<u8>());
     let different = |seen: &[u8; 256]| (half(&seen[..128]) + half(&seen[128..])).min(255) as u8;
@@ -147,8 +159,14 @@ fn look_at_bytes_portable(page: &[u8; PAGE]) -> Features {
     // Subnormal ones, as which processors take small integers, are not decimals, and some take long to multiply.
     let double = |bits: u64| f64::from_bits(if bits << 1 >> 53 == 0 { 0 } else { bits });
     let float = |bits: u32| f32::from_bits(if bits << 1 >> 24 == 0 { 0 } else { bits });
-    features[16] = decimals(std::array::from_fn(|n| double(u64::from_le_bytes(doubles[n * 32 + 7]))), false);
-    features[17] = decimals(std::array::from_fn(|n| float(u32::from_le_bytes(floats[n * 64 + 7])).into()), true);
+    features[16] = decimals(
+        std::array::from_fn(|n| double(u64::from_le_bytes(doubles[n * 32 + 7]))),
+        false,
+    );
+    features[17] = decimals(
+        std::array::from_fn(|n| float(u32::from_le_bytes(floats[n * 64 + 7])).into()),
+        true,
+    );
     features[18] = frequent(floats);
     features[19] = different(&seen[1]);
     features[20] = different(&seen[2]);
@@ -158,8 +176,14 @@ fn look_at_bytes_portable(page: &[u8; PAGE]) -> Features {
 
 /// The words from the `at`-th on.
 #[inline(always)]
-fn words<W: Word, const LEN: usize>(page: &[u8; PAGE], at: usize, word: impl Fn([u8; LEN]) -> W) -> [W; SPAN] {
-    let words: &[[u8; LEN]; SPAN] = page.as_chunks::<LEN>().0[at..].first_chunk().expect("a span of the page");
+fn words<W: Word, const LEN: usize>(
+    page: &[u8; PAGE],
+    at: usize,
+    word: impl Fn([u8; LEN]) -> W,
+) -> [W; SPAN] {
+    let words: &[[u8; LEN]; SPAN] = page.as_chunks::<LEN>().0[at..]
+        .first_chunk()
+        .expect("a span of the page");
     // `map` would be a call of its own.
     std::array::from_fn(|n| word(words[n]))
 }
@@ -169,16 +193,30 @@ fn words<W: Word, const LEN: usize>(page: &[u8; PAGE], at: usize, word: impl Fn(
 fn decimals(floats: [f64; 16], is_single: bool) -> u8 {
     // More digits than a number has do no harm while the integer is exact, so that few powers need be tried.
     const ROUND: f64 = 6_755_399_441_055_744.0;
-    let powers = if is_single { [1e1, 1e3, 1e5] } else { [1e3, 1e6, 1e10] };
-    let most = if is_single { 8_388_608.0 } else { 1_125_899_906_842_624.0 };
+    let powers = if is_single {
+        [1e1, 1e3, 1e5]
+    } else {
+        [1e3, 1e6, 1e10]
+    };
+    let most = if is_single {
+        8_388_608.0
+    } else {
+        1_125_899_906_842_624.0
+    };
     // `back` is rounded twice on its way from `scaled`; far from an integer there is no need to divide.
-    let near = if is_single { 1.0 / 4_194_304.0 } else { 1.0 / 1_125_899_906_842_624.0 };
+    let near = if is_single {
+        1.0 / 4_194_304.0
+    } else {
+        1.0 / 1_125_899_906_842_624.0
+    };
     let mut exact = [false; 16];
     for power in powers {
         let may_be = floats.iter().fold(false, |any, float| {
             let scaled = float * power;
             let nearest = (scaled + ROUND) - ROUND;
-            any | ((scaled - nearest).abs() <= nearest.abs() * near) & (scaled.abs() < most) & (*float != 0.0)
+            any | ((scaled - nearest).abs() <= nearest.abs() * near)
+                & (scaled.abs() < most)
+                & (*float != 0.0)
         });
         if !may_be {
             continue;
@@ -187,7 +225,11 @@ fn decimals(floats: [f64; 16], is_single: bool) -> u8 {
             let scaled = float * power;
             let nearest = (scaled + ROUND) - ROUND;
             let back = nearest / power;
-            let same = if is_single { back as f32 == float as f32 } else { back == float };
+            let same = if is_single {
+                back as f32 == float as f32
+            } else {
+                back == float
+            };
             *exact |= same && scaled.abs() < most && float != 0.0;
         }
     }
@@ -200,7 +242,12 @@ fn frequent(words: &[[u8; 4]]) -> u8 {
     let sample: [u32; 32] = std::array::from_fn(|n| u32::from_le_bytes(words[n * 32 + 5]));
     let mut most = 0;
     for word in sample {
-        most = most.max(sample.iter().map(|&other| u32::from(other == word)).sum::<u32>());
+        most = most.max(
+            sample
+                .iter()
+                .map(|&other| u32::from(other == word))
+                .sum::<u32>(),
+        );
     }
     most as u8 * 7
 }

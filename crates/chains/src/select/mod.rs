@@ -64,13 +64,26 @@ pub fn by_width(profile: Profile, features: &Features) -> Expected {
     // A page of decimals, of which most are such; how short they get is not known from the look.
     const DECIMAL: u8 = 12 * 15;
     const DECIMALS_LEN: usize = PAGE / 2;
-    let by_width = if profile == Profile::Fast { &*PACKED } else { &*CODED };
+    let by_width = if profile == Profile::Fast {
+        &*PACKED
+    } else {
+        &*CODED
+    };
     let cost = |n: usize| u16::from(features[n]) + BESIDE[n];
     let best = (0..6).min_by_key(|&n| cost(n)).expect("six widths");
     match best {
-        _ if features[16] >= DECIMAL => Expected { chain: by_width[6], len: DECIMALS_LEN },
-        _ if features[17] >= DECIMAL => Expected { chain: by_width[7], len: DECIMALS_LEN },
-        _ => Expected { chain: by_width[best], len: usize::from(cost(best)) * PAGE / 255 },
+        _ if features[16] >= DECIMAL => Expected {
+            chain: by_width[6],
+            len: DECIMALS_LEN,
+        },
+        _ if features[17] >= DECIMAL => Expected {
+            chain: by_width[7],
+            len: DECIMALS_LEN,
+        },
+        _ => Expected {
+            chain: by_width[best],
+            len: usize::from(cost(best)) * PAGE / 255,
+        },
     }
 }
 
@@ -94,12 +107,17 @@ static CODED_OF: LazyLock<Vec<u8>> =
     LazyLock::new(|| named_alike(|names| names.replace("-pk", "-ce").replace("-lz4", "-lzt")));
 
 /// Of each built-in chain the one with blocks of bits in place of coded lengths, as above.
-static BLOCKS_OF: LazyLock<Vec<u8>> = LazyLock::new(|| named_alike(|names| names.replace("-ce", "-pk")));
+static BLOCKS_OF: LazyLock<Vec<u8>> =
+    LazyLock::new(|| named_alike(|names| names.replace("-ce", "-pk")));
 
 /// Of each built-in chain the one whose name that makes of its own; itself where none has it.
 fn named_alike(other: impl Fn(&str) -> String) -> Vec<u8> {
     let number = |names: String| BUILTINS.iter().position(|builtin| *builtin == names);
-    BUILTINS.iter().enumerate().map(|(own, names)| number(other(names)).unwrap_or(own) as u8).collect()
+    BUILTINS
+        .iter()
+        .enumerate()
+        .map(|(own, names)| number(other(names)).unwrap_or(own) as u8)
+        .collect()
 }
 
 /// Of a built-in chain the one with blocks of bits in place of coded lengths, if that is built in too. Where a page

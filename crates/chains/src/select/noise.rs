@@ -62,7 +62,10 @@ impl Signs {
             near_counts::<u32, true>(page),
             near_counts::<u16, true>(page),
         ];
-        Self { like: like_counts(page), near }
+        Self {
+            like: like_counts(page),
+            near,
+        }
     }
 
     /// The higher one of each.
@@ -72,7 +75,10 @@ impl Signs {
             once: self.near[n].once.max(other.near[n].once),
             twice: self.near[n].twice.max(other.near[n].twice),
         };
-        Self { like: std::array::from_fn(|n| self.like[n].max(other.like[n])), near: std::array::from_fn(near) }
+        Self {
+            like: std::array::from_fn(|n| self.like[n].max(other.like[n])),
+            near: std::array::from_fn(near),
+        }
     }
 
     /// Whether none of them is higher than that of `refused`, but for chance: what packs shows more of one.
@@ -82,12 +88,13 @@ impl Signs {
         const LIKE: u32 = 6;
         const NEAR: u32 = 8;
         let within = |own: u32, refused: u32, more: u32| own <= refused + refused / 16 + more;
-        self.like.iter().zip(refused.like).all(|(own, refused)| within(*own, refused, LIKE))
-            && self
-                .near
-                .iter()
-                .zip(refused.near)
-                .all(|(own, refused)| within(own.once, refused.once, NEAR) && within(own.twice, refused.twice, NEAR))
+        self.like
+            .iter()
+            .zip(refused.like)
+            .all(|(own, refused)| within(*own, refused, LIKE))
+            && self.near.iter().zip(refused.near).all(|(own, refused)| {
+                within(own.once, refused.once, NEAR) && within(own.twice, refused.twice, NEAR)
+            })
     }
 }
 
@@ -119,7 +126,9 @@ fn like_bytes(page: &[u8; PAGE]) -> [u32; PLACES] {
     for one in 1..16 {
         for other in 0..one {
             for (n, byte) in window(page, one).iter().enumerate() {
-                let alike = (n % PLACES..32).step_by(PLACES).map(|n| u32::from(window(page, other)[n] == *byte));
+                let alike = (n % PLACES..32)
+                    .step_by(PLACES)
+                    .map(|n| u32::from(window(page, other)[n] == *byte));
                 equal[n % PLACES] += alike.sum::<u32>();
             }
         }
@@ -129,7 +138,9 @@ fn like_bytes(page: &[u8; PAGE]) -> [u32; PLACES] {
 
 /// The `n`-th of 16 windows.
 fn window(page: &[u8; PAGE], n: usize) -> &[u8; 32] {
-    page.as_chunks::<256>().0[n][96..128].first_chunk().expect("32 bytes")
+    page.as_chunks::<256>().0[n][96..128]
+        .first_chunk()
+        .expect("32 bytes")
 }
 
 /// Whether first or second differences are small more often than by chance, at any width and in either byte order.

@@ -24,8 +24,16 @@ pub fn leaf(tree: &'static [Node], features: &Features) -> &'static [u8] {
     let mut at = 0;
     loop {
         match &tree[at] {
-            Node::Split { feature, at_most, above } => {
-                at = if features[usize::from(*feature)] <= *at_most { at + 1 } else { usize::from(*above) };
+            Node::Split {
+                feature,
+                at_most,
+                above,
+            } => {
+                at = if features[usize::from(*feature)] <= *at_most {
+                    at + 1
+                } else {
+                    usize::from(*above)
+                };
             }
             Node::Leaf(chains) => return chains,
         }

@@ -82,7 +82,10 @@ pub(crate) fn pack_words<W: Word>(words: &[W], out: &mut [u8]) -> Option<usize> 
 }
 
 /// Fills `words` from all of `packed`; see [`unpack_words`].
-pub(crate) fn unpack_all<W: Word, const FOLDED: bool>(packed: &[u8], words: &mut [W]) -> Result<(), UnpackError> {
+pub(crate) fn unpack_all<W: Word, const FOLDED: bool>(
+    packed: &[u8],
+    words: &mut [W],
+) -> Result<(), UnpackError> {
     match unpack_words::<W, FOLDED>(packed, words)? {
         len if len == packed.len() => Ok(()),
         _ => Err(UnpackError::Corrupt("bit blocks of another length")),
@@ -92,14 +95,24 @@ pub(crate) fn unpack_all<W: Word, const FOLDED: bool>(packed: &[u8], words: &mut
 /// Fills `words` from the front of `packed` and returns how many bytes that took. With `FOLDED` their signs are
 /// unfolded on the way, as step `zz` has it.
 #[inline]
-pub(crate) fn unpack_words<W: Word, const FOLDED: bool>(packed: &[u8], words: &mut [W]) -> Result<usize, UnpackError> {
+pub(crate) fn unpack_words<W: Word, const FOLDED: bool>(
+    packed: &[u8],
+    words: &mut [W],
+) -> Result<usize, UnpackError> {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
-        fn second<W: Word, const FOLDED: bool>(packed: &[u8], words: &mut [W]) -> Result<usize, UnpackError> {
-            unpack_by(packed, words, |bytes, width, block| match block.try_into() {
-                Ok(block) if width <= wide::WIDE_MAX => wide::unpack_block::<W, FOLDED>(bytes, width, block),
-                _ => unpack_block::<W, FOLDED>(bytes, width, block),
+        fn second<W: Word, const FOLDED: bool>(
+            packed: &[u8],
+            words: &mut [W],
+        ) -> Result<usize, UnpackError> {
+            unpack_by(packed, words, |bytes, width, block| {
+                match block.try_into() {
+                    Ok(block) if width <= wide::WIDE_MAX => {
+                        wide::unpack_block::<W, FOLDED>(bytes, width, block)
+                    }
+                    _ => unpack_block::<W, FOLDED>(bytes, width, block),
+                }
             })
         }
         if simd::is_available() {
@@ -113,11 +126,18 @@ pub(crate) fn unpack_words<W: Word, const FOLDED: bool>(packed: &[u8], words: &m
 /// `pack_block` packs a block into the front of what it is given and returns how many bytes that took; it may write
 /// behind them.
 #[inline(always)]
-fn pack_by<W: Word>(words: &[W], out: &mut [u8], pack_block: impl Fn(&[W], u32, &mut [u8]) -> usize) -> Option<usize> {
+fn pack_by<W: Word>(
+    words: &[W],
+    out: &mut [u8],
+    pack_block: impl Fn(&[W], u32, &mut [u8]) -> usize,
+) -> Option<usize> {
     let (widths, data) = out.split_at_mut_checked(words.len().div_ceil(BLOCK))?;
     let mut len = 0;
     for (block, width) in words.chunks(BLOCK).zip(widths.iter_mut()) {
-        *width = block.iter().fold(W::default(), |all, &word| all.or(word)).bit_len() as u8;
+        *width = block
+            .iter()
+            .fold(W::default(), |all, &word| all.or(word))
+            .bit_len() as u8;
         len += (usize::from(*width) * block.len()).div_ceil(8);
     }
     // Known before anything is packed, so a page that does not fit costs little.
@@ -135,7 +155,12 @@ fn pack_by<W: Word>(words: &[W], out: &mut [u8], pack_block: impl Fn(&[W], u32, 
 #[inline(always)]
 fn pack_block<W: Word>(block: &[W], width: u32, out: &mut [u8]) -> usize {
     let len = (width as usize * block.len()).div_ceil(8);
-    let mut bits = Bits { out, at: 0, held: 0, fill: 0 };
+    let mut bits = Bits {
+        out,
+        at: 0,
+        held: 0,
+        fill: 0,
+    };
     match (block.first_chunk::<BLOCK>(), width) {
         (Some(_), 0) => {}
         // Several words make one unit, so that there are fewer steps that wait for each other.
@@ -214,7 +239,9 @@ fn unpack_by<W: Word>(
     unpack_block: impl Fn(&[u8], u32, &mut [W]),
 ) -> Result<usize, UnpackError> {
     const SHORT: UnpackError = UnpackError::Corrupt("bit blocks are cut short");
-    let (widths, mut data) = packed.split_at_checked(words.len().div_ceil(BLOCK)).ok_or(SHORT)?;
+    let (widths, mut data) = packed
+        .split_at_checked(words.len().div_ceil(BLOCK))
+        .ok_or(SHORT)?;
     for (block, &width) in words.chunks_mut(BLOCK).zip(widths) {
         if u32::from(width) > W::BITS {
             return Err(UnpackError::Corrupt("bits of a word wider than the word"));
@@ -238,7 +265,10 @@ const SLACK: usize = 16;
 /// Fills `block`; `bytes` are those of the block and [`SLACK`] more.
 #[inline(always)]
 fn unpack_block<W: Word, const FOLDED: bool>(bytes: &[u8], width: u32, block: &mut [W]) {
-    assert!(bytes.len() == (width as usize * block.len()).div_ceil(8) + SLACK, "the block and its slack");
+    assert!(
+        bytes.len() == (width as usize * block.len()).div_ceil(8) + SLACK,
+        "the block and its slack"
+    );
     let load = |at: usize| {
         debug_assert!(at + 8 <= bytes.len());
         // SAFETY: the callers' `at` is below the block's length in bytes, as asserted above, so 8 bytes from it end
@@ -257,7 +287,9 @@ fn unpack_block<W: Word, const FOLDED: bool>(bytes: &[u8], width: u32, block: &m
         for (n, word) in block.iter_mut().enumerate() {
             let bit = n * width as usize;
             let (low, high) = (load(bit / 8), load(bit / 8 + 8));
-            *word = unfold(W::truncate(((u128::from(low) | u128::from(high) << 64) >> (bit % 8)) as u64 & mask));
+            *word = unfold(W::truncate(
+                ((u128::from(low) | u128::from(high) << 64) >> (bit % 8)) as u64 & mask,
+            ));
         }
     }
 }
@@ -280,24 +312,54 @@ mod tests {
                     _ => W::truncate(random.next_u64() >> (64 - width)),
                 };
                 let words: Vec<W> = (0..count)
-                    .map(|n| of_width(&mut random, if n / BLOCK == 1 { W::BITS - width } else { width }))
+                    .map(|n| {
+                        of_width(
+                            &mut random,
+                            if n / BLOCK == 1 {
+                                W::BITS - width
+                            } else {
+                                width
+                            },
+                        )
+                    })
                     .collect();
                 let mut packed = vec![0; 9 * count + 3];
                 let len = pack_words(&words, &mut packed).expect("room");
-                assert_eq!(portable(|| pack_words(&words, &mut vec![0; 9 * count + 3])), Some(len));
+                assert_eq!(
+                    portable(|| pack_words(&words, &mut vec![0; 9 * count + 3])),
+                    Some(len)
+                );
                 for end in [len, packed.len()] {
                     let mut back = vec![W::truncate(0x55); count];
                     assert_eq!(unpack_words::<W, false>(&packed[..end], &mut back), Ok(len));
-                    assert!(back == words, "{} bytes, {width} bits, {count} words", W::LEN);
+                    assert!(
+                        back == words,
+                        "{} bytes, {width} bits, {count} words",
+                        W::LEN
+                    );
                     assert_eq!(unpack_words::<W, true>(&packed[..end], &mut back), Ok(len));
                     let mut portably = vec![W::truncate(0x55); count];
-                    assert_eq!(portable(|| unpack_words::<W, true>(&packed[..end], &mut portably)), Ok(len));
-                    assert!(back == portably, "{} bytes, {width} bits, {count} words", W::LEN);
-                    assert!(back.iter().zip(&words).all(|(back, word)| back.zigzag() == *word));
+                    assert_eq!(
+                        portable(|| unpack_words::<W, true>(&packed[..end], &mut portably)),
+                        Ok(len)
+                    );
+                    assert!(
+                        back == portably,
+                        "{} bytes, {width} bits, {count} words",
+                        W::LEN
+                    );
+                    assert!(
+                        back.iter()
+                            .zip(&words)
+                            .all(|(back, word)| back.zigzag() == *word)
+                    );
                 }
                 for end in 0..len {
                     let mut back = vec![W::default(); count];
-                    assert!(unpack_words::<W, false>(&packed[..end], &mut back).is_err(), "{end} of {len} bytes");
+                    assert!(
+                        unpack_words::<W, false>(&packed[..end], &mut back).is_err(),
+                        "{end} of {len} bytes"
+                    );
                 }
             }
         }

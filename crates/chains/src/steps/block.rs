@@ -10,9 +10,9 @@ use narrows_codecs::{deflate::DEFLATE, lz4::Lz4};
 use narrows_core::{Codec, DecodeError, Level, Workspace};
 use zstd_safe::zstd_sys::{
     ZSTD_CCtx, ZSTD_CCtx_reset, ZSTD_CCtx_setParameter, ZSTD_DCtx, ZSTD_DCtx_setParameter,
-    ZSTD_ParamSwitch_e as Switch, ZSTD_ResetDirective as Reset, ZSTD_cParameter as CParameter, ZSTD_compress2,
-    ZSTD_createCCtx, ZSTD_createDCtx, ZSTD_dParameter as DParameter, ZSTD_decompressDCtx, ZSTD_format_e as Format,
-    ZSTD_freeCCtx, ZSTD_freeDCtx, ZSTD_isError,
+    ZSTD_ParamSwitch_e as Switch, ZSTD_ResetDirective as Reset, ZSTD_cParameter as CParameter,
+    ZSTD_compress2, ZSTD_createCCtx, ZSTD_createDCtx, ZSTD_dParameter as DParameter,
+    ZSTD_decompressDCtx, ZSTD_format_e as Format, ZSTD_freeCCtx, ZSTD_freeDCtx, ZSTD_isError,
 };
 
 use crate::{
@@ -26,9 +26,22 @@ pub(super) const STEPS: &[&dyn Step] = &[
     &DEFLATE_STRONG,
     &ZSTD,
     &ZSTD_LONG,
-    &Lzt { info: Info { id: StepId(48), name: "lzt", keeps_length: false, has_side: false }, search: lzt::pack },
     &Lzt {
-        info: Info { id: StepId(49), name: "lzts", keeps_length: false, has_side: false },
+        info: Info {
+            id: StepId(48),
+            name: "lzt",
+            keeps_length: false,
+            has_side: false,
+        },
+        search: lzt::pack,
+    },
+    &Lzt {
+        info: Info {
+            id: StepId(49),
+            name: "lzts",
+            keeps_length: false,
+            has_side: false,
+        },
         search: lzt::pack_strong,
     },
 ];
@@ -74,21 +87,36 @@ pub struct Block<C> {
 }
 
 const LZ4: Block<Lz4> = Block {
-    info: Info { id: StepId(16), name: "lz4", keeps_length: false, has_side: false },
+    info: Info {
+        id: StepId(16),
+        name: "lz4",
+        keeps_length: false,
+        has_side: false,
+    },
     codec: Lz4,
     level: Level(0),
 };
 
 /// At level 8, where libdeflate is hardly slower on a page than at 6.
 const DEFLATE_STEP: Block<narrows_codecs::deflate::Deflate> = Block {
-    info: Info { id: StepId(18), name: "deflate", keeps_length: false, has_side: false },
+    info: Info {
+        id: StepId(18),
+        name: "deflate",
+        keeps_length: false,
+        has_side: false,
+    },
     codec: DEFLATE,
     level: Level(8),
 };
 
 /// At level 10, which finds what is shortest for its own estimate of code lengths, and takes four times as long.
 const DEFLATE_STRONG: Block<narrows_codecs::deflate::Deflate> = Block {
-    info: Info { id: StepId(50), name: "deflates", keeps_length: false, has_side: false },
+    info: Info {
+        id: StepId(50),
+        name: "deflates",
+        keeps_length: false,
+        has_side: false,
+    },
     codec: DEFLATE,
     level: Level(10),
 };
@@ -109,10 +137,12 @@ impl<C: Codec> Step for Block<C> {
         out: &mut [u8],
         ws: &mut Workspace,
     ) -> Result<(), UnpackError> {
-        self.codec.unpack(packed, &[], out, ws).map_err(|fault| match fault {
-            DecodeError::Corrupt { what, .. } => UnpackError::Corrupt(what),
-            _ => UnpackError::Corrupt("refused by its block format"),
-        })
+        self.codec
+            .unpack(packed, &[], out, ws)
+            .map_err(|fault| match fault {
+                DecodeError::Corrupt { what, .. } => UnpackError::Corrupt(what),
+                _ => UnpackError::Corrupt("refused by its block format"),
+            })
     }
 }
 
@@ -123,13 +153,25 @@ pub struct ZstdBlock<const LEN_MIN: i32> {
 }
 
 /// With the level's own shortest match.
-const ZSTD: ZstdBlock<5> =
-    ZstdBlock { info: Info { id: StepId(17), name: "zstd", keeps_length: false, has_side: false } };
+const ZSTD: ZstdBlock<5> = ZstdBlock {
+    info: Info {
+        id: StepId(17),
+        name: "zstd",
+        keeps_length: false,
+        has_side: false,
+    },
+};
 
 /// Where a page has few different bytes, as in genes and columns of digits, a short match costs more bits than its
 /// literals, and there is one nearly everywhere: long ones alone pack shorter, and are found faster.
-const ZSTD_LONG: ZstdBlock<7> =
-    ZstdBlock { info: Info { id: StepId(56), name: "zstdl", keeps_length: false, has_side: false } };
+const ZSTD_LONG: ZstdBlock<7> = ZstdBlock {
+    info: Info {
+        id: StepId(56),
+        name: "zstdl",
+        keeps_length: false,
+        has_side: false,
+    },
+};
 
 impl<const LEN_MIN: i32> Step for ZstdBlock<LEN_MIN> {
     fn info(&self) -> &Info {
@@ -142,8 +184,15 @@ impl<const LEN_MIN: i32> Step for ZstdBlock<LEN_MIN> {
         let context = packer.context.as_ptr();
         // SAFETY: the context is live and ours alone; the pointers hold the lengths given with them. A frame begins
         // anew with each call.
-        let len =
-            ok(unsafe { ZSTD_compress2(context, out.as_mut_ptr().cast(), out.len(), raw.as_ptr().cast(), raw.len()) })?;
+        let len = ok(unsafe {
+            ZSTD_compress2(
+                context,
+                out.as_mut_ptr().cast(),
+                out.len(),
+                raw.as_ptr().cast(),
+                raw.len(),
+            )
+        })?;
         packer.note(&out[..len]);
         Some(len)
     }
@@ -159,7 +208,13 @@ impl<const LEN_MIN: i32> Step for ZstdBlock<LEN_MIN> {
         // SAFETY: the context is live and ours alone; the pointers hold the lengths given with them; the library is
         // made for untrusted input, and in one call `out` itself is the window, so nothing is allocated.
         let written = unsafe {
-            ZSTD_decompressDCtx(context, out.as_mut_ptr().cast(), out.len(), packed.as_ptr().cast(), packed.len())
+            ZSTD_decompressDCtx(
+                context,
+                out.as_mut_ptr().cast(),
+                out.len(),
+                packed.as_ptr().cast(),
+                packed.len(),
+            )
         };
         match ok(written) {
             Some(len) if len == out.len() => Ok(()),
@@ -221,13 +276,22 @@ struct Packer<const LEN_MIN: i32> {
 impl<const LEN_MIN: i32> Default for Packer<LEN_MIN> {
     fn default() -> Self {
         // SAFETY: allocates and returns null or a context of our own.
-        let context = NonNull::new(unsafe { ZSTD_createCCtx() }).expect("memory for a zstd context");
-        let mut packer = Self { context, is_hasty: false, in_vain: 0, stores_literals: false };
+        let context =
+            NonNull::new(unsafe { ZSTD_createCCtx() }).expect("memory for a zstd context");
+        let mut packer = Self {
+            context,
+            is_hasty: false,
+            in_vain: 0,
+            stores_literals: false,
+        };
         packer.set(CParameter::ZSTD_c_compressionLevel, 1);
         packer.set(CParameter::ZSTD_c_minMatch, LEN_MIN);
         packer.set(CParameter::ZSTD_c_contentSizeFlag, 0);
         // ZSTD_c_format
-        packer.set(CParameter::ZSTD_c_experimentalParam2, Format::ZSTD_f_zstd1_magicless as i32);
+        packer.set(
+            CParameter::ZSTD_c_experimentalParam2,
+            Format::ZSTD_f_zstd1_magicless as i32,
+        );
         packer
     }
 }
@@ -235,7 +299,8 @@ impl<const LEN_MIN: i32> Default for Packer<LEN_MIN> {
 impl<const LEN_MIN: i32> Packer<LEN_MIN> {
     fn set(&mut self, parameter: CParameter, value: i32) {
         // SAFETY: the context is live and ours; a bad value is refused, not undefined.
-        ok(unsafe { ZSTD_CCtx_setParameter(self.context.as_ptr(), parameter, value) }).expect("a value it has");
+        ok(unsafe { ZSTD_CCtx_setParameter(self.context.as_ptr(), parameter, value) })
+            .expect("a value it has");
     }
 
     /// Before each frame.
@@ -245,9 +310,14 @@ impl<const LEN_MIN: i32> Packer<LEN_MIN> {
             self.stores_literals = stores_literals;
             // What a frame that became too long left behind would refuse parameters.
             // SAFETY: the context is live and ours.
-            let reset = unsafe { ZSTD_CCtx_reset(self.context.as_ptr(), Reset::ZSTD_reset_session_only) };
+            let reset =
+                unsafe { ZSTD_CCtx_reset(self.context.as_ptr(), Reset::ZSTD_reset_session_only) };
             ok(reset).expect("nothing in it can fail");
-            let mode = if stores_literals { Switch::ZSTD_ps_disable } else { Switch::ZSTD_ps_auto };
+            let mode = if stores_literals {
+                Switch::ZSTD_ps_disable
+            } else {
+                Switch::ZSTD_ps_auto
+            };
             // ZSTD_c_literalCompressionMode
             self.set(CParameter::ZSTD_c_experimentalParam5, mode as i32);
         }
@@ -260,7 +330,8 @@ impl<const LEN_MIN: i32> Packer<LEN_MIN> {
         if !self.is_hasty {
             return;
         }
-        let is_vain = !self.stores_literals && saved_by_literals(frame).is_some_and(|saved| saved <= frame.len() / 8);
+        let is_vain = !self.stores_literals
+            && saved_by_literals(frame).is_some_and(|saved| saved <= frame.len() / 8);
         self.in_vain = if is_vain { self.in_vain + 1 } else { 0 };
     }
 }
@@ -277,11 +348,16 @@ struct Unpacker(NonNull<ZSTD_DCtx>);
 impl Default for Unpacker {
     fn default() -> Self {
         // SAFETY: allocates and returns null or a context of our own.
-        let context = NonNull::new(unsafe { ZSTD_createDCtx() }).expect("memory for a zstd context");
+        let context =
+            NonNull::new(unsafe { ZSTD_createDCtx() }).expect("memory for a zstd context");
         // SAFETY: the context is live and ours; ZSTD_d_format takes this value.
         let set = unsafe {
             let magicless = Format::ZSTD_f_zstd1_magicless as i32;
-            ZSTD_DCtx_setParameter(context.as_ptr(), DParameter::ZSTD_d_experimentalParam1, magicless)
+            ZSTD_DCtx_setParameter(
+                context.as_ptr(),
+                DParameter::ZSTD_d_experimentalParam1,
+                magicless,
+            )
         };
         ok(set).expect("a value it has");
         Self(context)

@@ -23,8 +23,10 @@ pub struct Decimal8;
 pub(super) const STEPS: &[&dyn Step] = &[&Decimal4, &Decimal8];
 
 /// The powers that are tried; up to 10^22 they are exact.
-const POWERS: [f64; 18] =
-    [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17];
+const POWERS: [f64; 18] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+    1e17,
+];
 
 /// Added to a double below 2^51, it leaves the nearest integer in the lowest bits of the sum.
 const ROUND: f64 = 6_755_399_441_055_744.0;
@@ -42,25 +44,37 @@ macro_rules! of_width {
     ($step:ident, $id:literal, $name:literal, $float:ty, $signed:ty, $limit:literal) => {
         impl Step for $step {
             fn info(&self) -> &Info {
-                &Info { id: StepId($id), name: $name, keeps_length: true, has_side: true }
+                &Info {
+                    id: StepId($id),
+                    name: $name,
+                    keeps_length: true,
+                    has_side: true,
+                }
             }
 
-            fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, _: &mut Workspace) -> Option<usize> {
+            fn pack(
+                &self,
+                raw: &[u8],
+                out: &mut [u8],
+                side: &mut Side,
+                _: &mut Workspace,
+            ) -> Option<usize> {
                 const WIDTH: usize = size_of::<$float>();
                 let integer = |bytes: &[u8; WIDTH], power: f64| {
                     let float = <$float>::from_le_bytes(*bytes);
                     let scaled = f64::from(float) * power;
                     let nearest = nearest(scaled) as $signed;
                     // Not so for NaN, infinities and -0 either.
-                    let exact =
-                        scaled.abs() < $limit && ((nearest as f64 / power) as $float).to_bits() == float.to_bits();
+                    let exact = scaled.abs() < $limit
+                        && ((nearest as f64 / power) as $float).to_bits() == float.to_bits();
                     (nearest, exact)
                 };
                 let (floats, tail) = raw.as_chunks::<WIDTH>();
                 let samples = || floats.iter().step_by(floats.len() / 30 + 1);
                 let enough = samples().count() * 7 / 8;
-                let power =
-                    POWERS.iter().position(|&power| samples().filter(|f| integer(f, power).1).count() >= enough)?;
+                let power = POWERS.iter().position(|&power| {
+                    samples().filter(|f| integer(f, power).1).count() >= enough
+                })?;
                 let out = out.get_mut(..raw.len())?;
                 let (integers, to) = out.as_chunks_mut::<WIDTH>();
                 to.copy_from_slice(tail);
@@ -98,7 +112,9 @@ macro_rules! of_width {
                 const WIDTH: usize = size_of::<$float>();
                 same_len(packed, out)?;
                 let power = usize::from(side.byte()?);
-                let power = *POWERS.get(power).ok_or(UnpackError::Corrupt("no such power of ten"))?;
+                let power = *POWERS
+                    .get(power)
+                    .ok_or(UnpackError::Corrupt("no such power of ten"))?;
                 let count = usize::from(u16::from_le_bytes(side.array()?));
                 let places = side.take(2 * count)?.as_chunks::<2>().0;
                 let exceptions = side.take(WIDTH * count)?.as_chunks::<WIDTH>().0;
@@ -106,11 +122,14 @@ macro_rules! of_width {
                 let (floats, to) = out.as_chunks_mut::<WIDTH>();
                 to.copy_from_slice(tail);
                 for (integer, float) in integers.iter().zip(floats.iter_mut()) {
-                    *float = ((<$signed>::from_le_bytes(*integer) as f64 / power) as $float).to_le_bytes();
+                    *float = ((<$signed>::from_le_bytes(*integer) as f64 / power) as $float)
+                        .to_le_bytes();
                 }
                 for (place, exception) in places.iter().zip(exceptions) {
                     let place = usize::from(u16::from_le_bytes(*place));
-                    *floats.get_mut(place).ok_or(UnpackError::Corrupt("an exception outside the page"))? = *exception;
+                    *floats
+                        .get_mut(place)
+                        .ok_or(UnpackError::Corrupt("an exception outside the page"))? = *exception;
                 }
                 Ok(())
             }

@@ -90,7 +90,13 @@ impl<W: Word> Step for Best<W> {
         &self.info
     }
 
-    fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, _: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        out: &mut [u8],
+        side: &mut Side,
+        _: &mut Workspace,
+    ) -> Option<usize> {
         pack_seeded::<W>(raw, out, side, |words| {
             let order = best_order(words).order;
             differences(words, order);
@@ -150,7 +156,9 @@ fn first_portable<W: Word>(raw: &[u8], out: &mut [u8]) {
     if whole == 0 {
         return;
     }
-    let pairs = raw[W::LEN..whole].chunks_exact(W::LEN).zip(raw[..whole - W::LEN].chunks_exact(W::LEN));
+    let pairs = raw[W::LEN..whole]
+        .chunks_exact(W::LEN)
+        .zip(raw[..whole - W::LEN].chunks_exact(W::LEN));
     for ((word, before), to) in pairs.zip(out[W::LEN..whole].chunks_exact_mut(W::LEN)) {
         W::load(word).minus(W::load(before)).store(to);
     }
@@ -261,7 +269,10 @@ pub(crate) fn put_seeds<W: Word>(words: &mut [W], order: usize, side: &mut Side)
 }
 
 /// Undoes [`put_seeds`] and returns the order.
-pub(crate) fn take_seeds<W: Word>(words: &mut [W], side: &mut SideReader<'_>) -> Result<usize, UnpackError> {
+pub(crate) fn take_seeds<W: Word>(
+    words: &mut [W],
+    side: &mut SideReader<'_>,
+) -> Result<usize, UnpackError> {
     let order = usize::from(side.byte()?);
     if order > ORDER_MAX || order > words.len() {
         return Err(UnpackError::Corrupt("differences of too high an order"));
@@ -297,7 +308,8 @@ const WINDOW: usize = 32;
 /// The order whose differences take fewest bits, judged by four windows of `words`.
 pub(crate) fn best_order<W: Word>(words: &[W]) -> Estimate {
     // SAFETY: these words are as many bytes, of which any is one.
-    let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)) };
+    let bytes =
+        unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)) };
     match estimate_counted::<W, { ORDER_MAX + 1 }, false>(bytes) {
         Some(estimate) => estimate,
         None => best_order_any(words),
@@ -307,7 +319,9 @@ pub(crate) fn best_order<W: Word>(words: &[W]) -> Estimate {
 twin! { fn best_order_any<W: Word>(words: &[W]) -> Estimate = best_order_portable; }
 
 /// [`estimate`] of the words in `bytes`, if the processor has instructions for it, and `bytes` has a window.
-pub(crate) fn estimate_counted<W: Word, const ORDERS: usize, const SWAPPED: bool>(bytes: &[u8]) -> Option<Estimate> {
+pub(crate) fn estimate_counted<W: Word, const ORDERS: usize, const SWAPPED: bool>(
+    bytes: &[u8],
+) -> Option<Estimate> {
     #[cfg(target_arch = "x86_64")]
     if simd::counts_zeros() && bytes.len() >= SPAN * W::LEN {
         // SAFETY: the processor has the features, as just asked.
@@ -319,15 +333,23 @@ pub(crate) fn estimate_counted<W: Word, const ORDERS: usize, const SWAPPED: bool
 #[inline(always)]
 fn best_order_portable<W: Word>(words: &[W]) -> Estimate {
     if words.len() < SPAN {
-        return Estimate { order: usize::from(words.len() > 1), bits: SAMPLES as u32 * W::BITS };
+        return Estimate {
+            order: usize::from(words.len() > 1),
+            bits: SAMPLES as u32 * W::BITS,
+        };
     }
-    estimate::<W, { ORDER_MAX + 1 }>(words.len(), |at| *words[at..].first_chunk().expect("a span of words"))
+    estimate::<W, { ORDER_MAX + 1 }>(words.len(), |at| {
+        *words[at..].first_chunk().expect("a span of words")
+    })
 }
 
 /// The same among the first `ORDERS` orders, of `count` words, at least [`SPAN`], of which `window` gives those from
 /// some place on.
 #[inline(always)]
-pub(crate) fn estimate<W: Word, const ORDERS: usize>(count: usize, window: impl Fn(usize) -> [W; SPAN]) -> Estimate {
+pub(crate) fn estimate<W: Word, const ORDERS: usize>(
+    count: usize,
+    window: impl Fn(usize) -> [W; SPAN],
+) -> Estimate {
     let mut bits = [0u32; ORDERS];
     let apart = (count - SPAN) / (WINDOWS - 1);
     for n in 0..WINDOWS {
@@ -344,12 +366,18 @@ pub(crate) fn estimate<W: Word, const ORDERS: usize>(count: usize, window: impl 
             // Four words each as long as their longest: a quarter of the counting.
             let folded: [W; WINDOW] = std::array::from_fn(|n| span[ORDER_MAX + n].zigzag());
             for n in 0..WINDOW / 4 {
-                let longest = folded[n].or(folded[n + 8]).or(folded[n + 16].or(folded[n + 24]));
+                let longest = folded[n]
+                    .or(folded[n + 8])
+                    .or(folded[n + 16].or(folded[n + 24]));
                 *bits += 4 * longest.bit_len();
             }
         }
     }
-    let (order, &bits) = bits.iter().enumerate().min_by_key(|(_, bits)| **bits).expect("one order or more");
+    let (order, &bits) = bits
+        .iter()
+        .enumerate()
+        .min_by_key(|(_, bits)| **bits)
+        .expect("one order or more");
     Estimate { order, bits }
 }
 
@@ -371,7 +399,11 @@ mod tests {
                 let mut portably = there.clone();
                 sums(&mut there, order);
                 portable(|| sums(&mut portably, order));
-                assert!(there == words && portably == words, "{} bytes, order {order}, {count} words", W::LEN);
+                assert!(
+                    there == words && portably == words,
+                    "{} bytes, order {order}, {count} words",
+                    W::LEN
+                );
             }
         }
     }
@@ -383,9 +415,16 @@ mod tests {
         for n in 0..2000u64 {
             let count = SPAN + (random.next_u64() % 500) as usize;
             let bits = (n % u64::from(W::BITS)) as u32;
-            let mut words: Vec<W> = (0..count).map(|_| W::truncate(random.next_u64() >> (63 - bits))).collect();
+            let mut words: Vec<W> = (0..count)
+                .map(|_| W::truncate(random.next_u64() >> (63 - bits)))
+                .collect();
             (0..n % 7).for_each(|order| sums(&mut words, order as usize));
-            assert_eq!(best_order(&words), portable(|| best_order(&words)), "{} bytes, {n}", W::LEN);
+            assert_eq!(
+                best_order(&words),
+                portable(|| best_order(&words)),
+                "{} bytes, {n}",
+                W::LEN
+            );
         }
     }
 

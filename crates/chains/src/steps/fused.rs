@@ -21,7 +21,12 @@ struct Folded<W, C>(PhantomData<(W, C)>);
 
 /// The last of the three steps.
 trait Coder: std::fmt::Debug + Send + Sync + 'static {
-    fn pack<W: Word>(words: &[W], out: &mut [u8], side: &mut Side, ws: &mut Workspace) -> Option<usize>;
+    fn pack<W: Word>(
+        words: &[W],
+        out: &mut [u8],
+        side: &mut Side,
+        ws: &mut Workspace,
+    ) -> Option<usize>;
     /// Fills `words`, unfolded.
     fn unpack<W: Word>(
         packed: &[u8],
@@ -38,7 +43,12 @@ struct Bitpack;
 struct Lengths;
 
 impl Coder for Bitpack {
-    fn pack<W: Word>(words: &[W], out: &mut [u8], _: &mut Side, _: &mut Workspace) -> Option<usize> {
+    fn pack<W: Word>(
+        words: &[W],
+        out: &mut [u8],
+        _: &mut Side,
+        _: &mut Workspace,
+    ) -> Option<usize> {
         bitpack::pack_words(words, out)
     }
 
@@ -53,7 +63,12 @@ impl Coder for Bitpack {
 }
 
 impl Coder for Lengths {
-    fn pack<W: Word>(words: &[W], out: &mut [u8], side: &mut Side, ws: &mut Workspace) -> Option<usize> {
+    fn pack<W: Word>(
+        words: &[W],
+        out: &mut [u8],
+        side: &mut Side,
+        ws: &mut Workspace,
+    ) -> Option<usize> {
         classes::pack_words(words, BitLen, out, side, ws.get())
     }
 
@@ -93,11 +108,22 @@ impl<W: Word, C: Coder> Step for Folded<W, C> {
         // The number of its first step; a page lists the steps, not the stage.
         const {
             let id = StepId(4 + W::LEN.trailing_zeros() as u8);
-            &Info { id, name: "dk-zz", keeps_length: false, has_side: true }
+            &Info {
+                id,
+                name: "dk-zz",
+                keeps_length: false,
+                has_side: true,
+            }
         }
     }
 
-    fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, ws: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        out: &mut [u8],
+        side: &mut Side,
+        ws: &mut Workspace,
+    ) -> Option<usize> {
         pack_whole::<W>(raw, out, |words, out| {
             let order = best_order(words).order;
             differences(words, order);

@@ -83,8 +83,16 @@ impl Forecast for Median {
     fn of<W: Word>(left: W, above: W, corner: W) -> W {
         let (right, down) = (above.minus(corner), left.minus(corner));
         // Beyond the corner on the same side of both, it is an edge, and the farther one lies across it.
-        let farther = if above.minus(left).is_negative() == down.is_negative() { above } else { left };
-        if right.is_negative() == down.is_negative() { farther } else { left.plus(right) }
+        let farther = if above.minus(left).is_negative() == down.is_negative() {
+            above
+        } else {
+            left
+        };
+        if right.is_negative() == down.is_negative() {
+            farther
+        } else {
+            left.plus(right)
+        }
     }
 }
 
@@ -93,7 +101,13 @@ impl<W: Word> Step for Image<W> {
         &self.info
     }
 
-    fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, _: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        out: &mut [u8],
+        side: &mut Side,
+        _: &mut Workspace,
+    ) -> Option<usize> {
         if is_prose(raw) {
             return None;
         }
@@ -104,7 +118,10 @@ impl<W: Word> Step for Image<W> {
             let grid = find(words, beside)?;
             differences(words, grid, beside);
             side.put(&(grid.row as u16).to_le_bytes())?;
-            side.put(&[grid.pixel as u8, grid.by as u8 + 4 * grid.phase.map_or(0, |phase| phase as u8 + 1)])?;
+            side.put(&[
+                grid.pixel as u8,
+                grid.by as u8 + 4 * grid.phase.map_or(0, |phase| phase as u8 + 1),
+            ])?;
             write(beside, out);
             Some(out.len())
         })
@@ -120,11 +137,18 @@ impl<W: Word> Step for Image<W> {
         same_len(packed, out)?;
         let row = usize::from(u16::from_le_bytes(side.array()?));
         let [pixel, how] = side.array()?.map(usize::from);
-        let by = *By::ALL.get(how % 4).ok_or(UnpackError::Corrupt("no such forecast"))?;
+        let by = *By::ALL
+            .get(how % 4)
+            .ok_or(UnpackError::Corrupt("no such forecast"))?;
         if pixel == 0 || row < pixel || how / 4 > pixel {
             return Err(UnpackError::Corrupt("no such row or pixel"));
         }
-        let grid = Grid { row, pixel, by, phase: (how / 4).checked_sub(1) };
+        let grid = Grid {
+            row,
+            pixel,
+            by,
+            phase: (how / 4).checked_sub(1),
+        };
         unpack_whole::<W>(packed, out, |packed, words| {
             read(packed, words);
             sums(words, grid);
@@ -136,7 +160,8 @@ impl<W: Word> Step for Image<W> {
 /// Whether nearly all bytes are of text and many are spaces: it has no rows of words, and to look for them takes long.
 fn is_prose(raw: &[u8]) -> bool {
     let count = |is: fn(u8) -> bool| raw.iter().filter(|byte| is(**byte)).count();
-    count(|byte| byte == b' ') * 16 > raw.len() && count(|byte| byte.wrapping_sub(b' ') < 95) * 10 > raw.len() * 9
+    count(|byte| byte == b' ') * 16 > raw.len()
+        && count(|byte| byte.wrapping_sub(b' ') < 95) * 10 > raw.len() * 9
 }
 
 /// Fills `beside` with what `words` are beside their forecasts.
@@ -176,8 +201,13 @@ fn fill_portable<W: Word, F: Forecast>(words: &[W], row: usize, pixel: usize, be
     for n in 0..first {
         beside[n] = words[n].minus(edge(words, n, row, pixel));
     }
-    let around = words[row.min(first)..].iter().zip(&words[pixel.min(first)..]).zip(words);
-    for ((to, word), ((left, above), corner)) in beside[first..].iter_mut().zip(&words[first..]).zip(around) {
+    let around = words[row.min(first)..]
+        .iter()
+        .zip(&words[pixel.min(first)..])
+        .zip(words);
+    for ((to, word), ((left, above), corner)) in
+        beside[first..].iter_mut().zip(&words[first..]).zip(around)
+    {
         *to = word.minus(F::of(*left, *above, *corner));
     }
 }
@@ -189,7 +219,11 @@ fn add_portable<W: Word, F: Forecast>(words: &mut [W], row: usize, pixel: usize)
         words[n] = words[n].plus(edge(words, n, row, pixel));
     }
     for n in first..words.len() {
-        words[n] = words[n].plus(F::of(words[n - pixel], words[n - row], words[n - row - pixel]));
+        words[n] = words[n].plus(F::of(
+            words[n - pixel],
+            words[n - row],
+            words[n - row - pixel],
+        ));
     }
 }
 
@@ -221,9 +255,15 @@ fn find<W: Word>(words: &[W], beside: &mut [W]) -> Option<Grid> {
     for row in rows(words)? {
         for &pixel in pixels.iter().filter(|pixel| row >= **pixel) {
             for by in By::ALL {
-                let grid = Grid { row, pixel, by, phase: None };
+                let grid = Grid {
+                    row,
+                    pixel,
+                    by,
+                    phase: None,
+                };
                 differences(words, grid, beside);
-                let cost = cost(&beside[row + pixel..]) * words.len() as u32 / (words.len() - row - pixel) as u32;
+                let cost = cost(&beside[row + pixel..]) * words.len() as u32
+                    / (words.len() - row - pixel) as u32;
                 if cost < best.0 {
                     best = (cost, Some(grid));
                 }
@@ -235,7 +275,10 @@ fn find<W: Word>(words: &[W], beside: &mut [W]) -> Option<Grid> {
     let mut least = cost(beside);
     let plain = grid;
     for phase in (0..plain.pixel).filter(|_| plain.pixel > 1) {
-        let alike = Grid { phase: Some(phase), ..plain };
+        let alike = Grid {
+            phase: Some(phase),
+            ..plain
+        };
         differences(words, alike, beside);
         let cost = cost(beside);
         if cost < least {
@@ -282,7 +325,9 @@ fn above_portable<W: Word>(words: &[W], costs: &mut [u32]) {
     const WINDOW: usize = 16;
     const WINDOWS: usize = 4;
     let half = words.len() / 2;
-    let Some(apart) = half.checked_sub(WINDOW).map(|room| room / WINDOWS) else { return };
+    let Some(apart) = half.checked_sub(WINDOW).map(|room| room / WINDOWS) else {
+        return;
+    };
     for window in 0..WINDOWS {
         let at = half + window * apart;
         for (distance, cost) in costs.iter_mut().enumerate() {
@@ -291,7 +336,11 @@ fn above_portable<W: Word>(words: &[W], costs: &mut [u32]) {
                 .map(|(word, before)| {
                     let beside = word.minus(*before).zigzag();
                     // Of bytes a sum is as good, and quicker.
-                    if W::LEN == 1 { beside.wide() as u32 } else { beside.bit_len() }
+                    if W::LEN == 1 {
+                        beside.wide() as u32
+                    } else {
+                        beside.bit_len()
+                    }
                 })
                 .sum::<u32>();
         }

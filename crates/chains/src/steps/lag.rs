@@ -31,7 +31,13 @@ impl<W: Word> Step for Lag<W> {
         &self.info
     }
 
-    fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, _: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        out: &mut [u8],
+        side: &mut Side,
+        _: &mut Workspace,
+    ) -> Option<usize> {
         let mut words = W::buffer();
         let words = words.as_mut();
         let count = read(raw, words);
@@ -40,7 +46,12 @@ impl<W: Word> Step for Lag<W> {
         side.put(&(distance as u16).to_le_bytes())?;
         let out = out.get_mut(..raw.len())?;
         out.copy_from_slice(raw);
-        for ((to, word), before) in out.chunks_exact_mut(W::LEN).zip(words).skip(distance).zip(words) {
+        for ((to, word), before) in out
+            .chunks_exact_mut(W::LEN)
+            .zip(words)
+            .skip(distance)
+            .zip(words)
+        {
             word.minus(*before).store(to);
         }
         Some(raw.len())
@@ -91,5 +102,6 @@ fn best_distance_portable<W: Word>(words: &[W]) -> Option<usize> {
         }
         cost
     };
-    (2..half.min(words.len().saturating_sub(WINDOW + (WINDOWS - 1) * apart))).min_by_key(|&distance| cost(distance))
+    (2..half.min(words.len().saturating_sub(WINDOW + (WINDOWS - 1) * apart)))
+        .min_by_key(|&distance| cost(distance))
 }

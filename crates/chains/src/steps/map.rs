@@ -97,7 +97,11 @@ impl<W: Word, F: Function> Step for Map<W, F> {
 
 /// What every step that keeps its length checks first.
 pub(super) fn same_len(packed: &[u8], out: &[u8]) -> Result<(), UnpackError> {
-    if packed.len() == out.len() { Ok(()) } else { Err(UnpackError::Corrupt("bytes of another length")) }
+    if packed.len() == out.len() {
+        Ok(())
+    } else {
+        Err(UnpackError::Corrupt("bytes of another length"))
+    }
 }
 
 twin! { fn forward<W: Word, F: Function>(raw: &[u8], out: &mut [u8]) = forward_portable; }
@@ -117,7 +121,10 @@ fn back_portable<W: Word, F: Function>(packed: &[u8], out: &mut [u8]) {
 #[inline(always)]
 fn map<W: Word>(from: &[u8], to: &mut [u8], f: impl Fn(W) -> W) {
     let whole = from.len() / W::LEN * W::LEN;
-    for (from, to) in from[..whole].chunks_exact(W::LEN).zip(to[..whole].chunks_exact_mut(W::LEN)) {
+    for (from, to) in from[..whole]
+        .chunks_exact(W::LEN)
+        .zip(to[..whole].chunks_exact_mut(W::LEN))
+    {
         f(W::load(from)).store(to);
     }
     to[whole..].copy_from_slice(&from[whole..]);

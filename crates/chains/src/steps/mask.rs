@@ -32,7 +32,13 @@ impl<W: Word> Step for Mask<W> {
         &self.info
     }
 
-    fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, _: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        out: &mut [u8],
+        side: &mut Side,
+        _: &mut Workspace,
+    ) -> Option<usize> {
         pack_whole::<W>(raw, out, |words, out| {
             let masked = frequent(words)?;
             side.put(&masked.wide().to_le_bytes()[..W::LEN])?;
@@ -72,11 +78,20 @@ impl<W: Word> Step for Mask<W> {
         let mut places = whole.chunks_exact_mut(W::LEN);
         take_places(count, side, |run, is_masked| {
             for place in places.by_ref().take(run) {
-                if is_masked { masked } else { *kept.next().ok_or(SHORT)? }.store(place);
+                if is_masked {
+                    masked
+                } else {
+                    *kept.next().ok_or(SHORT)?
+                }
+                .store(place);
             }
             Ok(())
         })?;
-        if kept.next().is_none() { Ok(()) } else { Err(UnpackError::Corrupt("more words than places")) }
+        if kept.next().is_none() {
+            Ok(())
+        } else {
+            Err(UnpackError::Corrupt("more words than places"))
+        }
     }
 }
 
@@ -92,7 +107,9 @@ fn frequent<W: Word>(words: &[W]) -> Option<W> {
     }
     let samples = &mut samples[..len];
     samples.sort_unstable();
-    let most = samples.chunk_by(|a, b| a == b).max_by_key(|run| run.len())?;
+    let most = samples
+        .chunk_by(|a, b| a == b)
+        .max_by_key(|run| run.len())?;
     let word = W::truncate(most[0]);
     if most.len() < 2 {
         return None;
@@ -108,7 +125,10 @@ fn put_places<W: Word>(words: &[W], masked: W, side: &mut Side) -> Option<()> {
     let mut from = 0;
     let mut is_masked = false;
     while len < most {
-        let run = words[from..].iter().take_while(|word| (**word == masked) == is_masked).count();
+        let run = words[from..]
+            .iter()
+            .take_while(|word| (**word == masked) == is_masked)
+            .count();
         from += run;
         if from == words.len() {
             break;
@@ -125,7 +145,10 @@ fn put_places<W: Word>(words: &[W], masked: W, side: &mut Side) -> Option<()> {
     }
     side.put(&[0])?;
     for words in words.chunks(8) {
-        let bits = words.iter().enumerate().map(|(n, word)| u8::from(*word == masked) << n);
+        let bits = words
+            .iter()
+            .enumerate()
+            .map(|(n, word)| u8::from(*word == masked) << n);
         side.put(&[bits.fold(0, |all, bit| all | bit)])?;
     }
     Some(())
@@ -150,7 +173,9 @@ fn take_places(
     let mut is_masked = false;
     while !runs.0.is_empty() {
         let len = unleb(&mut runs)?;
-        left = left.checked_sub(len).ok_or(UnpackError::Corrupt("runs longer than the page"))?;
+        left = left
+            .checked_sub(len)
+            .ok_or(UnpackError::Corrupt("runs longer than the page"))?;
         run(len, is_masked)?;
         is_masked = !is_masked;
     }

@@ -49,7 +49,9 @@ use crate::step::{Step, StepId, UnpackError};
 /// # Errors
 /// [`UnpackError::UnknownStep`] if there is none.
 pub fn by_id(id: StepId) -> Result<&'static dyn Step, UnpackError> {
-    all().find(|step| step.id() == id).ok_or(UnpackError::UnknownStep(id))
+    all()
+        .find(|step| step.id() == id)
+        .ok_or(UnpackError::UnknownStep(id))
 }
 
 /// The step of this name.
@@ -86,7 +88,10 @@ pub(crate) fn fused(ids: &[StepId]) -> Option<(&'static dyn Step, usize)> {
 
 /// The number of the built-in chain of these steps, which must be there.
 pub(crate) fn builtin(names: &str) -> u8 {
-    BUILTINS.iter().position(|builtin| *builtin == names).expect("it is built in") as u8
+    BUILTINS
+        .iter()
+        .position(|builtin| *builtin == names)
+        .expect("it is built in") as u8
 }
 
 /// The built-in chains by number. One that was released keeps its number for ever.

@@ -22,9 +22,33 @@ pub struct Planes {
 pub struct BitPlanes;
 
 pub(super) const STEPS: &[&dyn Step] = &[
-    &Planes { info: Info { id: StepId(34), name: "t2", keeps_length: true, has_side: false }, width: 2 },
-    &Planes { info: Info { id: StepId(35), name: "t4", keeps_length: true, has_side: false }, width: 4 },
-    &Planes { info: Info { id: StepId(36), name: "t8", keeps_length: true, has_side: false }, width: 8 },
+    &Planes {
+        info: Info {
+            id: StepId(34),
+            name: "t2",
+            keeps_length: true,
+            has_side: false,
+        },
+        width: 2,
+    },
+    &Planes {
+        info: Info {
+            id: StepId(35),
+            name: "t4",
+            keeps_length: true,
+            has_side: false,
+        },
+        width: 4,
+    },
+    &Planes {
+        info: Info {
+            id: StepId(36),
+            name: "t8",
+            keeps_length: true,
+            has_side: false,
+        },
+        width: 8,
+    },
     &BitPlanes,
 ];
 
@@ -53,7 +77,12 @@ impl Step for Planes {
 
 impl Step for BitPlanes {
     fn info(&self) -> &Info {
-        &Info { id: StepId(37), name: "bt", keeps_length: true, has_side: false }
+        &Info {
+            id: StepId(37),
+            name: "bt",
+            keeps_length: true,
+            has_side: false,
+        }
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], _: &mut Side, _: &mut Workspace) -> Option<usize> {
@@ -92,7 +121,11 @@ impl Step for BitPlanes {
 #[inline]
 fn transpose(bytes: [u8; 8]) -> [u8; 8] {
     let mut x = u64::from_le_bytes(bytes);
-    for (by, mask) in [(7, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0x0000_0000_f0f0_f0f0)] {
+    for (by, mask) in [
+        (7, 0x00aa_00aa_00aa_00aa),
+        (14, 0x0000_cccc_0000_cccc),
+        (28, 0x0000_0000_f0f0_f0f0),
+    ] {
         let differ = (x ^ (x >> by)) & mask;
         x ^= differ ^ (differ << by);
     }

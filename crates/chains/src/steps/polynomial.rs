@@ -25,10 +25,21 @@ pub(super) const STEPS: &[&dyn Step] = &[&Polynomial];
 
 impl Step for Polynomial {
     fn info(&self) -> &Info {
-        &Info { id: StepId(58), name: "po8", keeps_length: true, has_side: true }
+        &Info {
+            id: StepId(58),
+            name: "po8",
+            keeps_length: true,
+            has_side: true,
+        }
     }
 
-    fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, _: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        out: &mut [u8],
+        side: &mut Side,
+        _: &mut Workspace,
+    ) -> Option<usize> {
         pack_seeded(raw, out, side, |words| {
             let order = best_order(words);
             differ(words, order);
@@ -61,17 +72,24 @@ fn best_order_portable(words: &[u64]) -> usize {
     let bits = |order: usize| -> u32 {
         let windows = words.chunks_exact(words.len() / 4);
         windows
-            .map(|part| (0..WINDOW).map(|n| left(&part[..=ORDER_MAX + n], order).zigzag().bit_len()).sum::<u32>())
+            .map(|part| {
+                (0..WINDOW)
+                    .map(|n| left(&part[..=ORDER_MAX + n], order).zigzag().bit_len())
+                    .sum::<u32>()
+            })
             .sum()
     };
-    (1..=ORDER_MAX).min_by_key(|&order| bits(order)).expect("six orders")
+    (1..=ORDER_MAX)
+        .min_by_key(|&order| bits(order))
+        .expect("six orders")
 }
 
 /// What the last of `words` is beside the forecast from those before.
 #[inline(always)]
 fn left(words: &[u64], order: usize) -> u64 {
     let (last, before) = words.split_last().expect("a word and those before");
-    last.ordered().wrapping_sub(forecast(before, order).ordered())
+    last.ordered()
+        .wrapping_sub(forecast(before, order).ordered())
 }
 
 #[inline(always)]
@@ -84,13 +102,22 @@ fn differ_portable(words: &mut [u64], order: usize) {
 #[inline(always)]
 fn restore_portable(words: &mut [u64], order: usize) {
     for n in order..words.len() {
-        words[n] = words[n].wrapping_add(forecast(&words[..n], order).ordered()).ordered();
+        words[n] = words[n]
+            .wrapping_add(forecast(&words[..n], order).ordered())
+            .ordered();
     }
 }
 
 /// Of the words before, the last first: alternating binomials.
-const COEFFICIENTS: [&[i64]; ORDER_MAX + 1] =
-    [&[], &[1], &[2, -1], &[3, -3, 1], &[4, -6, 4, -1], &[5, -10, 10, -5, 1], &[6, -15, 20, -15, 6, -1]];
+const COEFFICIENTS: [&[i64]; ORDER_MAX + 1] = [
+    &[],
+    &[1],
+    &[2, -1],
+    &[3, -3, 1],
+    &[4, -6, 4, -1],
+    &[5, -10, 10, -5, 1],
+    &[6, -15, 20, -15, 6, -1],
+];
 
 /// Bits below the last place of the largest number.
 const BELOW: u32 = 3;
@@ -104,7 +131,9 @@ fn forecast(before: &[u64], order: usize) -> u64 {
     let terms = || before.iter().rev().zip(COEFFICIENTS[order]);
     let unit = terms().map(|(word, _)| exponent(*word)).max().unwrap_or(1);
     // 53 bits and 3 below, times 63 at most: 62 bits.
-    let sum = terms().map(|(word, coefficient)| coefficient * integer(*word, unit)).sum::<i64>();
+    let sum = terms()
+        .map(|(word, coefficient)| coefficient * integer(*word, unit))
+        .sum::<i64>();
     float(sum, unit)
 }
 
@@ -120,7 +149,11 @@ fn integer(word: u64, unit: u32) -> i64 {
     let first = u64::from(word >> FRACTION & 0x7ff != 0) << FRACTION;
     let fraction = word & ((1 << FRACTION) - 1) | first;
     let magnitude = (fraction << BELOW) >> (unit - exponent(word)).min(63);
-    if word >> 63 == 0 { magnitude as i64 } else { -(magnitude as i64) }
+    if word >> 63 == 0 {
+        magnitude as i64
+    } else {
+        -(magnitude as i64)
+    }
 }
 
 /// Undoes [`integer`], towards zero, and at most the largest finite number.
@@ -128,7 +161,9 @@ fn integer(word: u64, unit: u32) -> i64 {
 fn float(sum: i64, unit: u32) -> u64 {
     const LARGEST: u64 = 0x7fef_ffff_ffff_ffff;
     let magnitude = sum.unsigned_abs();
-    let Some(top) = magnitude.checked_ilog2() else { return 0 };
+    let Some(top) = magnitude.checked_ilog2() else {
+        return 0;
+    };
     let top = top as i32;
     let exponent = unit as i32 - BELOW as i32 + top - FRACTION as i32;
     let bits = match exponent {
@@ -156,13 +191,22 @@ mod tests {
     #[test]
     fn forecasts_are_undone() {
         let mut random = Random(8);
-        let special = [0, 1 << 63, 1, 0x000f_ffff_ffff_ffff, 0x0010_0000_0000_0000, 0x7fef_ffff_ffff_ffff, u64::MAX];
+        let special = [
+            0,
+            1 << 63,
+            1,
+            0x000f_ffff_ffff_ffff,
+            0x0010_0000_0000_0000,
+            0x7fef_ffff_ffff_ffff,
+            u64::MAX,
+        ];
         for order in 0..=ORDER_MAX {
             for count in order..60 {
-                let kinds: [&mut dyn FnMut(usize) -> u64; 3] =
-                    [&mut |_| random.next_u64(), &mut |n| (1.0 / (n as f64 - 20.5)).to_bits(), &mut |n| {
-                        special[n * 5 % special.len()]
-                    }];
+                let kinds: [&mut dyn FnMut(usize) -> u64; 3] = [
+                    &mut |_| random.next_u64(),
+                    &mut |n| (1.0 / (n as f64 - 20.5)).to_bits(),
+                    &mut |n| special[n * 5 % special.len()],
+                ];
                 for kind in kinds {
                     let words: Vec<u64> = (0..count).map(kind).collect();
                     let mut there = words.clone();
@@ -172,7 +216,10 @@ mod tests {
                     assert_eq!(there, portably, "order {order}, {count} words");
                     restore(&mut there, order);
                     portable(|| restore(&mut portably, order));
-                    assert!(there == words && portably == words, "order {order}, {count} words");
+                    assert!(
+                        there == words && portably == words,
+                        "order {order}, {count} words"
+                    );
                 }
             }
         }
@@ -183,13 +230,18 @@ mod tests {
     #[test]
     fn polynomials_leave_nothing() {
         for scale in [1.0, f64::MIN_POSITIVE / 256.0, f64::from_bits(1)] {
-            let words: Vec<u64> = (0..60).map(|n: i32| (f64::from((n - 30).pow(3)) * scale).to_bits()).collect();
+            let words: Vec<u64> = (0..60)
+                .map(|n: i32| (f64::from((n - 30).pow(3)) * scale).to_bits())
+                .collect();
             for n in 4..60 {
                 assert_eq!(left(&words[..=n], 4), 0, "{scale}: {n}");
             }
         }
         for number in [1.5, -1e300, f64::MAX, -f64::from_bits(3)].map(f64::to_bits) {
-            assert_eq!(float(integer(number, exponent(number)), exponent(number)), number);
+            assert_eq!(
+                float(integer(number, exponent(number)), exponent(number)),
+                number
+            );
         }
         assert_eq!(float(i64::MAX, 2046), f64::MAX.to_bits());
     }

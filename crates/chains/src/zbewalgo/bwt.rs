@@ -26,20 +26,28 @@ pub(super) fn pack(raw: &[u8], out: &mut Vec<u8>, alphabet_max: usize) -> Option
 
 /// Walks back from the last byte: the latest place of a byte that was not walked yet is the last in its bucket.
 pub(super) fn unpack(packed: &[u8], out: &mut Vec<u8>) -> Result<(), UnpackError> {
-    let (&last, before) = packed.split_first().ok_or(UnpackError::Corrupt("bwt of no bytes"))?;
+    let (&last, before) = packed
+        .split_first()
+        .ok_or(UnpackError::Corrupt("bwt of no bytes"))?;
     if before.len() > BETWEEN_MAX {
         return Err(UnpackError::Corrupt("bwt of too many bytes"));
     }
     let counts = counts(before);
     let mut ends = starts(&counts);
-    ends.iter_mut().zip(&counts).for_each(|(end, count)| *end += count);
+    ends.iter_mut()
+        .zip(&counts)
+        .for_each(|(end, count)| *end += count);
     out.resize(before.len(), 0);
     let mut byte = last;
     for to in out.iter_mut().rev() {
         *to = byte;
         let end = &mut ends[usize::from(byte)];
-        *end = end.checked_sub(1).ok_or(UnpackError::Corrupt("bwt walks in a wrong circle"))?;
-        byte = *before.get(*end).ok_or(UnpackError::Corrupt("bwt walks in a wrong circle"))?;
+        *end = end
+            .checked_sub(1)
+            .ok_or(UnpackError::Corrupt("bwt walks in a wrong circle"))?;
+        byte = *before
+            .get(*end)
+            .ok_or(UnpackError::Corrupt("bwt walks in a wrong circle"))?;
     }
     Ok(())
 }
@@ -57,7 +65,10 @@ fn starts(counts: &[usize; 256]) -> [usize; 256] {
 pub(super) fn to_front(raw: &[u8], out: &mut Vec<u8>) {
     let mut list: [u8; 256] = std::array::from_fn(|n| n as u8);
     out.extend(raw.iter().map(|&byte| {
-        let place = list.iter().position(|&other| other == byte).expect("all bytes are in the list");
+        let place = list
+            .iter()
+            .position(|&other| other == byte)
+            .expect("all bytes are in the list");
         list[..=place].rotate_right(1);
         place as u8
     }));

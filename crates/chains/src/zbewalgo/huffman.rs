@@ -17,24 +17,35 @@ struct Node {
 
 /// The nodes of the tree over symbols of these counts, rarest first: leaves, then inner nodes, the root last.
 fn tree(weights: impl Iterator<Item = u32>) -> Vec<Node> {
-    let mut nodes: Vec<Node> = weights.map(|weight| Node { weight, children: [usize::MAX; 2] }).collect();
+    let mut nodes: Vec<Node> = weights
+        .map(|weight| Node {
+            weight,
+            children: [usize::MAX; 2],
+        })
+        .collect();
     let leaves = nodes.len();
     let (mut leaf, mut inner) = (0, leaves);
     while nodes.len() + 1 < 2 * leaves {
         let children = [0; 2].map(|_: usize| {
-            let is_leaf = leaf < leaves && (inner == nodes.len() || nodes[leaf].weight <= nodes[inner].weight);
+            let is_leaf = leaf < leaves
+                && (inner == nodes.len() || nodes[leaf].weight <= nodes[inner].weight);
             let next = if is_leaf { &mut leaf } else { &mut inner };
             *next += 1;
             *next - 1
         });
-        nodes.push(Node { weight: children.iter().map(|&child| nodes[child].weight).sum(), children });
+        nodes.push(Node {
+            weight: children.iter().map(|&child| nodes[child].weight).sum(),
+            children,
+        });
     }
     nodes
 }
 
 pub(super) fn pack(raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let counts = counts(raw);
-    let mut symbols: Vec<u8> = (0..=255).filter(|&symbol| counts[usize::from(symbol)] > 0).collect();
+    let mut symbols: Vec<u8> = (0..=255)
+        .filter(|&symbol| counts[usize::from(symbol)] > 0)
+        .collect();
     if symbols.is_empty() || symbols.len() > SYMBOLS_MAX {
         return None;
     }
@@ -45,7 +56,11 @@ pub(super) fn pack(raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
         out.push(symbol);
         out.extend_from_slice(&(counts[usize::from(symbol)] as u16).to_le_bytes());
     }
-    let nodes = tree(symbols.iter().map(|&symbol| counts[usize::from(symbol)] as u32));
+    let nodes = tree(
+        symbols
+            .iter()
+            .map(|&symbol| counts[usize::from(symbol)] as u32),
+    );
     let mut codes = vec![(0u32, 0u32); nodes.len()];
     for n in (symbols.len()..nodes.len()).rev() {
         let (code, len) = codes[n];
@@ -57,7 +72,10 @@ pub(super) fn pack(raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
         return None;
     }
     let mut of_symbol = [(0, 0); 256];
-    symbols.iter().zip(&codes).for_each(|(&symbol, &code)| of_symbol[usize::from(symbol)] = code);
+    symbols
+        .iter()
+        .zip(&codes)
+        .for_each(|(&symbol, &code)| of_symbol[usize::from(symbol)] = code);
     let (mut held, mut fill) = (0u64, 0);
     for &byte in raw {
         let (code, len) = of_symbol[usize::from(byte)];
@@ -78,13 +96,21 @@ pub(super) fn unpack(packed: &[u8], out: &mut Vec<u8>) -> Result<(), UnpackError
     const SHORT: UnpackError = UnpackError::Corrupt("huffman is cut short");
     let (&[low, high, symbols], rest) = packed.split_first_chunk::<3>().ok_or(SHORT)?;
     let len = usize::from(u16::from_le_bytes([low, high]));
-    let (symbols, bytes) = rest.split_at_checked(3 * (usize::from(symbols) + 1)).ok_or(SHORT)?;
+    let (symbols, bytes) = rest
+        .split_at_checked(3 * (usize::from(symbols) + 1))
+        .ok_or(SHORT)?;
     let symbols = symbols.as_chunks::<3>().0;
     if len > BETWEEN_MAX || symbols.len() > SYMBOLS_MAX {
         return Err(UnpackError::Corrupt("huffman of too many bytes or symbols"));
     }
-    let nodes = tree(symbols.iter().map(|[_, low, high]| u32::from(u16::from_le_bytes([*low, *high]))));
-    let mut bits = bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| usize::from(byte >> bit & 1)));
+    let nodes = tree(
+        symbols
+            .iter()
+            .map(|[_, low, high]| u32::from(u16::from_le_bytes([*low, *high]))),
+    );
+    let mut bits = bytes
+        .iter()
+        .flat_map(|byte| (0..8).rev().map(move |bit| usize::from(byte >> bit & 1)));
     while out.len() < len {
         let mut at = nodes.len() - 1;
         while at >= symbols.len() {

@@ -96,8 +96,15 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let mut settings = Self { max_output_size: 3248, early_abort_size: 400, bwt_max_alphabet: 90, chains: vec![] };
-        DEFAULT.iter().for_each(|chain| settings.add(chain).expect("known names"));
+        let mut settings = Self {
+            max_output_size: 3248,
+            early_abort_size: 400,
+            bwt_max_alphabet: 90,
+            chains: vec![],
+        };
+        DEFAULT
+            .iter()
+            .for_each(|chain| settings.add(chain).expect("known names"));
         settings
     }
 }
@@ -124,11 +131,17 @@ impl Settings {
     /// [`SettingsError`] for a list that is no chain, or when there are 256.
     pub fn add(&mut self, chain: &str) -> Result<(), SettingsError> {
         if chain == "*" {
-            return DEFAULT.iter().chain(&EARLY).chain(&CURATED).try_for_each(|chain| self.add(chain));
+            return DEFAULT
+                .iter()
+                .chain(&EARLY)
+                .chain(&CURATED)
+                .try_for_each(|chain| self.add(chain));
         }
         let named = |name: &str| {
             let found = ALGORITHMS.iter().find(|(_, known)| *known == name);
-            found.map(|(algorithm, _)| *algorithm).ok_or_else(|| SettingsError::Unknown(name.to_owned()))
+            found
+                .map(|(algorithm, _)| *algorithm)
+                .ok_or_else(|| SettingsError::Unknown(name.to_owned()))
         };
         let chain = chain.split('-').map(named).collect::<Result<Vec<_>, _>>()?;
         if chain.len() > STEPS_MAX {
@@ -149,7 +162,10 @@ impl Settings {
     /// # Errors
     /// As [`Settings::add`]; the settings are then as they were.
     pub fn set(&mut self, chain: &str) -> Result<(), SettingsError> {
-        let mut new = Self { chains: vec![], ..self.clone() };
+        let mut new = Self {
+            chains: vec![],
+            ..self.clone()
+        };
         new.add(chain)?;
         *self = new;
         Ok(())
@@ -164,7 +180,10 @@ impl Settings {
     #[must_use]
     pub fn chains(&self) -> Vec<String> {
         let name = |algorithm: &Algorithm| ALGORITHMS[*algorithm as usize].1;
-        self.chains.iter().map(|chain| chain.iter().map(name).collect::<Vec<_>>().join("-")).collect()
+        self.chains
+            .iter()
+            .map(|chain| chain.iter().map(name).collect::<Vec<_>>().join("-"))
+            .collect()
     }
 }
 
@@ -189,7 +208,10 @@ impl Zbewalgo {
     /// A packer with these settings.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        Self { settings, ..Self::default() }
+        Self {
+            settings,
+            ..Self::default()
+        }
     }
 
     /// Packs `raw`, at most a page, into the front of `out` and returns the packed length, or `None` where it exceeds
@@ -198,11 +220,22 @@ impl Zbewalgo {
         if raw.len() > PAGE || self.settings.chains.is_empty() {
             return None;
         }
-        let Self { settings, best_chain, searches, accepted_size, buffers, best } = self;
+        let Self {
+            settings,
+            best_chain,
+            searches,
+            accepted_size,
+            buffers,
+            best,
+        } = self;
         let count = settings.chains.len();
         *best_chain %= count;
         let mut limit = settings.early_abort_size.max(*accepted_size);
-        let first = if *searches == 0 { (*best_chain + 1) % count } else { *best_chain };
+        let first = if *searches == 0 {
+            (*best_chain + 1) % count
+        } else {
+            *best_chain
+        };
         *searches = searches.wrapping_add(1);
         let mut won: Option<(usize, usize)> = None;
         let mut best_len = usize::MAX;
@@ -213,7 +246,10 @@ impl Zbewalgo {
             for (n, algorithm) in chain.iter().enumerate() {
                 let [from, to] = buffers;
                 to.clear();
-                if pack_step(*algorithm, from, to, settings).is_none() || to.is_empty() || to.len() > BETWEEN_MAX {
+                if pack_step(*algorithm, from, to, settings).is_none()
+                    || to.is_empty()
+                    || to.len() > BETWEEN_MAX
+                {
                     break;
                 }
                 if to.len() < best_len {
@@ -239,7 +275,10 @@ impl Zbewalgo {
         let (header, body) = out.split_at_mut(HEADER);
         header.fill(0);
         header[0] = steps as u8 - 1;
-        for (to, algorithm) in header[1..].iter_mut().zip(&settings.chains[number][..steps]) {
+        for (to, algorithm) in header[1..]
+            .iter_mut()
+            .zip(&settings.chains[number][..steps])
+        {
             *to = *algorithm as u8;
         }
         body.copy_from_slice(best);
@@ -251,13 +290,19 @@ impl Zbewalgo {
     /// # Errors
     /// [`UnpackError::Corrupt`] when `packed` is not the packed form of exactly `raw.len()` bytes.
     pub fn unpack(&mut self, packed: &[u8], raw: &mut [u8]) -> Result<(), UnpackError> {
-        let (header, body) = packed.split_at_checked(HEADER).ok_or(UnpackError::Corrupt("no header"))?;
+        let (header, body) = packed
+            .split_at_checked(HEADER)
+            .ok_or(UnpackError::Corrupt("no header"))?;
         let steps = usize::from(header[0]) + 1;
-        let ids = header[1..].get(..steps).ok_or(UnpackError::Corrupt("more than seven steps"))?;
+        let ids = header[1..]
+            .get(..steps)
+            .ok_or(UnpackError::Corrupt("more than seven steps"))?;
         self.buffers[0].clear();
         self.buffers[0].extend_from_slice(body);
         for &id in ids.iter().rev() {
-            let (algorithm, _) = ALGORITHMS.get(usize::from(id)).ok_or(UnpackError::Corrupt("no such algorithm"))?;
+            let (algorithm, _) = ALGORITHMS
+                .get(usize::from(id))
+                .ok_or(UnpackError::Corrupt("no such algorithm"))?;
             let [from, to] = &mut self.buffers;
             to.clear();
             unpack_step(*algorithm, from, to)?;
@@ -271,7 +316,12 @@ impl Zbewalgo {
     }
 }
 
-fn pack_step(algorithm: Algorithm, raw: &[u8], out: &mut Vec<u8>, settings: &Settings) -> Option<()> {
+fn pack_step(
+    algorithm: Algorithm,
+    raw: &[u8],
+    out: &mut Vec<u8>,
+    settings: &Settings,
+) -> Option<()> {
     match algorithm {
         Algorithm::Bewalgo => words::pack_matches(raw, out),
         Algorithm::Bewalgo2 => words::pack_dictionary(raw, out),
@@ -336,7 +386,9 @@ fn unbitshuffle(packed: &[u8], out: &mut Vec<u8>) {
 /// How often each byte occurs.
 fn counts(bytes: &[u8]) -> [usize; 256] {
     let mut counts = [0; 256];
-    bytes.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
+    bytes
+        .iter()
+        .for_each(|&byte| counts[usize::from(byte)] += 1);
     counts
 }
 

@@ -11,7 +11,11 @@ pub(super) fn pack(raw: &[u8], out: &mut Vec<u8>) {
     let mut literals = 0;
     let mut at = 0;
     while at < raw.len() {
-        let run = raw[at..].iter().take(MOST).take_while(|&&byte| byte == raw[at]).count();
+        let run = raw[at..]
+            .iter()
+            .take(MOST)
+            .take_while(|&&byte| byte == raw[at])
+            .count();
         if run < RUN_MIN && !(run == 2 && literals == at) {
             at += run;
             continue;

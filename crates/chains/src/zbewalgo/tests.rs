@@ -6,7 +6,11 @@ use proptest::prelude::*;
 use super::*;
 
 fn settings_of(chain: &str) -> Settings {
-    let mut settings = Settings { max_output_size: 4088, bwt_max_alphabet: 256, ..Settings::default() };
+    let mut settings = Settings {
+        max_output_size: 4088,
+        bwt_max_alphabet: 256,
+        ..Settings::default()
+    };
     settings.set(chain).expect("known names");
     settings
 }
@@ -23,7 +27,8 @@ fn every_algorithm_gives_its_bytes_back() {
                     continue;
                 }
                 let mut back = vec![];
-                unpack_step(algorithm, &packed, &mut back).unwrap_or_else(|fault| panic!("{name}, {kind:?}: {fault}"));
+                unpack_step(algorithm, &packed, &mut back)
+                    .unwrap_or_else(|fault| panic!("{name}, {kind:?}: {fault}"));
                 assert!(back == raw, "{name}, {kind:?}, {len}");
             }
         }
@@ -37,8 +42,12 @@ fn every_chain_gives_pages_back() {
         for kind in KINDS {
             let page = make(kind, PAGE, 9);
             let (mut packed, mut back) = ([0; PAGE], [1; PAGE]);
-            let Some(len) = packer.pack(&page, &mut packed) else { continue };
-            packer.unpack(&packed[..len], &mut back).unwrap_or_else(|fault| panic!("{chain}, {kind:?}: {fault}"));
+            let Some(len) = packer.pack(&page, &mut packed) else {
+                continue;
+            };
+            packer
+                .unpack(&packed[..len], &mut back)
+                .unwrap_or_else(|fault| panic!("{chain}, {kind:?}: {fault}"));
             assert!(back == *page, "{chain}, {kind:?}");
         }
     }
@@ -55,7 +64,10 @@ fn known_bytes() {
     out.clear();
     jbe::pack(&[0, 1, 0, 0, 0, 0, 0, 2, 9], &mut out, |word| word).expect("short");
     assert_eq!(out, [9, 0, 0b0100_0001, 1, 2, 9]);
-    assert_eq!(jbe::swap_nibbles(0x0000_0004_0000_0030), 0x0000_0003_0000_0040);
+    assert_eq!(
+        jbe::swap_nibbles(0x0000_0004_0000_0030),
+        0x0000_0003_0000_0040
+    );
 }
 
 #[test]
@@ -76,9 +88,18 @@ fn stars_and_faults_of_settings() {
     assert_eq!(settings.chains(), DEFAULT);
     settings.set("*").expect("the curated list");
     // One chain is in both versions.
-    assert_eq!(settings.chains().len(), DEFAULT.len() + EARLY.len() + CURATED.len() - 1);
-    assert_eq!(settings.set("rle-lz4"), Err(SettingsError::Unknown("lz4".to_owned())));
-    assert_eq!(settings.set("rle-rle-rle-rle-rle-rle-rle-rle"), Err(SettingsError::Length(8)));
+    assert_eq!(
+        settings.chains().len(),
+        DEFAULT.len() + EARLY.len() + CURATED.len() - 1
+    );
+    assert_eq!(
+        settings.set("rle-lz4"),
+        Err(SettingsError::Unknown("lz4".to_owned()))
+    );
+    assert_eq!(
+        settings.set("rle-rle-rle-rle-rle-rle-rle-rle"),
+        Err(SettingsError::Length(8))
+    );
     settings.reset();
     assert_eq!(settings.chains(), DEFAULT);
 }

@@ -22,7 +22,8 @@ pub(super) fn pack_matches(raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut table = [usize::MAX; 4096];
     let (mut at, mut literals, mut misses) = (0, 0, 0);
     while at < words.len() {
-        let hash = (u64::from_le_bytes(words[at]).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize;
+        let hash =
+            (u64::from_le_bytes(words[at]).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize;
         let before = std::mem::replace(&mut table[hash], at);
         if before == usize::MAX || words[before] != words[at] {
             // Steps widen where nothing matches, as in LZ4.
@@ -31,7 +32,11 @@ pub(super) fn pack_matches(raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
             continue;
         }
         misses = 0;
-        let matching = words[at..].iter().zip(&words[before..]).take_while(|(a, b)| a == b).count();
+        let matching = words[at..]
+            .iter()
+            .zip(&words[before..])
+            .take_while(|(a, b)| a == b)
+            .count();
         push(&mut sequences, at - literals, matching, at - before);
         at += matching;
         literals = at;
@@ -79,15 +84,20 @@ pub(super) fn unpack_matches(packed: &[u8], out: &mut Vec<u8>) -> Result<(), Unp
     }
     let whole = len / 8 * 8;
     while out.len() < whole {
-        let (&[l1, m1, a1, b1, l2, m2, a2, b2], data) = rest.split_first_chunk::<8>().ok_or(SHORT)?;
+        let (&[l1, m1, a1, b1, l2, m2, a2, b2], data) =
+            rest.split_first_chunk::<8>().ok_or(SHORT)?;
         rest = data;
         for (literals, matching, distance) in [(l1, m1, [a1, b1]), (l2, m2, [a2, b2])] {
-            let (bytes, data) = rest.split_at_checked(8 * usize::from(literals)).ok_or(SHORT)?;
+            let (bytes, data) = rest
+                .split_at_checked(8 * usize::from(literals))
+                .ok_or(SHORT)?;
             rest = data;
             out.extend_from_slice(bytes);
             let distance = 8 * usize::from(u16::from_le_bytes(distance));
             let matching = 8 * usize::from(matching);
-            if out.len() + matching > whole || (matching > 0 && (distance == 0 || distance > out.len())) {
+            if out.len() + matching > whole
+                || (matching > 0 && (distance == 0 || distance > out.len()))
+            {
                 return Err(UnpackError::Corrupt("bewalgo matches outside the page"));
             }
             for _ in 0..matching {
@@ -134,8 +144,17 @@ pub(super) fn pack_dictionary(raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut at = 0;
     while at < indices.len() {
         let rest = &indices[at..];
-        let same = rest.iter().take(COUNT_MAX).take_while(|&&index| index == rest[0]).count();
-        let row = rest.iter().take(COUNT_MAX).zip(rest[0]..).take_while(|(index, next)| *index == next).count();
+        let same = rest
+            .iter()
+            .take(COUNT_MAX)
+            .take_while(|&&index| index == rest[0])
+            .count();
+        let row = rest
+            .iter()
+            .take(COUNT_MAX)
+            .zip(rest[0]..)
+            .take_while(|(index, next)| *index == next)
+            .count();
         let token = (rest[0] as u16) << 7;
         if row > same {
             tokens.push(token | SEVERAL | row as u16);
@@ -147,7 +166,9 @@ pub(super) fn pack_dictionary(raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let offset = u16::try_from(4 + 2 * tokens.len()).ok()?;
     out.extend_from_slice(&offset.to_le_bytes());
     out.extend_from_slice(&u16::try_from(raw.len()).ok()?.to_le_bytes());
-    tokens.iter().for_each(|token| out.extend_from_slice(&token.to_le_bytes()));
+    tokens
+        .iter()
+        .for_each(|token| out.extend_from_slice(&token.to_le_bytes()));
     out.extend_from_slice(dictionary.as_flattened());
     out.extend_from_slice(tail);
     Some(())
@@ -171,13 +192,18 @@ fn looks_diverse(words: &[[u8; 8]]) -> bool {
 pub(super) fn unpack_dictionary(packed: &[u8], out: &mut Vec<u8>) -> Result<(), UnpackError> {
     const SHORT: UnpackError = UnpackError::Corrupt("bewalgo2 is cut short");
     let (&[a, b, c, d], _) = packed.split_first_chunk::<4>().ok_or(SHORT)?;
-    let (offset, len) = (usize::from(u16::from_le_bytes([a, b])), usize::from(u16::from_le_bytes([c, d])));
+    let (offset, len) = (
+        usize::from(u16::from_le_bytes([a, b])),
+        usize::from(u16::from_le_bytes([c, d])),
+    );
     if len > BETWEEN_MAX {
         return Err(UnpackError::Corrupt("bewalgo2 of too many bytes"));
     }
     let tokens = packed.get(4..offset).ok_or(SHORT)?.as_chunks::<2>().0;
     let rest = packed.get(offset..).ok_or(SHORT)?;
-    let (dictionary, tail) = rest.split_at_checked(rest.len().checked_sub(len % 8).ok_or(SHORT)?).ok_or(SHORT)?;
+    let (dictionary, tail) = rest
+        .split_at_checked(rest.len().checked_sub(len % 8).ok_or(SHORT)?)
+        .ok_or(SHORT)?;
     let dictionary = dictionary.as_chunks::<8>().0;
     out.resize(len, 0);
     let (words, to) = out.as_chunks_mut::<8>();
@@ -187,9 +213,19 @@ pub(super) fn unpack_dictionary(packed: &[u8], out: &mut Vec<u8>) -> Result<(), 
         let token = u16::from_le_bytes(*token);
         let index = usize::from(token >> 7);
         for n in 0..usize::from(token & (SEVERAL - 1)) {
-            let word = dictionary.get(if token & SEVERAL == 0 { index } else { index + n });
-            *words.next().ok_or(UnpackError::Corrupt("bewalgo2 of too many words"))? = *word.ok_or(SHORT)?;
+            let word = dictionary.get(if token & SEVERAL == 0 {
+                index
+            } else {
+                index + n
+            });
+            *words
+                .next()
+                .ok_or(UnpackError::Corrupt("bewalgo2 of too many words"))? = *word.ok_or(SHORT)?;
         }
     }
-    if words.next().is_none() { Ok(()) } else { Err(SHORT) }
+    if words.next().is_none() {
+        Ok(())
+    } else {
+        Err(SHORT)
+    }
 }

@@ -78,18 +78,37 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     for text in &args.codec {
         codecs.extend(bench::settings(&registry, text).map_err(Usage)?);
     }
-    let data = if args.paths.is_empty() { Data::sample() } else { Data::paths(&args.paths)? };
+    let data = if args.paths.is_empty() {
+        Data::sample()
+    } else {
+        Data::paths(&args.paths)?
+    };
     let program = std::env::current_exe().context("cannot find this program itself")?;
     let here = thread::available_parallelism().map_or(1, usize::from);
     let trying = args.verify || args.sweep;
-    let link = LinkSpec { delay: args.rtt / 2, ..args.link };
-    let len = if trying { advise::len(&data, &link, args.seconds, LEN_MAX.0) } else { data.len() };
-    let racer = Racer { program, threads: args.cpu.unwrap_or(0).into(), packing: Vec::new() };
+    let link = LinkSpec {
+        delay: args.rtt / 2,
+        ..args.link
+    };
+    let len = if trying {
+        advise::len(&data, &link, args.seconds, LEN_MAX.0)
+    } else {
+        data.len()
+    };
+    let racer = Racer {
+        program,
+        threads: args.cpu.unwrap_or(0).into(),
+        packing: Vec::new(),
+    };
     let prices = Inputs::deck().link_prices();
     let question = Question {
         link,
         // Tried here, both ends have this machine's processors between them.
-        processors: if trying { here } else { args.cpu.map_or(here, usize::from) },
+        processors: if trying {
+            here
+        } else {
+            args.cpu.map_or(here, usize::from)
+        },
         goal: match args.goal {
             GoalName::Time => Goal::Time,
             GoalName::Cpu => Goal::Cpu,
@@ -101,19 +120,35 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
         len,
     };
     let bar = output::bar(quiet);
-    let advice = advise::ask(&racer, &data, &question, |what| bar.set_message(format!("measuring {what}")));
+    let advice = advise::ask(&racer, &data, &question, |what| {
+        bar.set_message(format!("measuring {what}"))
+    });
     let advice = advice.map_err(fault)?;
-    let mut run = Run::new(Origin::now("advise", &super::common::command_line(), vec![1]));
+    let mut run = Run::new(Origin::now(
+        "advise",
+        &super::common::command_line(),
+        vec![1],
+    ));
     run.rows.extend(advice.rows.iter().cloned());
-    run.rows
-        .extend(advice.options.iter().enumerate().map(|(place, option)| advise::row(option, &link, len, place == 0)));
+    run.rows.extend(
+        advice
+            .options
+            .iter()
+            .enumerate()
+            .map(|(place, option)| advise::row(option, &link, len, place == 0)),
+    );
     let mut outcomes = Vec::new();
     if trying {
-        let options: Vec<&Setting> = advice.options.iter().take(if args.sweep { usize::MAX } else { 1 }).collect();
+        let options: Vec<&Setting> = advice
+            .options
+            .iter()
+            .take(if args.sweep { usize::MAX } else { 1 })
+            .collect();
         let excerpt = data.excerpt(len)?;
         let told = |what: &str| bar.set_message(format!("trying {what}"));
         let (tried, rows) =
-            advise::verify(&racer, &link, &excerpt, &options, args.repeat.into(), told).map_err(fault)?;
+            advise::verify(&racer, &link, &excerpt, &options, args.repeat.into(), told)
+                .map_err(fault)?;
         outcomes = tried;
         run.rows.extend(rows);
     }
@@ -134,16 +169,26 @@ fn fault(fault: CalibrationError) -> anyhow::Error {
     }
 }
 
-fn print(args: &Args, advice: &Advice, outcomes: &[Outcome], link: &LinkSpec, len: u64) -> anyhow::Result<()> {
+fn print(
+    args: &Args,
+    advice: &Advice,
+    outcomes: &[Outcome],
+    link: &LinkSpec,
+    len: u64,
+) -> anyhow::Result<()> {
     let mut table = Table::new();
-    table.load_style(NOTHING).set_header(["setting", "Mbit/s", "s", "wire", "CPU s", "slowest", "tried", "off by"]);
+    table.load_style(NOTHING).set_header([
+        "setting", "Mbit/s", "s", "wire", "CPU s", "slowest", "tried", "off by",
+    ]);
     for column in [1, 2, 3, 4, 6, 7] {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     for option in &advice.options {
-        let tried = outcomes.iter().find(|outcome| outcome.setting == option.name);
+        let tried = outcomes
+            .iter()
+            .find(|outcome| outcome.setting == option.name);
         let prediction = &option.prediction;
         table.add_row([
             option.name.clone(),
@@ -153,19 +198,39 @@ fn print(args: &Args, advice: &Advice, outcomes: &[Outcome], link: &LinkSpec, le
             digits(prediction.cpu_s),
             prediction.slowest.into(),
             tried.map_or_else(String::new, |outcome| digits(outcome.measured_mbit_s)),
-            tried.map_or_else(String::new, |outcome| format!("{:+.1} %", outcome.error * 100.0)),
+            tried.map_or_else(String::new, |outcome| {
+                format!("{:+.1} %", outcome.error * 100.0)
+            }),
         ]);
     }
-    let here = if outcomes.is_empty() { "" } else { ", both ends on this machine" };
-    output::print(&format!("{} over {link}{here}; predicted:\n{table}\n\n{}", Size(len), advice.reason))?;
+    let here = if outcomes.is_empty() {
+        ""
+    } else {
+        ", both ends on this machine"
+    };
+    output::print(&format!(
+        "{} over {link}{here}; predicted:\n{table}\n\n{}",
+        Size(len),
+        advice.reason
+    ))?;
     let codec = match advice.options[0].name.as_str() {
         "adaptive" => String::new(),
         "none" => " --policy none".into(),
         codec => format!(" --codec {codec}"),
     };
-    let threads = args.cpu.map_or_else(String::new, |threads| format!(" -T {threads}"));
-    let paths: Vec<_> = args.paths.iter().map(|path| path.display().to_string()).collect();
-    let paths = if paths.is_empty() { "PATH…".into() } else { paths.join(" ") };
+    let threads = args
+        .cpu
+        .map_or_else(String::new, |threads| format!(" -T {threads}"));
+    let paths: Vec<_> = args
+        .paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    let paths = if paths.is_empty() {
+        "PATH…".into()
+    } else {
+        paths.join(" ")
+    };
     output::print(&format!("  narrows send{codec}{threads} {paths} HOST"))?;
     output::print(
         "Data or links that change, or that were calibrated in a hurry, are what adaptive is for: leave the codec out.",
@@ -179,7 +244,10 @@ fn print(args: &Args, advice: &Advice, outcomes: &[Outcome], link: &LinkSpec, le
             rate(chosen.predicted_mbit_s),
             chosen.error * 100.0,
         ))?;
-        let best = outcomes.iter().max_by(|a, b| a.measured_mbit_s.total_cmp(&b.measured_mbit_s)).unwrap_or(chosen);
+        let best = outcomes
+            .iter()
+            .max_by(|a, b| a.measured_mbit_s.total_cmp(&b.measured_mbit_s))
+            .unwrap_or(chosen);
         if outcomes.len() > 1 {
             let share = chosen.measured_mbit_s / best.measured_mbit_s;
             output::print(&format!(

@@ -40,25 +40,33 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             .iter()
             .map(|(name, found)| match found {
                 Ok(()) => json!({ "name": name, "available": true }),
-                Err(reason) => json!({ "name": name, "available": false, "reason": reason.to_string() }),
+                Err(reason) => {
+                    json!({ "name": name, "available": false, "reason": reason.to_string() })
+                }
             })
             .collect();
         return output::print(
-            &json!({ "schema": "narrows.codecs/1", "codecs": codecs, "backends": backends }).to_string(),
+            &json!({ "schema": "narrows.codecs/1", "codecs": codecs, "backends": backends })
+                .to_string(),
         );
     }
     let mut table = Table::new();
-    table
-        .load_style(UTF8_HORIZONTAL_ONLY)
-        .set_header(["id", "codec", "levels", "default", "history", "backend", "format"]);
+    table.load_style(UTF8_HORIZONTAL_ONLY).set_header([
+        "id", "codec", "levels", "default", "history", "backend", "format",
+    ]);
     for entries in registry.entries() {
         let info = entries[0].codec.info();
         let all = registry.levels(info.id).unwrap_or(0..=0);
-        let mut packers = entries.iter().map(|entry| match &entry.codec.info().levels {
-            levels if *levels == all => entry.backend.to_string(),
-            levels => format!("{} {}", entry.backend, range(levels)),
-        });
-        let backend = match (packers.next().unwrap_or_default(), packers.collect::<Vec<_>>()) {
+        let mut packers = entries
+            .iter()
+            .map(|entry| match &entry.codec.info().levels {
+                levels if *levels == all => entry.backend.to_string(),
+                levels => format!("{} {}", entry.backend, range(levels)),
+            });
+        let backend = match (
+            packers.next().unwrap_or_default(),
+            packers.collect::<Vec<_>>(),
+        ) {
             (first, others) if others.is_empty() => first,
             (first, others) => format!("{first} (also {})", others.join(", ")),
         };

@@ -46,7 +46,10 @@ pub fn settings(engine: &Engine, packing: &Packing, session: &Session) -> anyhow
     settings.connections = session.connections.into();
     settings.resume_within = session.resume_within;
     settings.limits.window_len = session.window.0 as usize;
-    settings.limits.chunk_len_max = settings.limits.chunk_len_max.max(settings.chunk_len.unwrap_or(0));
+    settings.limits.chunk_len_max = settings
+        .limits
+        .chunk_len_max
+        .max(settings.chunk_len.unwrap_or(0));
     settings.limits.depth = settings.depth(engine.workers());
     if let Plan::Naive(_) = settings.plan {
         settings.limits.chunk_len_max = limits::CHUNK_LEN_MAX;
@@ -66,24 +69,40 @@ pub fn packing_settings(engine: &Engine, packing: &Packing) -> anyhow::Result<Se
         ..Settings::default()
     };
     // More than a chunk's own length costs more to index than it saves.
-    let history_len = if settings.history { settings.chunk_len.unwrap_or(Settings::CHUNK_LEN) } else { 0 };
-    let codec = packing.codec.as_deref().map(|name| candidate(&engine.registry, name, history_len)).transpose();
+    let history_len = if settings.history {
+        settings.chunk_len.unwrap_or(Settings::CHUNK_LEN)
+    } else {
+        0
+    };
+    let codec = packing
+        .codec
+        .as_deref()
+        .map(|name| candidate(&engine.registry, name, history_len))
+        .transpose();
     let codec = codec.map_err(|fault| Usage(fault.to_string()))?;
-    let preset = ["NARROWS_POLICY", "NARROWS_CODEC"].iter().any(|name| std::env::var_os(name).is_some());
+    let preset = ["NARROWS_POLICY", "NARROWS_CODEC"]
+        .iter()
+        .any(|name| std::env::var_os(name).is_some());
     settings.plan = match (packing.policy, codec) {
         (PolicyName::None, Some(_)) if !preset => {
-            return Err(Usage("--policy none packs nothing; leave it out, or --codec".into()).into());
+            return Err(
+                Usage("--policy none packs nothing; leave it out, or --codec".into()).into(),
+            );
         }
         (PolicyName::None, _) => Plan::None,
         (PolicyName::Naive, Some(codec)) => Plan::Naive(codec),
         (PolicyName::Fixed | PolicyName::Adaptive, Some(codec)) => Plan::Fixed(codec),
         (PolicyName::Adaptive, None) => Plan::Adaptive,
         (PolicyName::Naive | PolicyName::Fixed, None) => {
-            return Err(Usage("this policy needs --codec NAME[:LEVEL]; `narrows codecs` lists them".into()).into());
+            return Err(Usage(
+                "this policy needs --codec NAME[:LEVEL]; `narrows codecs` lists them".into(),
+            )
+            .into());
         }
     };
     if let Some(path) = &packing.explain {
-        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let file =
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         settings.explain = Some(explain(file));
     }
     Ok(settings)
@@ -133,26 +152,33 @@ pub fn address(text: &str) -> anyhow::Result<Address> {
 /// How the flags want peers to prove who they are.
 pub fn auth(security: &Security) -> anyhow::Result<Auth> {
     if let Some(dir) = &security.tls_certificates {
-        return Ok(Auth::Tls { dir: dir.clone(), server_name: security.tls_hostname.clone() });
+        return Ok(Auth::Tls {
+            dir: dir.clone(),
+            server_name: security.tls_hostname.clone(),
+        });
     }
     match &security.tls_psk {
-        Some(path) => {
-            Ok(Auth::Psk(Psk::load(path, security.psk_user.as_deref()).map_err(|fault| failed_auth(&fault))?))
-        }
+        Some(path) => Ok(Auth::Psk(
+            Psk::load(path, security.psk_user.as_deref()).map_err(|fault| failed_auth(&fault))?,
+        )),
         None => Ok(Auth::None),
     }
 }
 
 /// An authentication fault, with the exit code that goes with it.
 pub fn failed_auth(fault: &dyn std::error::Error) -> End {
-    End { code: Code::AUTH, text: fault.to_string() }
+    End {
+        code: Code::AUTH,
+        text: fault.to_string(),
+    }
 }
 
 /// Connects to `to` and proves who we are, at each call again.
 pub fn dial(to: Address, auth: Auth) -> Dial {
     Box::new(move || {
         let transport = transport::connect(&to, &Tuning::default()).map_err(io::Error::other)?;
-        secure::connect(transport, &auth, to.host()).map_err(|fault| io::Error::other(failed_auth(&fault)))
+        secure::connect(transport, &auth, to.host())
+            .map_err(|fault| io::Error::other(failed_auth(&fault)))
     })
 }
 
@@ -160,7 +186,9 @@ pub fn dial(to: Address, auth: Auth) -> Dial {
 pub fn dial_once(transport: Transport) -> Dial {
     let once = Mutex::new(Some(transport));
     Box::new(move || {
-        once.lock().take().ok_or_else(|| io::Error::other("the connection was lost and cannot be made again"))
+        once.lock()
+            .take()
+            .ok_or_else(|| io::Error::other("the connection was lost and cannot be made again"))
     })
 }
 
@@ -213,7 +241,10 @@ pub fn yield_to_interrupt() {
 pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Tells the peer of `fault` before this process goes.
-pub fn last_words<T>(endpoint: &Endpoint, result: Result<T, TransferError>) -> Result<T, TransferError> {
+pub fn last_words<T>(
+    endpoint: &Endpoint,
+    result: Result<T, TransferError>,
+) -> Result<T, TransferError> {
     result.inspect_err(|fault| endpoint.fail(fault.code(), &fault.to_string()))
 }
 
@@ -225,11 +256,22 @@ fn cleanup() {
 /// Serves the counters of `endpoint`, from now on the current one, where `--metrics` asks for it.
 pub fn metered(session: &Session, endpoint: &Arc<Endpoint>) -> anyhow::Result<()> {
     static METERED: Mutex<std::sync::Weak<Endpoint>> = Mutex::new(std::sync::Weak::new());
-    let Some(address) = &session.metrics else { return Ok(()) };
-    let first = std::mem::replace(&mut *METERED.lock(), Arc::downgrade(endpoint)).ptr_eq(&std::sync::Weak::new());
+    let Some(address) = &session.metrics else {
+        return Ok(());
+    };
+    let first = std::mem::replace(&mut *METERED.lock(), Arc::downgrade(endpoint))
+        .ptr_eq(&std::sync::Weak::new());
     if first {
-        let stats = || METERED.lock().upgrade().map_or_else(Stats::default, |endpoint| endpoint.stats());
-        crate::metrics::serve(address, Arc::new(move || crate::metrics::of_session(&stats())))?;
+        let stats = || {
+            METERED
+                .lock()
+                .upgrade()
+                .map_or_else(Stats::default, |endpoint| endpoint.stats())
+        };
+        crate::metrics::serve(
+            address,
+            Arc::new(move || crate::metrics::of_session(&stats())),
+        )?;
     }
     Ok(())
 }
@@ -249,9 +291,16 @@ pub fn descriptor(stream: &impl AsFd) -> io::Result<File> {
 pub fn command_line() -> String {
     let words = std::env::args().skip(1).map(|word| {
         let plain = |c: char| c.is_alphanumeric() || "-_./,:=+@%".contains(c);
-        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
+        if !word.is_empty() && word.chars().all(plain) {
+            word
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
     });
-    std::iter::once("narrows".to_string()).chain(words).collect::<Vec<_>>().join(" ")
+    std::iter::once("narrows".to_string())
+        .chain(words)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[cfg(test)]

@@ -30,8 +30,12 @@ impl Door {
         let listen = common::address(listen)?;
         let auth = common::auth(security)?;
         secure::require_auth(&listen, &auth, security.insecure)?;
-        auth.check(Side::Server).map_err(|fault| common::failed_auth(&fault))?;
-        Ok(Self { listener: Listener::bind(&listen, &Tuning::default())?, auth })
+        auth.check(Side::Server)
+            .map_err(|fault| common::failed_auth(&fault))?;
+        Ok(Self {
+            listener: Listener::bind(&listen, &Tuning::default())?,
+            auth,
+        })
     }
 
     /// Where it is.

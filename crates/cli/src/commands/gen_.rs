@@ -30,15 +30,23 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let (mut out, to): (Box<dyn Write>, _) = match &args.output {
         Some(path) => {
-            let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+            let file =
+                File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
             (Box::new(file), path.display().to_string())
         }
         None if io::stdout().is_terminal() => {
-            return Err(Usage("standard output is a terminal; redirect it, or name a file with -o".into()).into());
+            return Err(Usage(
+                "standard output is a terminal; redirect it, or name a file with -o".into(),
+            )
+            .into());
         }
-        None => (Box::new(common::descriptor(&io::stdout())?), "the output".into()),
+        None => (
+            Box::new(common::descriptor(&io::stdout())?),
+            "the output".into(),
+        ),
     };
-    let written = synthetic::write(args.kind, args.size.0, args.seed, &mut out).and_then(|()| out.flush());
+    let written =
+        synthetic::write(args.kind, args.size.0, args.seed, &mut out).and_then(|()| out.flush());
     written.map_err(|fault| match fault.kind() {
         io::ErrorKind::BrokenPipe => anyhow::Error::new(OutputClosed),
         _ => anyhow::Error::new(fault).context(format!("cannot write {to}")),

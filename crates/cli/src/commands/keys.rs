@@ -16,11 +16,16 @@ pub struct Args {
 }
 
 fn host(text: &str) -> Result<String, String> {
-    is_server_name(text).then(|| text.into()).ok_or_else(|| "not a host name or an address".into())
+    is_server_name(text)
+        .then(|| text.into())
+        .ok_or_else(|| "not a host name or an address".into())
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let request = Request { server_names: &args.hosts, ..Request::default() };
+    let request = Request {
+        server_names: &args.hosts,
+        ..Request::default()
+    };
     for path in generate(&args.dir, &request)? {
         output::print(&path.display().to_string())?;
     }

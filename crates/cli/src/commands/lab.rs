@@ -32,9 +32,16 @@ pub fn places<const N: usize>(places: [(&str, Option<&PathBuf>); N]) -> Result<(
         let Some(path) = path else { continue };
         // Of a link that leads nowhere yet, the file is new and the link is not.
         let new = fs::symlink_metadata(path).is_err();
-        fs::OpenOptions::new().append(true).create(true).open(path).map_err(|fault| {
-            Usage(format!("cannot write to {}: {fault}; name another file with --{flag}", path.display()))
-        })?;
+        fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)
+            .map_err(|fault| {
+                Usage(format!(
+                    "cannot write to {}: {fault}; name another file with --{flag}",
+                    path.display()
+                ))
+            })?;
         if new {
             let _ = fs::remove_file(path);
         }
@@ -46,20 +53,32 @@ pub fn places<const N: usize>(places: [(&str, Option<&PathBuf>); N]) -> Result<(
 pub fn write(path: &Path, report: &Report, quiet: bool) -> anyhow::Result<()> {
     fs::write(path, report.html()).with_context(|| format!("cannot write {}", path.display()))?;
     if !quiet {
-        eprintln!("report: {}", fs::canonicalize(path).unwrap_or_else(|_| path.into()).display());
+        eprintln!(
+            "report: {}",
+            fs::canonicalize(path)
+                .unwrap_or_else(|_| path.into())
+                .display()
+        );
     }
     Ok(())
 }
 
 /// [`places`] of these flags.
 pub fn places_of(out: &Out) -> Result<(), Usage> {
-    places([("results", out.results.as_ref()), ("report", out.report.as_ref())])
+    places([
+        ("results", out.results.as_ref()),
+        ("report", out.report.as_ref()),
+    ])
 }
 
 /// Sends a run where the flags want it; whether that was standard output.
 pub fn deliver(out: &Out, run: &Run, quiet: bool) -> anyhow::Result<bool> {
     // Printed first: a disk that has filled up meanwhile does not take it all. Nor does a closed pipe take the files.
-    let printed = if out.json { output::print(run.lines().trim_end()) } else { Ok(()) };
+    let printed = if out.json {
+        output::print(run.lines().trim_end())
+    } else {
+        Ok(())
+    };
     if let Some(path) = &out.results {
         run.append(path)?;
     }

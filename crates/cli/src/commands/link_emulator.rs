@@ -41,7 +41,12 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         ))
         .into());
     }
-    let link = Link { rate: args.rate, delay: args.delay_ms, jitter: args.jitter_ms, ..Link::default() };
+    let link = Link {
+        rate: args.rate,
+        delay: args.delay_ms,
+        jitter: args.jitter_ms,
+        ..Link::default()
+    };
     let emulator = Emulator::start(&listen, &common::address(&args.to)?, link, link)?;
     if let Some(bytes) = args.reset_after {
         emulator.reset_after(Direction::Up, Some(bytes.0));

@@ -18,7 +18,12 @@ pub struct PagesArgs {
 }
 
 pub fn completions(args: &CompletionsArgs) {
-    clap_complete::generate(args.shell, &mut crate::Args::command(), "narrows", &mut io::stdout());
+    clap_complete::generate(
+        args.shell,
+        &mut crate::Args::command(),
+        "narrows",
+        &mut io::stdout(),
+    );
 }
 
 pub fn pages(args: &PagesArgs) -> anyhow::Result<()> {

@@ -57,23 +57,36 @@ fn serve_status(carrying: &Carrying, security: &Security) -> anyhow::Result<Curr
         let at = common::address(at)?;
         secure::require_auth(&at, &Auth::None, security.insecure)?;
         let shown = current.clone();
-        let source = move || shown.lock().upgrade().map_or_else(Status::idle, |migration| migration.status());
+        let source = move || {
+            shown
+                .lock()
+                .upgrade()
+                .map_or_else(Status::idle, |migration| migration.status())
+        };
         status::serve(&at, Arc::new(source))?;
     }
     Ok(current)
 }
 
-fn settings(engine: &Engine, packing: Option<(&Packing, Reading)>, carrying: &Carrying) -> anyhow::Result<Settings> {
+fn settings(
+    engine: &Engine,
+    packing: Option<(&Packing, Reading)>,
+    carrying: &Carrying,
+) -> anyhow::Result<Settings> {
     let mut settings = match packing {
         Some((packing, _)) if packing.policy == PolicyName::Naive => {
             return Err(Usage(
-                "a migration does not end before it is answered; the naive policy cannot carry it".into(),
+                "a migration does not end before it is answered; the naive policy cannot carry it"
+                    .into(),
             )
             .into());
         }
         Some((packing, reading)) => {
             // Copies out of pages sent before find more than history, for less.
-            let packing = Packing { no_history: packing.no_history || !reading.opaque, ..packing.clone() };
+            let packing = Packing {
+                no_history: packing.no_history || !reading.opaque,
+                ..packing.clone()
+            };
             Settings {
                 cpu_price: packing.cpu_price.unwrap_or(CPU_PRICE),
                 level_max: Some(packing.level_max.map_or(LEVEL_MAX, Level)),
@@ -99,9 +112,13 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     let direct = match &args.security.tls_certificates {
         _ if !args.direct => Direct::No,
         _ if !matches!(target, Address::Tcp { .. }) => {
-            return usage("--direct needs --to HOST:PORT, where another host reaches this one's QEMU");
+            return usage(
+                "--direct needs --to HOST:PORT, where another host reaches this one's QEMU",
+            );
         }
-        Some(_) if qmp.is_none() => return usage("--direct with --tls-certificates needs --qmp, to give them to QEMU"),
+        Some(_) if qmp.is_none() => {
+            return usage("--direct with --tls-certificates needs --qmp, to give them to QEMU");
+        }
         Some(dir) => Direct::Tls(dir.clone()),
         None => {
             secure::require_auth(&target, &Auth::None, args.security.insecure)?;
@@ -113,7 +130,11 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     let current = serve_status(&args.carrying, &args.security)?;
     eprintln!("taking migrations at {} for {target}", door.local());
     let options = args.carrying.options();
-    let target = Target { qmp, at: target, direct };
+    let target = Target {
+        qmp,
+        at: target,
+        direct,
+    };
     for endpoint in door.sessions(Acceptor::new(engine, settings))? {
         let migration = Migration::new(Arc::new(endpoint), options, LinkProbe::default());
         *current.lock() = Arc::downgrade(&migration);
@@ -160,17 +181,30 @@ impl Way {
         let settings = settings(&engine, Some((packing, reading)), carrying)?;
         let (peer, auth) = (common::address(peer)?, common::auth(security)?);
         secure::require_auth_to(&peer, &auth, security.insecure)?;
-        Ok(Self { engine, settings, peer, auth, link: LinkProbe::default() })
+        Ok(Self {
+            engine,
+            settings,
+            peer,
+            auth,
+            link: LinkProbe::default(),
+        })
     }
 
     fn connect(&self) -> Result<Arc<Endpoint>, End> {
-        let dial = self.link.wrap(common::dial(self.peer.clone(), self.auth.clone()));
+        let dial = self
+            .link
+            .wrap(common::dial(self.peer.clone(), self.auth.clone()));
         Endpoint::connect(&self.engine, self.settings.clone(), dial).map(Arc::new)
     }
 }
 
 fn tunnel(args: &TunnelArgs) -> anyhow::Result<()> {
-    let way = Way::new(&args.peer, (&args.packing, args.reading), &args.carrying, &args.security)?;
+    let way = Way::new(
+        &args.peer,
+        (&args.packing, args.reading),
+        &args.carrying,
+        &args.security,
+    )?;
     let listen = common::address(&args.listen)?;
     // Whoever reaches this address can send the destination a guest.
     secure::require_auth(&listen, &Auth::None, args.security.insecure)?;
@@ -201,7 +235,9 @@ fn tunnel(args: &TunnelArgs) -> anyhow::Result<()> {
         if std::mem::replace(&mut first, false) {
             eprintln!("taking a guest at {local} to {}", way.peer);
         }
-        let Some(socket) = near::wait_first(&endpoint, &events) else { continue };
+        let Some(socket) = near::wait_first(&endpoint, &events) else {
+            continue;
+        };
         common::interruptible(&endpoint)?;
         let migration = Migration::new(endpoint, options, way.link.clone());
         *current.lock() = Arc::downgrade(&migration);
@@ -210,12 +246,18 @@ fn tunnel(args: &TunnelArgs) -> anyhow::Result<()> {
                 migration.close();
                 tracing::info!("{}", migration.status().line());
             }
-            Err(fault) => tracing::warn!("{fault}; the guest stays where it is, and the next try is welcome"),
+            Err(fault) => {
+                tracing::warn!("{fault}; the guest stays where it is, and the next try is welcome")
+            }
         }
     }
 }
 
 fn ask_status(args: &StatusArgs) -> anyhow::Result<()> {
     let status = status::ask(&common::address(&args.at)?)?;
-    output::print(&if args.json { serde_json::to_string(&status)? } else { status.line() })
+    output::print(&if args.json {
+        serde_json::to_string(&status)?
+    } else {
+        status.line()
+    })
 }

@@ -85,7 +85,12 @@ pub struct Security {
     #[arg(long, value_name = "NAME", requires = "tls_certificates")]
     pub tls_hostname: Option<String>,
     /// Pre-shared key file, lines of `user:hex`
-    #[arg(long, value_name = "FILE", conflicts_with = "tls_certificates", env = "NARROWS_TLS_PSK")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "tls_certificates",
+        env = "NARROWS_TLS_PSK"
+    )]
     pub tls_psk: Option<PathBuf>,
     /// Whose key of the file; the first if not given
     #[arg(long, value_name = "USER", requires = "tls_psk")]
@@ -97,24 +102,40 @@ pub struct Security {
 
 /// Reads a number of threads.
 pub fn threads(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|threads| *threads <= 1024).ok_or_else(|| "not a number from 0 to 1024".into())
+    text.parse()
+        .ok()
+        .filter(|threads| *threads <= 1024)
+        .ok_or_else(|| "not a number from 0 to 1024".into())
 }
 
 fn window(text: &str) -> Result<Size, String> {
-    let size: Size = text.parse().map_err(|fault: ParseUnitError| fault.to_string())?;
-    (64 << 10..=1 << 30).contains(&size.0).then_some(size).ok_or_else(|| "not from 64K to 1G".into())
+    let size: Size = text
+        .parse()
+        .map_err(|fault: ParseUnitError| fault.to_string())?;
+    (64 << 10..=1 << 30)
+        .contains(&size.0)
+        .then_some(size)
+        .ok_or_else(|| "not from 64K to 1G".into())
 }
 
 /// Reads a span.
 pub fn seconds(text: &str) -> Result<Duration, String> {
-    text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok()).ok_or_else(|| "not a number of seconds".into())
+    text.parse()
+        .ok()
+        .and_then(|s| Duration::try_from_secs_f64(s).ok())
+        .ok_or_else(|| "not a number of seconds".into())
 }
 
 /// Reads a span.
 pub fn milliseconds(text: &str) -> Result<Duration, String> {
-    seconds(text).map(|duration| duration / 1000).map_err(|_| "not a number of milliseconds".into())
+    seconds(text)
+        .map(|duration| duration / 1000)
+        .map_err(|_| "not a number of milliseconds".into())
 }
 
 fn price(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|price| (0.0..=1e6).contains(price)).ok_or_else(|| "not a number of seconds".into())
+    text.parse()
+        .ok()
+        .filter(|price| (0.0..=1e6).contains(price))
+        .ok_or_else(|| "not a number of seconds".into())
 }

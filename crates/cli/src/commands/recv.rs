@@ -50,18 +50,26 @@ pub struct Args {
 pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     let to_stdout = !args.discard && args.into == Path::new("-");
     if to_stdout && !args.stdio && io::stdout().is_terminal() {
-        return Err(Usage("standard output is a terminal; redirect it, or name a directory".into()).into());
+        return Err(Usage(
+            "standard output is a terminal; redirect it, or name a directory".into(),
+        )
+        .into());
     }
     if to_stdout && args.stdio {
-        return Err(
-            Usage("the stream and the session would both be on standard output; name a directory".into()).into()
-        );
+        return Err(Usage(
+            "the stream and the session would both be on standard output; name a directory".into(),
+        )
+        .into());
     }
     if to_stdout && args.json {
         return Err(Usage("--json and the stream would both go to standard output".into()).into());
     }
     if !to_stdout && !args.discard && !args.stdio && args.into.exists() && !args.into.is_dir() {
-        return Err(Usage(format!("{} is a file; name a directory to receive into", args.into.display())).into());
+        return Err(Usage(format!(
+            "{} is a file; name a directory to receive into",
+            args.into.display()
+        ))
+        .into());
     }
     let engine = common::engine(&args.packing);
     let mut settings = common::settings(&engine, &args.packing, &args.session)?;
@@ -70,8 +78,9 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
         narrows::core::limits::CHUNK_LEN_MAX.min(settings.limits.chunk_len_max.max(16 << 20));
     let acceptor = Acceptor::new(engine, settings);
     if args.stdio {
-        let endpoint =
-            acceptor.take(transport::stdio()?)?.ok_or_else(|| anyhow::anyhow!("no session on standard input"))?;
+        let endpoint = acceptor
+            .take(transport::stdio()?)?
+            .ok_or_else(|| anyhow::anyhow!("no session on standard input"))?;
         return receive(&Arc::new(endpoint), &args, quiet);
     }
     let door = Door::open(&args.listen, &args.security)?;

@@ -12,7 +12,12 @@ pub struct Args {
     #[arg(required = true)]
     pub results: Vec<PathBuf>,
     /// Where the report goes
-    #[arg(short, long, value_name = "FILE", default_value = "narrows-report.html")]
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        default_value = "narrows-report.html"
+    )]
     pub output: PathBuf,
 }
 

@@ -26,7 +26,12 @@ pub struct Args {
     #[arg(required = true, value_names = ["PATH", "TO"], num_args = 1..)]
     pub paths_and_to: Vec<OsString>,
     /// Program that reaches the remote host for HOST:DIR
-    #[arg(long, default_value = "ssh", value_name = "COMMAND", env = "NARROWS_RSH")]
+    #[arg(
+        long,
+        default_value = "ssh",
+        value_name = "COMMAND",
+        env = "NARROWS_RSH"
+    )]
     pub rsh: String,
     /// The narrows program on the remote host
     #[arg(long, default_value = "narrows", value_name = "PATH")]
@@ -43,21 +48,27 @@ pub struct Args {
 }
 
 pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
-    let (to, paths) = args.paths_and_to.split_last().expect("the command line requires one");
+    let (to, paths) = args
+        .paths_and_to
+        .split_last()
+        .expect("the command line requires one");
     if paths.is_empty() {
         return Err(Usage("what to send, and where to? narrows send PATH… HOST".into()).into());
     }
-    let to = to.to_str().ok_or_else(|| Usage(format!("{} is no address", to.display())))?;
+    let to = to
+        .to_str()
+        .ok_or_else(|| Usage(format!("{} is no address", to.display())))?;
     let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
     let from_stdin = paths == [Path::new("-")];
     if from_stdin && io::stdin().is_terminal() {
-        return Err(Usage("standard input is a terminal; give files, or pipe something in".into()).into());
+        return Err(
+            Usage("standard input is a terminal; give files, or pipe something in".into()).into(),
+        );
     }
     if let Some((_, dir)) = remote_dir(to)
         && (from_stdin || dir == "-")
     {
-        let text =
-            "HOST:DIR takes files into a directory; for a stream start `narrows recv -` there and send to its address";
+        let text = "HOST:DIR takes files into a directory; for a stream start `narrows recv -` there and send to its address";
         return Err(Usage(text.into()).into());
     }
     if !from_stdin {
@@ -72,7 +83,11 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     let bar = output::progress(quiet);
     let mut progress = |bytes| bar.set_position(bytes);
     let received = if from_stdin {
-        send::stream(&endpoint, &mut common::descriptor(&io::stdin())?, &mut progress)
+        send::stream(
+            &endpoint,
+            &mut common::descriptor(&io::stdin())?,
+            &mut progress,
+        )
     } else {
         send::paths(&endpoint, &paths, &mut progress)
     };
@@ -92,15 +107,28 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
 fn dial(to: &str, args: &Args) -> anyhow::Result<Dial> {
     if let Some((host, dir)) = remote_dir(to) {
         if host.starts_with('-') {
-            return Err(Usage(format!("`{host}` is no host: {} would take it for an option", args.rsh)).into());
+            return Err(Usage(format!(
+                "`{host}` is no host: {} would take it for an option",
+                args.rsh
+            ))
+            .into());
         }
         let mut words = args.rsh.split_whitespace();
-        let program = words.next().ok_or_else(|| Usage("--rsh names no program".into()))?;
+        let program = words
+            .next()
+            .ok_or_else(|| Usage("--rsh names no program".into()))?;
         let mut command = Command::new(program);
-        command.args(words).arg(host).arg("--").arg(&args.remote_program).args(["recv", "--quiet", "--stdio", "--"]);
+        command
+            .args(words)
+            .arg(host)
+            .arg("--")
+            .arg(&args.remote_program)
+            .args(["recv", "--quiet", "--stdio", "--"]);
         command.arg(quote(dir));
         let transport = transport::spawn(command).map_err(|fault| {
-            anyhow::anyhow!("cannot start {program}: {fault}; install it or name another with --rsh")
+            anyhow::anyhow!(
+                "cannot start {program}: {fault}; install it or name another with --rsh"
+            )
         })?;
         return Ok(common::dial_once(transport));
     }
@@ -117,7 +145,8 @@ fn remote_dir(to: &str) -> Option<(&str, &str)> {
     }
     let (host, dir) = to.split_once(':')?;
     let is_port = !dir.is_empty() && dir.bytes().all(|byte| byte.is_ascii_digit());
-    (!is_port && !dir.contains(':') && !host.is_empty()).then_some((host, if dir.is_empty() { "." } else { dir }))
+    (!is_port && !dir.contains(':') && !host.is_empty())
+        .then_some((host, if dir.is_empty() { "." } else { dir }))
 }
 
 /// The remote shell takes the words apart again.
@@ -134,7 +163,13 @@ mod tests {
         assert_eq!(remote_dir("host:dir"), Some(("host", "dir")));
         assert_eq!(remote_dir("me@host:/a b"), Some(("me@host", "/a b")));
         assert_eq!(remote_dir("host:"), Some(("host", ".")));
-        for address in ["host", "host:4242", "[::1]:4242", "unix:/run/x", "tcp://h:1"] {
+        for address in [
+            "host",
+            "host:4242",
+            "[::1]:4242",
+            "unix:/run/x",
+            "tcp://h:1",
+        ] {
             assert_eq!(remote_dir(address), None, "{address}");
         }
     }

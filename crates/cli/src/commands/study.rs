@@ -56,9 +56,17 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
-    lab::places([("results", Some(&args.results)), ("report", Some(&args.report))])?;
+    lab::places([
+        ("results", Some(&args.results)),
+        ("report", Some(&args.report)),
+    ])?;
     let mut data: Vec<_> = [Kind::Lineal, Kind::Random, Kind::Sparse]
-        .map(|kind| (kind.name().to_string(), Data::synthetic(kind, SYNTHETIC_LEN, args.seed)))
+        .map(|kind| {
+            (
+                kind.name().to_string(),
+                Data::synthetic(kind, SYNTHETIC_LEN, args.seed),
+            )
+        })
         .into();
     if args.traced.is_empty() {
         eprintln!("no --traced data: the study is of generated data only");
@@ -71,8 +79,14 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
         let digest = traced.excerpt(TRACED_DIGEST_LEN)?.xxh3;
         seeds.push(u64::from_str_radix(&digest, 16).context("an XXH3 is hexadecimal")? >> 11);
     }
-    let earlier = if args.results.exists() { result::read(&args.results)? } else { Vec::new() };
-    let others = earlier.iter().find(|run| run.origin.tool == "study" && run.origin.seeds != seeds);
+    let earlier = if args.results.exists() {
+        result::read(&args.results)?
+    } else {
+        Vec::new()
+    };
+    let others = earlier
+        .iter()
+        .find(|run| run.origin.tool == "study" && run.origin.seeds != seeds);
     if let Some(other) = others {
         return Err(Usage(format!(
             "{} holds a study of other data (`{}`); name another file with --results",
@@ -97,12 +111,22 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
         ));
     };
     let mut study = Study {
-        racer: Racer { program: program.clone(), threads: 0, packing: Vec::new() },
+        racer: Racer {
+            program: program.clone(),
+            threads: 0,
+            packing: Vec::new(),
+        },
         bencher: Bencher { program },
-        grid: if args.quick { Grid::quick() } else { Grid::full() },
+        grid: if args.quick {
+            Grid::quick()
+        } else {
+            Grid::full()
+        },
         data,
         shard: args.shard,
-        until: minutes.map(|minutes| Instant::now() + Duration::from_secs_f64(minutes.clamp(0.0, 1e6) * 60.0)),
+        until: minutes.map(|minutes| {
+            Instant::now() + Duration::from_secs_f64(minutes.clamp(0.0, 1e6) * 60.0)
+        }),
         journal: Some(Journal::open(&args.results, &run)?),
         told: &mut told,
         known: study::known(&earlier),
@@ -117,7 +141,11 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     bar.finish_and_clear();
     let runs = result::read(&args.results)?;
     lab::write(&args.report, &album::report(&runs), quiet)?;
-    let rows: Vec<_> = runs.iter().filter(|run| run.origin.tool == "study").flat_map(|run| &run.rows).collect();
+    let rows: Vec<_> = runs
+        .iter()
+        .filter(|run| run.origin.tool == "study")
+        .flat_map(|run| &run.rows)
+        .collect();
     for finding in pictures::findings(&rows) {
         let sign = match finding.holds {
             Verdict::Holds => '+',
@@ -140,6 +168,10 @@ const QUICK_MINUTES: f64 = 2.8;
 const TRACED_DIGEST_LEN: u64 = 64 << 20;
 
 fn shard(text: &str) -> Result<(usize, usize), String> {
-    let parts = text.split_once('/').and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
-    parts.filter(|(part, parts)| part < parts).ok_or_else(|| "write it like 0/4, 1/4, 2/4, 3/4".into())
+    let parts = text
+        .split_once('/')
+        .and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
+    parts
+        .filter(|(part, parts)| part < parts)
+        .ok_or_else(|| "write it like 0/4, 1/4, 2/4, 3/4".into())
 }

@@ -72,7 +72,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     lab::places([("report", args.report.as_ref())])?;
     let inputs = inputs(args)?;
     if let Some(path) = &args.report {
-        lab::write(path, &pictures::report(&inputs).map_err(|fault| Usage(fault.to_string()))?, args.json)?;
+        lab::write(
+            path,
+            &pictures::report(&inputs).map_err(|fault| Usage(fault.to_string()))?,
+            args.json,
+        )?;
     }
     if args.json {
         let document = pictures::document(&inputs).map_err(|fault| Usage(fault.to_string()))?;
@@ -87,20 +91,30 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn inputs(args: &Args) -> anyhow::Result<Inputs> {
     let mut inputs = match &args.inputs {
         Some(path) => {
-            let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text = fs::read_to_string(path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
             Inputs::parse(&text).map_err(|fault| Usage(format!("{}: {fault}", path.display())))?
         }
         None => Inputs::deck(),
     };
     if let Some(path) = &args.results {
         let row = measured(args, path)?;
-        inputs.measured(&row).map_err(|fault| Usage(fault.to_string()))?;
+        inputs
+            .measured(&row)
+            .map_err(|fault| Usage(fault.to_string()))?;
     }
     for text in &args.set {
-        let parts = text.rsplit_once('=').ok_or_else(|| Usage(format!("`{text}`: write --set NAME=VALUE")));
+        let parts = text
+            .rsplit_once('=')
+            .ok_or_else(|| Usage(format!("`{text}`: write --set NAME=VALUE")));
         let (name, value) = parts?;
-        let value = value.trim().parse().map_err(|_| Usage(format!("`{text}`: `{value}` is not a number")))?;
-        inputs.set(name.trim(), value).map_err(|fault| Usage(fault.to_string()))?;
+        let value = value
+            .trim()
+            .parse()
+            .map_err(|_| Usage(format!("`{text}`: `{value}` is not a number")))?;
+        inputs
+            .set(name.trim(), value)
+            .map_err(|fault| Usage(fault.to_string()))?;
     }
     Ok(inputs)
 }
@@ -111,17 +125,32 @@ fn measured(args: &Args, path: &Path) -> anyhow::Result<Row> {
     let wanted = |row: &Row| match &args.codec {
         Some(codec) => row.case.codec.as_ref() == Some(codec),
         None => {
-            row.marks.contains("pareto_pack") && row.value("pack_mb_s").is_some_and(|speed| speed >= SPEED_MIN_MB_S)
+            row.marks.contains("pareto_pack")
+                && row
+                    .value("pack_mb_s")
+                    .is_some_and(|speed| speed >= SPEED_MIN_MB_S)
         }
     };
     let rows = rows.filter(|row| {
         wanted(row)
-            && args.chunk.is_none_or(|chunk| row.case.chunk_bytes == Some(chunk.0))
+            && args
+                .chunk
+                .is_none_or(|chunk| row.case.chunk_bytes == Some(chunk.0))
             && row.value("ratio_4k").is_some()
             && row.value("pack_cpu_s_per_gb").is_some()
     });
-    rows.max_by(|a, b| a.value("ratio_4k").unwrap_or(0.0).total_cmp(&b.value("ratio_4k").unwrap_or(0.0)))
-        .ok_or_else(|| Usage(format!("{} holds no results of `narrows bench` for that", path.display())).into())
+    rows.max_by(|a, b| {
+        a.value("ratio_4k")
+            .unwrap_or(0.0)
+            .total_cmp(&b.value("ratio_4k").unwrap_or(0.0))
+    })
+    .ok_or_else(|| {
+        Usage(format!(
+            "{} holds no results of `narrows bench` for that",
+            path.display()
+        ))
+        .into()
+    })
 }
 
 fn storage(inputs: &Inputs) -> anyhow::Result<()> {
@@ -160,10 +189,18 @@ fn storage(inputs: &Inputs) -> anyhow::Result<()> {
         ]);
     }
     output::print(&format!("{}\n{table}\n", inputs.title))?;
-    for (number, cost) in costs.iter().enumerate().filter(|(_, cost)| cost.design != baseline.design) {
+    for (number, cost) in costs
+        .iter()
+        .enumerate()
+        .filter(|(_, cost)| cost.design != baseline.design)
+    {
         output::print(&sentence(cost, &cost.saving(baseline), &baseline.design))?;
-        let swings = tco::sensitivity::swings(inputs, number).map_err(|fault| Usage(fault.to_string()))?;
-        let moving = swings.iter().filter(|swing| swing.width(|saving| saving.per_server) > 1e-3).take(6);
+        let swings =
+            tco::sensitivity::swings(inputs, number).map_err(|fault| Usage(fault.to_string()))?;
+        let moving = swings
+            .iter()
+            .filter(|swing| swing.width(|saving| saving.per_server) > 1e-3)
+            .take(6);
         for (place, swing) in moving.enumerate() {
             if place == 0 {
                 output::print("What moves its saving on a server most:")?;
@@ -187,7 +224,9 @@ fn storage(inputs: &Inputs) -> anyhow::Result<()> {
 fn transfer(inputs: &Inputs) -> anyhow::Result<()> {
     let month = link::month(inputs).map_err(|fault| Usage(fault.to_string()))?;
     let mut table = Table::new();
-    table.load_style(NOTHING).set_header(["a month", "raw", "packed"]);
+    table
+        .load_style(NOTHING)
+        .set_header(["a month", "raw", "packed"]);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }

@@ -29,7 +29,12 @@ pub struct Args {
     /// Files and directories to send, as one stream; a bundled sample of real data if none are given
     pub paths: Vec<PathBuf>,
     /// Links to race over: rates, or `none` for no limit
-    #[arg(long, value_name = "RATE,…", default_value = "100mbit", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "RATE,…",
+        default_value = "100mbit",
+        value_delimiter = ','
+    )]
     pub link: Vec<LinkSpec>,
     /// Delay each way, in milliseconds
     #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
@@ -66,19 +71,35 @@ pub struct Args {
 pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     for who in &args.race {
         if let Some(codec) = &who.codec {
-            narrows::candidate(&narrows::default_registry(), codec, 0).map_err(|fault| Usage(fault.to_string()))?;
+            narrows::candidate(&narrows::default_registry(), codec, 0)
+                .map_err(|fault| Usage(fault.to_string()))?;
         }
     }
-    let report = if args.no_report { None } else { Some(&args.report) };
+    let report = if args.no_report {
+        None
+    } else {
+        Some(&args.report)
+    };
     lab::places([("results", args.results.as_ref()), ("report", report)])?;
-    let data = if args.paths.is_empty() { Data::sample() } else { Data::paths(&args.paths)? };
+    let data = if args.paths.is_empty() {
+        Data::sample()
+    } else {
+        Data::paths(&args.paths)?
+    };
     let racer = Racer {
         program: std::env::current_exe().context("cannot find this program itself")?,
         threads: args.threads,
         packing: Vec::new(),
     };
     let plan = Plan {
-        links: args.link.iter().map(|link| LinkSpec { delay: args.delay_ms, ..*link }).collect(),
+        links: args
+            .link
+            .iter()
+            .map(|link| LinkSpec {
+                delay: args.delay_ms,
+                ..*link
+            })
+            .collect(),
         contestants: args.race.clone(),
         repeat: args.repeat,
         raw_s: args.seconds.as_secs_f64(),
@@ -91,13 +112,18 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
         bar.set_position(now.done as u64);
         bar.set_message(format!("{}: {}", now.link, now.who));
     };
-    let document = trial::run(&racer, &data, &plan, &mut progress).map_err(|fault| match fault {
-        TrialError::Damaged { .. } => anyhow::Error::new(Damaged(fault.to_string())),
-        TrialError::Data(fault) => fault.into(),
-    })?;
+    let document =
+        trial::run(&racer, &data, &plan, &mut progress).map_err(|fault| match fault {
+            TrialError::Damaged { .. } => anyhow::Error::new(Damaged(fault.to_string())),
+            TrialError::Data(fault) => fault.into(),
+        })?;
     bar.finish_and_clear();
     // Printed first: a disk that has filled up meanwhile does not take it all. Nor does a closed pipe take the files.
-    let printed = if args.json { output::print(&serde_json::to_string(&document)?) } else { print(&document) };
+    let printed = if args.json {
+        output::print(&serde_json::to_string(&document)?)
+    } else {
+        print(&document)
+    };
     if let Some(path) = &args.results {
         trial::results(&document).append(path)?;
     }
@@ -115,7 +141,8 @@ fn print(document: &Document) -> anyhow::Result<()> {
             link.link,
             Size(link.sent_bytes),
             match link.times {
-                1 if link.sent_bytes < document.data.bytes => format!(" of {}", Size(document.data.bytes)),
+                1 if link.sent_bytes < document.data.bytes =>
+                    format!(" of {}", Size(document.data.bytes)),
                 1 => String::new(),
                 times => format!(" (the data {times} times over)"),
             },
@@ -132,7 +159,16 @@ fn print(document: &Document) -> anyhow::Result<()> {
 
 fn table(link: &LinkResult) -> Table {
     let mut table = Table::new();
-    let heads = ["policy", "Mbit/s", "× raw", "", "wire MB", "ratio", "CPU s send", "CPU s recv"];
+    let heads = [
+        "policy",
+        "Mbit/s",
+        "× raw",
+        "",
+        "wire MB",
+        "ratio",
+        "CPU s send",
+        "CPU s recv",
+    ];
     table.load_style(NOTHING).set_header(heads);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -142,11 +178,16 @@ fn table(link: &LinkResult) -> Table {
             table.add_row([policy.name.as_str(), "failed"]);
             continue;
         }
-        let lost = link.verdict.as_ref().map_or(0.0, |verdict| (1.0 - verdict.against_best_other) * 100.0);
+        let lost = link
+            .verdict
+            .as_ref()
+            .map_or(0.0, |verdict| (1.0 - verdict.against_best_other) * 100.0);
         table.add_row([
             policy.name.clone(),
             digits(policy.effective_mbit_s),
-            policy.times_raw.map_or_else(String::new, |times| format!("{times:.2}")),
+            policy
+                .times_raw
+                .map_or_else(String::new, |times| format!("{times:.2}")),
             match policy.best {
                 true => "best".into(),
                 false if policy.name == "adaptive" => format!("-{lost:.1} %"),
@@ -162,9 +203,26 @@ fn table(link: &LinkResult) -> Table {
 }
 
 fn failures(document: &Document) -> anyhow::Result<()> {
-    let policies = document.links.iter().flat_map(|link| link.policies.iter().map(move |policy| (link, policy)));
+    let policies = document
+        .links
+        .iter()
+        .flat_map(|link| link.policies.iter().map(move |policy| (link, policy)));
     let faults: Vec<_> = policies
-        .filter_map(|(link, policy)| Some(format!("{} over {}: {}", policy.name, link.link, policy.fault.as_ref()?)))
+        .filter_map(|(link, policy)| {
+            Some(format!(
+                "{} over {}: {}",
+                policy.name,
+                link.link,
+                policy.fault.as_ref()?
+            ))
+        })
         .collect();
-    if faults.is_empty() { Ok(()) } else { Err(anyhow::anyhow!("some transfers failed: {}", faults.join("; "))) }
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(anyhow::anyhow!(
+            "some transfers failed: {}",
+            faults.join("; ")
+        ))
+    }
 }

@@ -23,8 +23,10 @@ const HISTORY_LEN: usize = 256 << 10;
 const CHUNK_LEN: usize = 256 << 10;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Near the program:  narrows tunnel --listen 127.0.0.1:5432 --peer HOST:4242
-Near the server:   narrows tunnel --listen 0.0.0.0:4242 --to 127.0.0.1:5432")]
+#[command(
+    after_help = "Near the program:  narrows tunnel --listen 127.0.0.1:5432 --peer HOST:4242
+Near the server:   narrows tunnel --listen 0.0.0.0:4242 --to 127.0.0.1:5432"
+)]
 pub struct Args {
     /// Address to listen on: for programs (with --peer), or for the other end (with --to)
     #[arg(short, long)]
@@ -61,7 +63,12 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
 }
 
-fn near(args: &Args, peer: &str, engine: narrows::Engine, settings: &Settings) -> anyhow::Result<()> {
+fn near(
+    args: &Args,
+    peer: &str,
+    engine: narrows::Engine,
+    settings: &Settings,
+) -> anyhow::Result<()> {
     let peer = common::address(peer)?;
     let auth = common::auth(&args.security)?;
     secure::require_auth_to(&peer, &auth, args.security.insecure)?;
@@ -71,7 +78,11 @@ fn near(args: &Args, peer: &str, engine: narrows::Engine, settings: &Settings) -
     let listener = Listener::bind(&listen, &Tuning::default())?;
     let mut first = true;
     loop {
-        match Endpoint::connect(&engine, settings.clone(), common::dial(peer.clone(), auth.clone())) {
+        match Endpoint::connect(
+            &engine,
+            settings.clone(),
+            common::dial(peer.clone(), auth.clone()),
+        ) {
             Ok(endpoint) => {
                 let endpoint = Arc::new(endpoint);
                 common::interruptible(&endpoint)?;

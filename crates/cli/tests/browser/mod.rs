@@ -35,9 +35,15 @@ pub(crate) fn look_at(report: &Path, pictures: usize) {
     // What was drawn has marks: every picture of a race has bars or rectangles, and text.
     for svg in main.split("<svg").skip(1) {
         let svg = svg.split("</svg>").next().unwrap();
-        assert!(svg.matches("<path").count() > 5 && svg.matches("<text").count() > 3, "{svg}");
+        assert!(
+            svg.matches("<path").count() > 5 && svg.matches("<text").count() > 3,
+            "{svg}"
+        );
     }
-    let complaints: Vec<_> = said.lines().filter(|line| line.contains("CONSOLE")).collect();
+    let complaints: Vec<_> = said
+        .lines()
+        .filter(|line| line.contains("CONSOLE"))
+        .collect();
     assert!(complaints.is_empty(), "{complaints:?}");
     assert!(fetched.is_empty(), "{fetched:?}");
     // Had it tried, we would know: the same page without its policy, with a picture from elsewhere.
@@ -48,7 +54,10 @@ pub(crate) fn look_at(report: &Path, pictures: usize) {
     let leaky = report.with_extension("leaky.html");
     fs::write(&leaky, open).unwrap();
     let (_, _, fetched) = browse(&leaky).expect("it was there a moment ago");
-    assert!(fetched.iter().any(|line| line.contains("narrows.invalid")), "{fetched:?}");
+    assert!(
+        fetched.iter().any(|line| line.contains("narrows.invalid")),
+        "{fetched:?}"
+    );
 }
 
 /// The page as it stands after its scripts ran, what the browser logged, and what the page asked the network for.
@@ -63,15 +72,35 @@ fn browse(page: &Path) -> Option<(String, String, Vec<String>)> {
             let mut head = [0; 300];
             let len = stream.read(&mut head).unwrap_or(0);
             let head = String::from_utf8_lossy(&head[..len]);
-            asked_of.lock().unwrap().push(head.lines().next().unwrap_or_default().to_string());
+            asked_of
+                .lock()
+                .unwrap()
+                .push(head.lines().next().unwrap_or_default().to_string());
         }
     });
     let profile = tempfile::tempdir().unwrap();
     let output = Command::new("chromium")
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
-        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
-        .args(["--enable-logging=stderr", "--virtual-time-budget=30000", "--dump-dom"])
-        .args([format!("--user-data-dir={}", profile.path().display()), format!("--proxy-server={address}")])
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+        ])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+        ])
+        .args([
+            "--enable-logging=stderr",
+            "--virtual-time-budget=30000",
+            "--dump-dom",
+        ])
+        .args([
+            format!("--user-data-dir={}", profile.path().display()),
+            format!("--proxy-server={address}"),
+        ])
         .arg("--proxy-bypass-list=<-loopback>")
         .arg(format!("file://{}", page.canonicalize().unwrap().display()))
         .stdin(Stdio::null())
@@ -79,7 +108,12 @@ fn browse(page: &Path) -> Option<(String, String, Vec<String>)> {
         .ok()?;
     // The browser itself asks its maker for updates and the time, whatever it is told; the page knows none of those
     // hosts.
-    let own = [".google.com", ".googleapis.com", ".gvt1.com", ".gstatic.com"];
+    let own = [
+        ".google.com",
+        ".googleapis.com",
+        ".gvt1.com",
+        ".gstatic.com",
+    ];
     let mut asked = std::mem::take(&mut *asked.lock().unwrap());
     asked.retain(|line| !own.iter().any(|host| line.contains(host)));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -36,20 +36,36 @@ fn every_command_has_help_that_names_its_flags() {
         assert!(!short.stdout.is_empty());
     }
     let version = run(["--version"]).expect(0);
-    assert_eq!(String::from_utf8(version.stdout).unwrap(), concat!("narrows ", env!("CARGO_PKG_VERSION"), "\n"));
+    assert_eq!(
+        String::from_utf8(version.stdout).unwrap(),
+        concat!("narrows ", env!("CARGO_PKG_VERSION"), "\n")
+    );
 }
 
 #[test]
 fn manual_pages_and_completions_are_made() {
     let dir = TempDir::new().unwrap();
     run(["man", dir.path().join("man").to_str().unwrap()]).expect(0);
-    for command in COMMANDS.map(|command| format!("narrows-{command}")).iter().chain([&"narrows".to_owned()]) {
-        let page = std::fs::read_to_string(dir.path().join("man").join(format!("{command}.1"))).unwrap();
-        assert!(page.contains(".SH SYNOPSIS") && page.contains(".SH OPTIONS"), "{page}");
+    for command in COMMANDS
+        .map(|command| format!("narrows-{command}"))
+        .iter()
+        .chain([&"narrows".to_owned()])
+    {
+        let page =
+            std::fs::read_to_string(dir.path().join("man").join(format!("{command}.1"))).unwrap();
+        assert!(
+            page.contains(".SH SYNOPSIS") && page.contains(".SH OPTIONS"),
+            "{page}"
+        );
     }
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = run(["completions", shell]).expect(0);
-        assert!(String::from_utf8(script.stdout).unwrap().contains("link-emulator"), "{shell}");
+        assert!(
+            String::from_utf8(script.stdout)
+                .unwrap()
+                .contains("link-emulator"),
+            "{shell}"
+        );
     }
 }
 
@@ -62,7 +78,13 @@ fn wrong_usage_is_told_with_code_2() {
         &["send", "/etc/hostname"],
         &["send", "/etc/hostname", "host name"],
         &["send", "/etc/hostname", "192.0.2.1"],
-        &["send", "--codec", "unheard-of", "/etc/hostname", "127.0.0.1"],
+        &[
+            "send",
+            "--codec",
+            "unheard-of",
+            "/etc/hostname",
+            "127.0.0.1",
+        ],
         &["send", "--policy", "fixed", "/etc/hostname", "127.0.0.1"],
         &["send", "--chunk", "17M", "/etc/hostname", "127.0.0.1"],
         &["recv", "--listen", "0.0.0.0:0"],
@@ -89,7 +111,10 @@ fn flags_may_stand_anywhere() {
     ] {
         let receiver = start(["recv", dir.path().to_str().unwrap(), "-l", "127.0.0.1:0"]);
         let to = receiver.address();
-        run(order.iter().map(|word| if *word == "TO" { &to } else { *word })).expect(0);
+        run(order
+            .iter()
+            .map(|word| if *word == "TO" { &to } else { *word }))
+        .expect(0);
         receiver.wait().expect(0);
     }
 }

@@ -36,24 +36,46 @@ const DEPTH: usize = 8;
 impl Case {
     fn new(flags: &str, kind: Kind, chunk: usize, window: usize) -> Self {
         let flags: Vec<_> = flags.split(' ').map(str::to_owned).collect();
-        let history = if flags.iter().any(|flag| flag == "--no-history") { 0 } else { MIB };
-        Self { flags, kind, chunk, window, history, context: [MIB; 2] }
+        let history = if flags.iter().any(|flag| flag == "--no-history") {
+            0
+        } else {
+            MIB
+        };
+        Self {
+            flags,
+            kind,
+            chunk,
+            window,
+            history,
+            context: [MIB; 2],
+        }
     }
 
     /// With what `docs/specs/memory.md` says of `codec` at `level`.
     fn of(self, codec: &str, level: i32) -> Self {
         let zstd = || {
             // SAFETY: both functions read their arguments only.
-            unsafe { ZSTD_estimateCCtxSize_usingCParams(ZSTD_getCParams(level, self.chunk as u64, self.history)) }
+            unsafe {
+                ZSTD_estimateCCtxSize_usingCParams(ZSTD_getCParams(
+                    level,
+                    self.chunk as u64,
+                    self.history,
+                ))
+            }
         };
         let packing = match codec {
             _ if codec.ends_with("zstd") => zstd(),
             "deflate" | "zlib" | "gzip" => 9 * MIB,
             _ => MIB,
         };
-        let is_typed = ["shuffle", "delta", "decimal"].iter().any(|name| codec.starts_with(name));
+        let is_typed = ["shuffle", "delta", "decimal"]
+            .iter()
+            .any(|name| codec.starts_with(name));
         let planes = if is_typed { self.chunk } else { 0 };
-        Self { context: [packing + 2 * planes, MIB + planes], ..self }
+        Self {
+            context: [packing + 2 * planes, MIB + planes],
+            ..self
+        }
     }
 
     fn shared(&self) -> usize {
@@ -75,41 +97,96 @@ fn all_codecs() -> Vec<Case> {
     let codecs = list["codecs"].as_array().unwrap();
     assert!(codecs.len() > 20, "{list}");
     let case = |codec: &Value| {
-        let (name, level) = (codec["name"].as_str().unwrap(), codec["level_max"].as_i64().unwrap());
+        let (name, level) = (
+            codec["name"].as_str().unwrap(),
+            codec["level_max"].as_i64().unwrap(),
+        );
         let flags = format!("--codec {name}:{level} --chunk 16M");
         Case::new(&flags, Kind::Text, 16 * MIB, 16 * MIB).of(name, level as i32)
     };
-    codecs.iter().filter(|codec| codec["name"] != "raw").map(case).collect()
+    codecs
+        .iter()
+        .filter(|codec| codec["name"] != "raw")
+        .map(case)
+        .collect()
 }
 
 /// Processor time so far, in ticks.
 fn ticks(id: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
-    let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    let fields: Vec<_> = stat
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
 fn peak(id: u32) -> usize {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap();
+    line.trim()
+        .trim_end_matches(" kB")
+        .parse::<usize>()
+        .unwrap()
+        * 1024
 }
 
 #[test]
 fn both_ends_stay_within_the_stated_bound_while_the_reader_stalls() {
     let mut cases = vec![
-        Case::new("--codec zstd:22 --chunk 16M", Kind::Period, 16 * MIB, 16 * MIB).of("zstd", 22),
-        Case::new("--codec lz4 --chunk 256K", Kind::Random, 256 << 10, 16 * MIB),
-        Case::new("--codec zstd:19 --chunk 256K --window 1M", Kind::Text, 256 << 10, MIB).of("zstd", 19),
-        Case::new("--policy none --chunk 16M", Kind::Random, 16 * MIB, 16 * MIB),
-        Case::new("--policy none --chunk 512 --window 4M --no-history", Kind::Random, 512, 4 * MIB),
+        Case::new(
+            "--codec zstd:22 --chunk 16M",
+            Kind::Period,
+            16 * MIB,
+            16 * MIB,
+        )
+        .of("zstd", 22),
+        Case::new(
+            "--codec lz4 --chunk 256K",
+            Kind::Random,
+            256 << 10,
+            16 * MIB,
+        ),
+        Case::new(
+            "--codec zstd:19 --chunk 256K --window 1M",
+            Kind::Text,
+            256 << 10,
+            MIB,
+        )
+        .of("zstd", 19),
+        Case::new(
+            "--policy none --chunk 16M",
+            Kind::Random,
+            16 * MIB,
+            16 * MIB,
+        ),
+        Case::new(
+            "--policy none --chunk 512 --window 4M --no-history",
+            Kind::Random,
+            512,
+            4 * MIB,
+        ),
     ];
     if full() {
         cases.extend(all_codecs());
     }
     for case in &cases {
         let window = if case.window == 16 * MIB { "16M" } else { "4M" };
-        let mut recv = narrows(["recv", "-", "-l", "127.0.0.1:0", "-T", "2", "--window", window]);
+        let mut recv = narrows([
+            "recv",
+            "-",
+            "-l",
+            "127.0.0.1:0",
+            "-T",
+            "2",
+            "--window",
+            window,
+        ]);
         // Nobody reads what it writes.
         let receiver = Process::start_with(recv.stdin(Stdio::null()), false);
         let address = receiver.address();
@@ -141,8 +218,18 @@ fn both_ends_stay_within_the_stated_bound_while_the_reader_stalls() {
         let peaks = [peak(sender.id()), peak(receiver.id())];
         let bounds = [case.sender(), case.receiver()];
         let mib = |bytes: [usize; 2]| bytes.map(|bytes| bytes / MIB);
-        println!("{:?}: {} MiB taken, peaks {:?} of {:?} MiB", case.flags, before.0 >> 20, mib(peaks), mib(bounds));
-        assert!(peaks[0] <= bounds[0] && peaks[1] <= bounds[1], "{:?}: {peaks:?} of {bounds:?}", case.flags);
+        println!(
+            "{:?}: {} MiB taken, peaks {:?} of {:?} MiB",
+            case.flags,
+            before.0 >> 20,
+            mib(peaks),
+            mib(bounds)
+        );
+        assert!(
+            peaks[0] <= bounds[0] && peaks[1] <= bounds[1],
+            "{:?}: {peaks:?} of {bounds:?}",
+            case.flags
+        );
         drop((sender, receiver));
         drop(writing);
     }

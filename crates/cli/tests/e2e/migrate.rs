@@ -30,7 +30,9 @@ fn by_hand(channels: u8, capabilities: &[&str], flags: &[&str]) {
     let _way = Way::start(&bench, flags);
     begin(&bench, &mut source, &mut dest, channels, capabilities);
     source.wait_migrated();
-    eventually("the destination has it all", || dest.status() != "inmigrate");
+    eventually("the destination has it all", || {
+        dest.status() != "inmigrate"
+    });
     bench.check(&mut source, &mut dest);
 }
 
@@ -70,11 +72,16 @@ fn what_qemu_packed_itself_is_carried_as_it_is() {
     let (mut source, mut dest) = bench.pair();
     let _way = Way::start(&bench, &[]);
     for side in [&mut source, &mut dest] {
-        side.ask("migrate-set-parameters", json!({ "multifd-compression": "zlib" }));
+        side.ask(
+            "migrate-set-parameters",
+            json!({ "multifd-compression": "zlib" }),
+        );
     }
     begin(&bench, &mut source, &mut dest, 2, &[]);
     source.wait_migrated();
-    eventually("the destination has it all", || dest.status() != "inmigrate");
+    eventually("the destination has it all", || {
+        dest.status() != "inmigrate"
+    });
     bench.check(&mut source, &mut dest);
 }
 
@@ -86,25 +93,42 @@ fn a_guest_moves_by_postcopy_with_a_channel_for_urgent_pages() {
     let (mut source, mut dest) = bench.pair();
     let _way = Way::start(&bench, &[]);
     let capabilities = ["postcopy-ram", "postcopy-preempt"];
-    let states: Vec<_> = capabilities.iter().map(|name| json!({ "capability": name, "state": true })).collect();
-    if let Err(fault) = dest.monitor.ask("migrate-set-capabilities", &json!({ "capabilities": states })) {
+    let states: Vec<_> = capabilities
+        .iter()
+        .map(|name| json!({ "capability": name, "state": true }))
+        .collect();
+    if let Err(fault) = dest.monitor.ask(
+        "migrate-set-capabilities",
+        &json!({ "capabilities": states }),
+    ) {
         return skip(&format!("no postcopy here: {fault}"));
     }
-    source.ask("migrate-set-parameters", json!({ "max-bandwidth": 20 << 20, "max-postcopy-bandwidth": 40 << 20 }));
+    source.ask(
+        "migrate-set-parameters",
+        json!({ "max-bandwidth": 20 << 20, "max-postcopy-bandwidth": 40 << 20 }),
+    );
     for side in [&mut source, &mut dest] {
         let states: Vec<_> = ["return-path", "events", capabilities[0], capabilities[1]]
             .iter()
             .map(|name| json!({ "capability": name, "state": true }))
             .collect();
-        side.ask("migrate-set-capabilities", json!({ "capabilities": states }));
+        side.ask(
+            "migrate-set-capabilities",
+            json!({ "capabilities": states }),
+        );
     }
-    dest.ask("migrate-incoming", json!({ "uri": uri(&bench.unix("d.sock")) }));
+    dest.ask(
+        "migrate-incoming",
+        json!({ "uri": uri(&bench.unix("d.sock")) }),
+    );
     source.ask("migrate", json!({ "uri": uri(&bench.unix("s.sock")) }));
     eventually("it is under way", || source.migration() == "active");
     thread::sleep(Duration::from_millis(500));
     source.ask("migrate-start-postcopy", Value::Null);
     // Started with -S, so it waits for this even in postcopy.
-    eventually("the destination has what it needs to run", || dest.status() == "paused");
+    eventually("the destination has what it needs to run", || {
+        dest.status() == "paused"
+    });
     dest.ask("cont", Value::Null);
     source.wait_migrated();
     bench.check_goes_on();
@@ -146,22 +170,49 @@ fn run_and_serve_drive_both_qemus() {
     ]);
     let mut seen = Value::Null;
     eventually("it says how far it is", || {
-        let asked = Command::new(NARROWS).args(["migrate", "status", "--json", &status]).output().unwrap();
+        let asked = Command::new(NARROWS)
+            .args(["migrate", "status", "--json", &status])
+            .output()
+            .unwrap();
         seen = serde_json::from_slice(&asked.stdout).unwrap_or_default();
         seen["lanes"] == 4
     });
-    assert!(seen["schema"] == "narrows.migrate-status/1" && seen["seconds"].as_f64().unwrap() > 0.0, "{seen}");
-    let report = moving.wait().expect(0).json();
-    assert_eq!((report["channels"].as_u64(), report["downtime_limit_ms"].as_u64()), (Some(3), Some(200)), "{report}");
-    assert_eq!(report["ram_bytes"].as_u64().unwrap() >> 20, RAM_MIB as u64, "{report}");
     assert!(
-        report["send"]["qemu_cpu_s"].as_f64().is_some() && report["recv"]["tunnel_cpu_s"].as_f64().unwrap() > 0.0,
+        seen["schema"] == "narrows.migrate-status/1" && seen["seconds"].as_f64().unwrap() > 0.0,
+        "{seen}"
+    );
+    let report = moving.wait().expect(0).json();
+    assert_eq!(
+        (
+            report["channels"].as_u64(),
+            report["downtime_limit_ms"].as_u64()
+        ),
+        (Some(3), Some(200)),
+        "{report}"
+    );
+    assert_eq!(
+        report["ram_bytes"].as_u64().unwrap() >> 20,
+        RAM_MIB as u64,
+        "{report}"
+    );
+    assert!(
+        report["send"]["qemu_cpu_s"].as_f64().is_some()
+            && report["recv"]["tunnel_cpu_s"].as_f64().unwrap() > 0.0,
         "{report}"
     );
     assert!(report["total_ms"].as_u64().unwrap() > 0, "{report}");
-    assert!(report["down_seen_ms"].as_f64().unwrap() >= report["down_ms"].as_f64().unwrap() / 2.0, "{report}");
-    eventually("the source stands still", || source.status() == "postmigrate");
-    assert_eq!(dest.status(), "running", "it was told to go on when the source had let go");
+    assert!(
+        report["down_seen_ms"].as_f64().unwrap() >= report["down_ms"].as_f64().unwrap() / 2.0,
+        "{report}"
+    );
+    eventually("the source stands still", || {
+        source.status() == "postmigrate"
+    });
+    assert_eq!(
+        dest.status(),
+        "running",
+        "it was told to go on when the source had let go"
+    );
     bench.check_goes_on();
 }
 
@@ -180,21 +231,38 @@ fn an_interrupted_run_leaves_the_guest_where_it_was() {
         &bench.unix("d.qmp").to_string(),
     ]);
     let qmp = bench.unix("s.qmp").to_string();
-    let words = ["migrate", "run", "--qmp", &qmp, "--to", &Way::served_at(&serve), "--max-bandwidth", "40mbit"];
+    let words = [
+        "migrate",
+        "run",
+        "--qmp",
+        &qmp,
+        "--to",
+        &Way::served_at(&serve),
+        "--max-bandwidth",
+        "40mbit",
+    ];
     let moving = start([&words[..], &["--capability", "auto-converge"]].concat());
     let is_on = |source: &mut Qemu, name: &str| {
         let held = source.ask("query-migrate-capabilities", Value::Null);
-        held.as_array().unwrap().iter().any(|held| held["capability"] == name && held["state"] == true)
+        held.as_array()
+            .unwrap()
+            .iter()
+            .any(|held| held["capability"] == name && held["state"] == true)
     };
     eventually("it is asked for", || is_on(&mut source, "auto-converge"));
     eventually("it is under way", || source.migration() == "active");
     thread::sleep(Duration::from_millis(300));
     moving.signal(Signal::INT);
-    moving.wait().expect(130).says("the guest goes on where it was");
+    moving
+        .wait()
+        .expect(130)
+        .says("the guest goes on where it was");
     assert!(!is_on(&mut source, "auto-converge"));
     assert_eq!(source.status(), "running");
     let before = bench.printed("s").len();
-    eventually("the guest goes on", || bench.printed("s").len() > before + 1);
+    eventually("the guest goes on", || {
+        bench.printed("s").len() > before + 1
+    });
 }
 
 // Goal: `tunnel` outlives a `serve` that is started again, whatever QEMU tried meanwhile. Method: two tries that come
@@ -216,16 +284,23 @@ fn a_tunnel_outlives_its_serve() {
     eventually("the second is under way", || source.migration() == "active");
     source.ask("migrate_cancel", Value::Null);
     // QEMU 7.2 calls one with a return path that was cancelled failed, once in twenty times.
-    eventually("the second is given up", || ["cancelled", "failed"].contains(&source.migration().as_str()));
+    eventually("the second is given up", || {
+        ["cancelled", "failed"].contains(&source.migration().as_str())
+    });
     let target = bench.unix("d.sock").to_string();
     dest.set_up(0, &[]);
-    dest.ask("migrate-incoming", json!({ "uri": uri(&bench.unix("d.sock")) }));
+    dest.ask(
+        "migrate-incoming",
+        json!({ "uri": uri(&bench.unix("d.sock")) }),
+    );
     way.serve = start(["migrate", "serve", "-l", &at, "--to", &target]);
     Way::served_at(&way.serve);
     thread::sleep(Duration::from_secs(1));
     source.migrate(&socket);
     source.wait_migrated();
-    eventually("the destination has it all", || dest.status() != "inmigrate");
+    eventually("the destination has it all", || {
+        dest.status() != "inmigrate"
+    });
     bench.check(&mut source, &mut dest);
 }
 
@@ -233,10 +308,34 @@ fn a_tunnel_outlives_its_serve() {
 fn wrong_ends_are_told() {
     let dir = TempDir::new().unwrap();
     let nobody = format!("unix:{}", dir.path().join("nobody").display());
-    run(["migrate", "run", "--qmp", &nobody, "--to", "127.0.0.1:9"]).expect(1).says("cannot talk to QEMU");
+    run(["migrate", "run", "--qmp", &nobody, "--to", "127.0.0.1:9"])
+        .expect(1)
+        .says("cannot talk to QEMU");
     run(["migrate", "tunnel", "-l", &nobody, "--peer", "127.0.0.1:1"]).expect(1);
-    run(["migrate", "tunnel", "-l", "0.0.0.0:0", "--peer", "127.0.0.1:9"]).expect(2);
-    run(["migrate", "serve", "-l", "0.0.0.0:0", "--to", &nobody]).expect(2).says("insecure");
-    run(["migrate", "tunnel", "--policy", "naive", "--codec", "lz4", "-l", &nobody, "--peer", "127.0.0.1:9"]).expect(2);
+    run([
+        "migrate",
+        "tunnel",
+        "-l",
+        "0.0.0.0:0",
+        "--peer",
+        "127.0.0.1:9",
+    ])
+    .expect(2);
+    run(["migrate", "serve", "-l", "0.0.0.0:0", "--to", &nobody])
+        .expect(2)
+        .says("insecure");
+    run([
+        "migrate",
+        "tunnel",
+        "--policy",
+        "naive",
+        "--codec",
+        "lz4",
+        "-l",
+        &nobody,
+        "--peer",
+        "127.0.0.1:9",
+    ])
+    .expect(2);
     run(["migrate", "status", &nobody]).expect(1);
 }

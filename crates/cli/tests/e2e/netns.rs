@@ -28,7 +28,9 @@ impl Hosts {
         let [a, b] = &hosts.0;
         let mut ready = ip(&format!("netns add {a}"))
             && ip(&format!("netns add {b}"))
-            && ip(&format!("link add narrows netns {a} type veth peer name narrows netns {b}"));
+            && ip(&format!(
+                "link add narrows netns {a} type veth peer name narrows netns {b}"
+            ));
         for (name, address) in hosts.0.iter().zip(ADDRESSES) {
             ready = ready
                 && ip(&format!("-n {name} addr add {address}/24 dev narrows"))
@@ -45,7 +47,10 @@ impl Hosts {
     /// A program on one of them, 0 or 1. What it mounts is there for it alone.
     pub fn on(&self, host: usize, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.0[host]]).arg(program).stdin(Stdio::null());
+        command
+            .args(["netns", "exec", &self.0[host]])
+            .arg(program)
+            .stdin(Stdio::null());
         command
     }
 }
@@ -59,6 +64,9 @@ impl Drop for Hosts {
 }
 
 fn ip(line: &str) -> bool {
-    let status = Command::new("ip").args(line.split_whitespace()).stderr(Stdio::null()).status();
+    let status = Command::new("ip")
+        .args(line.split_whitespace())
+        .stderr(Stdio::null())
+        .status();
     status.is_ok_and(|status| status.success())
 }

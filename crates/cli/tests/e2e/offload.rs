@@ -22,7 +22,11 @@ impl Bench {
     fn new(flags: &[&str]) -> Self {
         let server = start([&["offload", "serve", "--listen", &alone()], flags].concat());
         let address = server.address();
-        Self { dir: TempDir::new().unwrap(), server, address }
+        Self {
+            dir: TempDir::new().unwrap(),
+            server,
+            address,
+        }
     }
 
     fn file(&self, name: &str, kind: Kind, len: usize) -> PathBuf {
@@ -32,19 +36,39 @@ impl Bench {
     }
 
     fn pack(&self, file: &Path, flags: &[&str]) -> Process {
-        start([&["offload", "pack", file.to_str().unwrap(), "--to", &self.address], flags].concat())
+        start(
+            [
+                &[
+                    "offload",
+                    "pack",
+                    file.to_str().unwrap(),
+                    "--to",
+                    &self.address,
+                ],
+                flags,
+            ]
+            .concat(),
+        )
     }
 }
 
 /// What a program makes of a file on its standard output; `None` where it is not there.
 fn read_by(program: &str, file: &Path) -> Option<Vec<u8>> {
-    let test = Command::new(program).arg("-t").arg(file).stderr(Stdio::piped()).status();
+    let test = Command::new(program)
+        .arg("-t")
+        .arg(file)
+        .stderr(Stdio::piped())
+        .status();
     let Ok(test) = test else {
         skip(&format!("there is no {program} here"));
         return None;
     };
     assert!(test.success(), "{program} -t {}", file.display());
-    let output = Command::new(program).args(["-d", "-c"]).arg(file).output().unwrap();
+    let output = Command::new(program)
+        .args(["-d", "-c"])
+        .arg(file)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{output:?}");
     Some(output.stdout)
 }
@@ -54,8 +78,15 @@ fn packed_there_read_by_gzip_zstd_and_lz4_and_unpacked_there() {
     let bench = Bench::new(&[]);
     let file = bench.file("notes.txt", Kind::Text, 3_000_000);
     let raw = fs::read(&file).unwrap();
-    for (codec, ending, program) in [("deflate", "gz", "gzip"), ("zstd", "zst", "zstd"), ("lz4", "lz4", "lz4")] {
-        let ended = bench.pack(&file, &["--codec", codec, "--copy"]).wait().expect(0);
+    for (codec, ending, program) in [
+        ("deflate", "gz", "gzip"),
+        ("zstd", "zst", "zstd"),
+        ("lz4", "lz4", "lz4"),
+    ] {
+        let ended = bench
+            .pack(&file, &["--codec", codec, "--copy"])
+            .wait()
+            .expect(0);
         let text = String::from_utf8(ended.stdout).unwrap();
         for words in ["copy and back", "device", "turn-around", "all checked here"] {
             assert!(text.contains(words), "no {words:?} in {text}");
@@ -65,11 +96,23 @@ fn packed_there_read_by_gzip_zstd_and_lz4_and_unpacked_there() {
             assert!(read == raw, "{program} reads something else");
         }
         let back = bench.dir.path().join("back");
-        let words = ["offload", "unpack", packed.to_str().unwrap(), "--to", &bench.address, "-f", "-o"];
+        let words = [
+            "offload",
+            "unpack",
+            packed.to_str().unwrap(),
+            "--to",
+            &bench.address,
+            "-f",
+            "-o",
+        ];
         run(words.into_iter().chain([back.to_str().unwrap()])).expect(0);
         assert!(fs::read(&back).unwrap() == raw);
         // What is there is not replaced unasked.
-        bench.pack(&file, &["--codec", codec]).wait().expect(2).says("--force");
+        bench
+            .pack(&file, &["--codec", codec])
+            .wait()
+            .expect(2)
+            .says("--force");
     }
 }
 
@@ -118,43 +161,84 @@ fn what_does_not_work_is_told_with_its_code() {
     let file = bench.file("file", Kind::Text, 100_000);
     let file = file.to_str().unwrap();
     // Full, and nothing may be done here.
-    bench.pack(Path::new(file), &["--no-spill"]).wait().expect(1).says("full");
+    bench
+        .pack(Path::new(file), &["--no-spill"])
+        .wait()
+        .expect(1)
+        .says("full");
     // Full, and it is done here.
     let ended = bench.pack(Path::new(file), &[]).wait().expect(0);
-    assert!(String::from_utf8(ended.stdout).unwrap().contains("given up"));
+    assert!(
+        String::from_utf8(ended.stdout)
+            .unwrap()
+            .contains("given up")
+    );
     run(["offload", "pack", file, "--to", "127.0.0.1:1", "--force"]).expect(1);
     // Nobody is asked for anything that cannot be read: else it would be the server that cannot be reached.
-    for [op, file] in
-        [["pack", "/nowhere/file"], ["pack", "/"], ["unpack", "/nowhere/file.gz"], ["table", "/nowhere/file"]]
-    {
-        run(["offload", op, file, "--to", "127.0.0.1:1"]).expect(1).says("cannot read");
+    for [op, file] in [
+        ["pack", "/nowhere/file"],
+        ["pack", "/"],
+        ["unpack", "/nowhere/file.gz"],
+        ["table", "/nowhere/file"],
+    ] {
+        run(["offload", op, file, "--to", "127.0.0.1:1"])
+            .expect(1)
+            .says("cannot read");
     }
     run(["offload", "pack", file]).expect(2);
-    run(["offload", "pack", file, "--local", "--codec", "lz4", "--block", "100K"]).expect(2);
+    run([
+        "offload", "pack", file, "--local", "--codec", "lz4", "--block", "100K",
+    ])
+    .expect(2);
     run(["offload", "pack", file, "--local", "--block", "1G"]).expect(2);
-    run(["offload", "unpack", file, "--local"]).expect(2).says("--output");
+    run(["offload", "unpack", file, "--local"])
+        .expect(2)
+        .says("--output");
     let back = bench.dir.path().join("back");
     let back = back.to_str().unwrap();
     run(["offload", "unpack", file, "--local", "-o", back]).expect(5);
-    run(["offload", "serve", "--listen", "0.0.0.0:0"]).expect(2).says("--insecure");
+    run(["offload", "serve", "--listen", "0.0.0.0:0"])
+        .expect(2)
+        .says("--insecure");
     let packed = format!("{file}.gz");
     let mut bytes = fs::read(&packed).unwrap();
     let at = bytes.len() / 2;
     bytes[at] ^= 1;
     fs::write(&packed, bytes).unwrap();
-    run(["offload", "unpack", &packed, "--local", "-o", back]).expect(3).says("damaged");
+    run(["offload", "unpack", &packed, "--local", "-o", back])
+        .expect(3)
+        .says("damaged");
 }
 
 #[test]
 fn a_server_says_what_it_has() {
-    let server = start(["offload", "serve", "--listen", "127.0.0.1:0", "--json", "--workers", "3"]);
+    let server = start([
+        "offload",
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--json",
+        "--workers",
+        "3",
+    ]);
     server.address();
     server.signal(Signal::TERM);
     let json = server.wait().expect(143).json();
-    assert_eq!((json["schema"].as_str(), json["workers"].as_u64()), (Some("narrows.offload-serve/1"), Some(3)));
+    assert_eq!(
+        (json["schema"].as_str(), json["workers"].as_u64()),
+        (Some("narrows.offload-serve/1"), Some(3))
+    );
     for (at, codec) in ["deflate", "zstd", "lz4"].into_iter().enumerate() {
         let offer = &json["offers"][at];
-        assert!(offer["codec"] == codec && offer["unpack"].is_string(), "{offer}");
-        assert!(offer["pack"].as_array().is_some_and(|pack| pack.iter().any(|way| way["backend"] == "cpu")), "{offer}");
+        assert!(
+            offer["codec"] == codec && offer["unpack"].is_string(),
+            "{offer}"
+        );
+        assert!(
+            offer["pack"]
+                .as_array()
+                .is_some_and(|pack| pack.iter().any(|way| way["backend"] == "cpu")),
+            "{offer}"
+        );
     }
 }

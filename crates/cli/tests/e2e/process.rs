@@ -46,7 +46,13 @@ pub struct Ended {
 impl fmt::Debug for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = &self.stdout[..self.stdout.len().min(500)];
-        write!(f, "exit {}\nstdout: {}\nstderr: {}", self.code, String::from_utf8_lossy(shown), self.stderr)
+        write!(
+            f,
+            "exit {}\nstdout: {}\nstderr: {}",
+            self.code,
+            String::from_utf8_lossy(shown),
+            self.stderr
+        )
     }
 }
 
@@ -97,11 +103,19 @@ impl Process {
 
     /// Like [`Process::start`]; without `gather_stdout`, [`Process::stdout`] is the caller's.
     pub fn start_with(command: &mut Command, gather_stdout: bool) -> Self {
-        for name in ["NARROWS_LISTEN", "NARROWS_POLICY", "NARROWS_CODEC", "NARROWS_THREADS", "NARROWS_RSH"] {
+        for name in [
+            "NARROWS_LISTEN",
+            "NARROWS_POLICY",
+            "NARROWS_CODEC",
+            "NARROWS_THREADS",
+            "NARROWS_RSH",
+        ] {
             command.env_remove(name);
         }
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|fault| panic!("{command:?}: {fault}"));
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|fault| panic!("{command:?}: {fault}"));
         let said = Arc::new(Said::default());
         let out = Arc::default();
         let mut stderr = child.stderr.take().expect("it is piped");
@@ -130,15 +144,26 @@ impl Process {
                 *out.lock().unwrap() = all;
             }));
         }
-        Self { child, said, gathering, out }
+        Self {
+            child,
+            said,
+            gathering,
+            out,
+        }
     }
 
     pub fn stdin(&mut self) -> ChildStdin {
-        self.child.stdin.take().expect("stdin is piped and not taken")
+        self.child
+            .stdin
+            .take()
+            .expect("stdin is piped and not taken")
     }
 
     pub fn stdout(&mut self) -> ChildStdout {
-        self.child.stdout.take().expect("stdout is not gathered and not taken")
+        self.child
+            .stdout
+            .take()
+            .expect("stdout is not gathered and not taken")
     }
 
     pub fn id(&self) -> u32 {
@@ -156,12 +181,19 @@ impl Process {
         let until = Instant::now() + DEADLINE;
         let mut text = self.said.text.lock().unwrap();
         loop {
-            let found = text.0.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+            let found = text
+                .0
+                .split_inclusive('\n')
+                .filter(|line| line.ends_with('\n'));
             if let Some((_, rest)) = found.into_iter().find_map(|line| line.split_once(words)) {
                 return rest.trim_end().to_owned();
             }
             let left = until.saturating_duration_since(Instant::now());
-            assert!(!text.1 && !left.is_zero(), "waited for {words:?}, heard: {}", text.0);
+            assert!(
+                !text.1 && !left.is_zero(),
+                "waited for {words:?}, heard: {}",
+                text.0
+            );
             text = self.said.more.wait_timeout(text, left).unwrap().0;
         }
     }
@@ -198,11 +230,17 @@ impl Process {
         for thread in self.gathering.drain(..) {
             thread.join().unwrap();
         }
-        let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+        let code = status
+            .code()
+            .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
         let stdout = std::mem::take(&mut *self.out.lock().unwrap());
         let stderr = self.said.text.lock().unwrap().0.clone();
         assert!(!stderr.contains("panicked at"), "a panic: {stderr}");
-        Ended { code, stdout, stderr }
+        Ended {
+            code,
+            stdout,
+            stderr,
+        }
     }
 }
 
@@ -234,12 +272,16 @@ pub fn eventually_within(limit: Duration, what: &str, mut condition: impl FnMut(
 pub fn alone() -> String {
     static NEXT: AtomicU8 = AtomicU8::new(2);
     let [high, low] = (std::process::id() as u16).to_be_bytes();
-    format!("127.{high}.{low}.{}:0", NEXT.fetch_add(1, Ordering::Relaxed))
+    format!(
+        "127.{high}.{low}.{}:0",
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    )
 }
 
 /// Whether a program is there.
 pub fn has(program: &str) -> bool {
-    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
 pub fn is_root() -> bool {
@@ -260,11 +302,17 @@ pub fn skip(why: &str) {
 /// Files under `dir` that a receiver had begun and not finished.
 pub fn parts(dir: &Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
-    let Ok(entries) = std::fs::read_dir(dir) else { return found };
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return found;
+    };
     for entry in entries.flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             found.extend(parts(&entry.path()));
-        } else if entry.file_name().as_encoded_bytes().starts_with(b".narrows-") {
+        } else if entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(b".narrows-")
+        {
             found.push(entry.path());
         }
     }

@@ -13,7 +13,9 @@ use std::{
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::process::{Ended, NARROWS, Process, eventually, has, is_root, narrows, run, skip, start};
+use crate::process::{
+    Ended, NARROWS, Process, eventually, has, is_root, narrows, run, skip, start,
+};
 
 /// A server in a directory of its own.
 struct Disk {
@@ -24,7 +26,13 @@ struct Disk {
 impl Disk {
     fn start(more: &[&str]) -> Self {
         let dir = TempDir::new().unwrap();
-        let at = |name: &str| dir.path().join(name).into_os_string().into_string().unwrap();
+        let at = |name: &str| {
+            dir.path()
+                .join(name)
+                .into_os_string()
+                .into_string()
+                .unwrap()
+        };
         let (socket, control) = (at("socket"), at("control"));
         let mut args = vec!["memory", "serve", "--unix", &socket, "--control", &control];
         args.extend(more);
@@ -42,7 +50,15 @@ impl Disk {
     }
 
     fn stat(&self) -> serde_json::Value {
-        run(["memory", "stat", "--json", "--control", self.at("control").to_str().unwrap()]).expect(0).json()
+        run([
+            "memory",
+            "stat",
+            "--json",
+            "--control",
+            self.at("control").to_str().unwrap(),
+        ])
+        .expect(0)
+        .json()
     }
 
     fn stop(self) -> Ended {
@@ -62,7 +78,8 @@ fn nbdsh(uri: &str, script: &str) -> Option<Ended> {
         return None;
     }
     let options = "h.set_strict_mode(0)\nh.set_request_structured_replies(True)\n";
-    let script = format!("h.add_meta_context('base:allocation')\n{options}h.connect_uri('{uri}')\n{script}");
+    let script =
+        format!("h.add_meta_context('base:allocation')\n{options}h.connect_uri('{uri}')\n{script}");
     Some(Process::start(&mut python(&["-c", &script])).wait())
 }
 
@@ -84,31 +101,62 @@ fn nbdinfo_and_nbdcopy_both_ways() {
         return skip("nbdinfo and nbdcopy (package libnbd-bin) are missing");
     }
     let disk = Disk::start(&["--size", "48M", "--export", "second=1M"]);
-    let info = tool("nbdinfo", &["--json", "--list", &disk.uri()]).expect(0).json();
+    let info = tool("nbdinfo", &["--json", "--list", &disk.uri()])
+        .expect(0)
+        .json();
     let exports = info["exports"].as_array().unwrap();
     assert_eq!(exports.len(), 2, "{info}");
-    assert_eq!((&exports[0]["export-size"], &exports[1]["export-size"]), (&(48 << 20).into(), &(1 << 20).into()));
-    for can in
-        ["can_cache", "can_df", "can_fast_zero", "can_flush", "can_fua", "can_multi_conn", "can_trim", "can_zero"]
-    {
+    assert_eq!(
+        (&exports[0]["export-size"], &exports[1]["export-size"]),
+        (&(48 << 20).into(), &(1 << 20).into())
+    );
+    for can in [
+        "can_cache",
+        "can_df",
+        "can_fast_zero",
+        "can_flush",
+        "can_fua",
+        "can_multi_conn",
+        "can_trim",
+        "can_zero",
+    ] {
         assert_eq!(exports[0][can], true, "{can}");
     }
-    let image: Vec<u8> =
-        (0..10_000_000_u32).flat_map(|i| if i % 50_000 < 20_000 { [0; 4] } else { i.to_le_bytes() }).collect();
+    let image: Vec<u8> = (0..10_000_000_u32)
+        .flat_map(|i| {
+            if i % 50_000 < 20_000 {
+                [0; 4]
+            } else {
+                i.to_le_bytes()
+            }
+        })
+        .collect();
     let (from, back) = (disk.at("from"), disk.at("back"));
     fs::write(&from, &image).unwrap();
     tool("nbdcopy", &["--flush", from.to_str().unwrap(), &disk.uri()]).expect(0);
-    tool("nbdcopy", &["--connections=4", &disk.uri(), back.to_str().unwrap()]).expect(0);
+    tool(
+        "nbdcopy",
+        &["--connections=4", &disk.uri(), back.to_str().unwrap()],
+    )
+    .expect(0);
     let copied = fs::read(&back).unwrap();
     assert!(
-        copied.len() == 48 << 20 && copied[..image.len()] == image && copied[image.len()..].iter().all(|&b| b == 0)
+        copied.len() == 48 << 20
+            && copied[..image.len()] == image
+            && copied[image.len()..].iter().all(|&b| b == 0)
     );
     let map = tool("nbdinfo", &["--map", &disk.uri()]).expect(0);
-    assert!(String::from_utf8_lossy(&map.stdout).contains("hole,zero"), "{map:?}");
+    assert!(
+        String::from_utf8_lossy(&map.stdout).contains("hole,zero"),
+        "{map:?}"
+    );
     let stat = disk.stat();
     let store = &stat["stores"][0];
     assert!(store["ratio"].as_f64().unwrap() > 2.0, "{stat}");
-    assert_eq!((&stat["schema"], &stat["stores"][1]["name"]), (&"narrows.memory/1".into(), &"second".into()));
+    assert_eq!(
+        (&stat["schema"], &stat["stores"][1]["name"]),
+        (&"narrows.memory/1".into(), &"second".into())
+    );
     disk.stop().says("stopped:");
 }
 
@@ -162,8 +210,16 @@ h.shutdown()
 
 #[test]
 fn a_file_system_through_nbdfuse_and_a_loop_device() {
-    let missing =
-        ["nbdfuse", "losetup", "mkfs.ext4", "mount", "fstrim", "e2fsck"].into_iter().find(|program| !has(program));
+    let missing = [
+        "nbdfuse",
+        "losetup",
+        "mkfs.ext4",
+        "mount",
+        "fstrim",
+        "e2fsck",
+    ]
+    .into_iter()
+    .find(|program| !has(program));
     if let (false, _) | (_, Some(_)) = (is_root(), missing) {
         return skip(&format!(
             "a file system needs root, loop devices and {}",
@@ -174,9 +230,17 @@ fn a_file_system_through_nbdfuse_and_a_loop_device() {
     let (fuse, mnt) = (disk.at("fuse"), disk.at("mnt"));
     fs::create_dir(&fuse).unwrap();
     fs::create_dir(&mnt).unwrap();
-    let nbdfuse = Process::start(Command::new("nbdfuse").arg(&fuse).arg(disk.uri()).stdin(Stdio::null()));
+    let nbdfuse = Process::start(
+        Command::new("nbdfuse")
+            .arg(&fuse)
+            .arg(disk.uri())
+            .stdin(Stdio::null()),
+    );
     eventually("nbdfuse mounts", || fuse.join("nbd").exists());
-    let made = tool("losetup", &["--find", "--show", fuse.join("nbd").to_str().unwrap()]);
+    let made = tool(
+        "losetup",
+        &["--find", "--show", fuse.join("nbd").to_str().unwrap()],
+    );
     if made.code != 0 {
         let _ = tool("umount", &[fuse.to_str().unwrap()]);
         return skip(&format!("no loop device here: {}", made.stderr));
@@ -202,19 +266,30 @@ fn a_file_system_through_nbdfuse_and_a_loop_device() {
     nbdfuse.wait();
     ended.expect(0);
     let stat = disk.stat();
-    assert!(stat["stores"][0]["io_stat"]["notify_free"].as_u64().unwrap() > 100, "{stat}");
+    assert!(
+        stat["stores"][0]["io_stat"]["notify_free"]
+            .as_u64()
+            .unwrap()
+            > 100,
+        "{stat}"
+    );
     disk.stop();
 }
 
 #[test]
 fn fio_verifies_what_sixteen_connections_write() {
-    if !has("fio") || !String::from_utf8_lossy(&tool("fio", &["--enghelp"]).stdout).contains("nbd") {
+    if !has("fio") || !String::from_utf8_lossy(&tool("fio", &["--enghelp"]).stdout).contains("nbd")
+    {
         return skip("fio with the nbd engine is missing");
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/memory/verify.sh");
     for backing in ["", "1"] {
         let mut command = Command::new(&script);
-        command.arg("4").env("NARROWS", NARROWS).env("BACKING", backing).stdin(Stdio::null());
+        command
+            .arg("4")
+            .env("NARROWS", NARROWS)
+            .env("BACKING", backing)
+            .stdin(Stdio::null());
         Process::start(&mut command).wait().expect(0);
     }
 }
@@ -237,7 +312,12 @@ except nbd.Error as error:
 ";
     let clients: Vec<_> = (0..4)
         .map(|_| {
-            let args = ["-c", &format!("h.connect_uri('{}')", disk.uri()), "-c", script];
+            let args = [
+                "-c",
+                &format!("h.connect_uri('{}')", disk.uri()),
+                "-c",
+                script,
+            ];
             let client = Process::start(&mut python(&args));
             client.heard("round");
             client
@@ -273,7 +353,13 @@ h.pwrite(b'again' * 1000, 0)
         let stat = disk.stat();
         let mm = &stat["stores"][0]["mm_stat"];
         assert!(mm["mem_used_max"].as_u64().unwrap() <= 8 << 20, "{stat}");
-        assert!(stat["stores"][0]["io_stat"]["failed_writes"].as_u64().unwrap() > 1000, "{stat}");
+        assert!(
+            stat["stores"][0]["io_stat"]["failed_writes"]
+                .as_u64()
+                .unwrap()
+                > 1000,
+            "{stat}"
+        );
     }
     disk.stop();
 }
@@ -295,10 +381,26 @@ fn a_device_with_something_on_it_is_no_backing_and_an_empty_one_is_empty_again_a
     }
     let device = String::from_utf8(made.stdout).unwrap().trim().to_owned();
     let socket = dir.path().join("socket");
-    let refused = run(["memory", "serve", "--size", "1M", "--backing", &device, "--unix", socket.to_str().unwrap()]);
+    let refused = run([
+        "memory",
+        "serve",
+        "--size",
+        "1M",
+        "--backing",
+        &device,
+        "--unix",
+        socket.to_str().unwrap(),
+    ]);
     let untouched = fs::read(&device).unwrap() == content;
     fs::write(&device, vec![0; 4 << 20]).unwrap();
-    let disk = Disk::start(&["--size", "1M", "--backing", &device, "--metrics", "127.0.0.1:0"]);
+    let disk = Disk::start(&[
+        "--size",
+        "1M",
+        "--backing",
+        &device,
+        "--metrics",
+        "127.0.0.1:0",
+    ]);
     let marked = fs::read(&device).unwrap().starts_with(b"narrows");
     disk.stop();
     let empty = fs::read(&device).unwrap() == [0; 4 << 20];
@@ -310,7 +412,9 @@ fn a_device_with_something_on_it_is_no_backing_and_an_empty_one_is_empty_again_a
 #[test]
 fn a_time_in_which_no_page_can_go_cold_is_wrong_usage() {
     for time in ["0", "0.09"] {
-        run(["memory", "serve", "--size", "1M", "--idle-after", time]).expect(2).says("less than 0.1 seconds");
+        run(["memory", "serve", "--size", "1M", "--idle-after", time])
+            .expect(2)
+            .says("less than 0.1 seconds");
     }
 }
 
@@ -319,16 +423,39 @@ fn a_time_in_which_no_page_can_go_cold_is_wrong_usage() {
 #[test]
 fn stat_is_answered_again_when_descriptors_are_free_again() {
     let dir = TempDir::new().unwrap();
-    let at = |name: &str| dir.path().join(name).into_os_string().into_string().unwrap();
+    let at = |name: &str| {
+        dir.path()
+            .join(name)
+            .into_os_string()
+            .into_string()
+            .unwrap()
+    };
     let mut shell = Command::new("sh");
-    shell.args(["-c", "ulimit -n 64; exec \"$@\"", "sh", NARROWS, "memory", "serve", "--size", "1M"]);
-    shell.args(["--unix", &at("socket"), "--control", &at("control")]).stdin(Stdio::null());
+    shell.args([
+        "-c",
+        "ulimit -n 64; exec \"$@\"",
+        "sh",
+        NARROWS,
+        "memory",
+        "serve",
+        "--size",
+        "1M",
+    ]);
+    shell
+        .args(["--unix", &at("socket"), "--control", &at("control")])
+        .stdin(Stdio::null());
     let server = Process::start(&mut shell);
     server.heard("to watch it");
-    let held: Vec<_> = (0..64).map(|_| UnixStream::connect(at("socket")).unwrap()).collect();
-    eventually("no descriptor is left", || server.said().contains("cannot accept"));
+    let held: Vec<_> = (0..64)
+        .map(|_| UnixStream::connect(at("socket")).unwrap())
+        .collect();
+    eventually("no descriptor is left", || {
+        server.said().contains("cannot accept")
+    });
     let asking = UnixStream::connect(at("control")).unwrap();
-    eventually("the control socket finds none either", || server.said().contains("cannot accept a connection"));
+    eventually("the control socket finds none either", || {
+        server.said().contains("cannot accept a connection")
+    });
     drop((held, asking));
     run(["memory", "stat", "--json", "--control", &at("control")]).expect(0);
 }
@@ -336,10 +463,26 @@ fn stat_is_answered_again_when_descriptors_are_free_again() {
 #[test]
 fn only_clients_with_a_certificate_get_through_tls() {
     let dir = TempDir::new().unwrap();
-    let keys = dir.path().join("keys").into_os_string().into_string().unwrap();
+    let keys = dir
+        .path()
+        .join("keys")
+        .into_os_string()
+        .into_string()
+        .unwrap();
     run(["keys", &keys]).expect(0);
-    fs::set_permissions(format!("{keys}/server-key.pem"), fs::Permissions::from_mode(0o640)).unwrap();
-    let disk = Disk::start(&["--size", "1M", "--listen", "127.0.0.1:0", "--tls-certificates", &keys]);
+    fs::set_permissions(
+        format!("{keys}/server-key.pem"),
+        fs::Permissions::from_mode(0o640),
+    )
+    .unwrap();
+    let disk = Disk::start(&[
+        "--size",
+        "1M",
+        "--listen",
+        "127.0.0.1:0",
+        "--tls-certificates",
+        &keys,
+    ]);
     let uri = disk.server.heard("nbds://");
     let port = uri.trim_end_matches('/').rsplit_once(':').unwrap().1;
     if !has("nbdinfo") {
@@ -348,14 +491,21 @@ fn only_clients_with_a_certificate_get_through_tls() {
     let trusted = format!("nbds://localhost:{port}/?tls-certificates={keys}");
     let size = tool("nbdinfo", &["--size", &trusted]).expect(0);
     assert_eq!(String::from_utf8_lossy(&size.stdout).trim(), "1048576");
-    let others = dir.path().join("others").into_os_string().into_string().unwrap();
+    let others = dir
+        .path()
+        .join("others")
+        .into_os_string()
+        .into_string()
+        .unwrap();
     run(["keys", &others]).expect(0);
     let stranger = format!("nbds://localhost:{port}/?tls-certificates={others}");
     assert_ne!(tool("nbdinfo", &["--size", &stranger]).code, 0);
     // On loopback TLS is offered and not required.
     tool("nbdinfo", &["--size", &format!("nbd://localhost:{port}")]).expect(0);
     disk.stop().says("server-key.pem").says("chmod 600");
-    run(["memory", "serve", "--size", "1M", "--listen", "0.0.0.0:0"]).expect(2).says("--tls-certificates");
+    run(["memory", "serve", "--size", "1M", "--listen", "0.0.0.0:0"])
+        .expect(2)
+        .says("--tls-certificates");
 }
 
 #[test]
@@ -363,7 +513,9 @@ fn clients_that_mean_harm_are_dropped_and_others_go_on() {
     let disk = Disk::start(&["--size", "1M", "--connections-max", "40"]);
     let connect = || {
         let stream = UnixStream::connect(disk.at("socket")).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
         stream
     };
     let begun = Instant::now();
@@ -373,8 +525,17 @@ fn clients_that_mean_harm_are_dropped_and_others_go_on() {
     for _ in 0..1000 {
         endless.extend(b"IHAVEOPT\0\0\x12\x34\0\0\0\0");
     }
-    let huge = [&3_u32.to_be_bytes()[..], b"IHAVEOPT\0\0\0\x03\xff\xff\xff\xff"].concat();
-    for bytes in [b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(), huge, endless, vec![0xff; 100_000]] {
+    let huge = [
+        &3_u32.to_be_bytes()[..],
+        b"IHAVEOPT\0\0\0\x03\xff\xff\xff\xff",
+    ]
+    .concat();
+    for bytes in [
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
+        huge,
+        endless,
+        vec![0xff; 100_000],
+    ] {
         let mut stream = connect();
         let _ = stream.write_all(&bytes);
         let mut answer = Vec::new();
@@ -395,30 +556,55 @@ fn clients_that_mean_harm_are_dropped_and_others_go_on() {
     for stream in &mut silent {
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    assert!(begun.elapsed() < Duration::from_secs(25), "a silent client is dropped after 10 s");
+    assert!(
+        begun.elapsed() < Duration::from_secs(25),
+        "a silent client is dropped after 10 s"
+    );
     disk.stop();
 }
 
 #[test]
 fn metrics_and_stat_are_there_and_the_control_socket_is_ones_own() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let address = format!("127.0.0.1:{port}");
     let disk = Disk::start(&["--size", "1M", "--metrics", &address]);
     let mut stream = TcpStream::connect(&address).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
-    assert!(text.contains("narrows_memory_size_bytes{export=\"\"} 1048576"), "{text}");
+    assert!(
+        text.contains("narrows_memory_size_bytes{export=\"\"} 1048576"),
+        "{text}"
+    );
     let control = disk.at("control");
     use std::os::unix::fs::PermissionsExt;
-    assert_eq!(fs::metadata(&control).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        fs::metadata(&control).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
     let shown = run(["memory", "stat", "--control", control.to_str().unwrap()]).expect(0);
-    assert!(String::from_utf8_lossy(&shown.stdout).contains("ratio"), "{shown:?}");
+    assert!(
+        String::from_utf8_lossy(&shown.stdout).contains("ratio"),
+        "{shown:?}"
+    );
     let socket = disk.at("other");
     let mut second = narrows(["memory", "serve", "--size", "1M", "--unix"]);
-    second.arg(&socket).arg("--control").arg(&control).stdin(Stdio::null());
-    Process::start(&mut second).wait().expect(1).says("--control");
+    second
+        .arg(&socket)
+        .arg("--control")
+        .arg(&control)
+        .stdin(Stdio::null());
+    Process::start(&mut second)
+        .wait()
+        .expect(1)
+        .says("--control");
     disk.stop();
     assert!(!control.exists());
-    run(["memory", "stat", "--control", control.to_str().unwrap()]).expect(1).says("no RAM disk answers");
+    run(["memory", "stat", "--control", control.to_str().unwrap()])
+        .expect(1)
+        .says("no RAM disk answers");
 }

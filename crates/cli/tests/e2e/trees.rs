@@ -42,7 +42,12 @@ fn list(root: &Path) -> Listing {
                 ('d', mode, mtime, Vec::new())
             } else if meta.is_symlink() {
                 // A link's own mode means nothing and its time is not carried.
-                ('l', 0, (0, 0), fs::read_link(&path).unwrap().into_os_string().into_vec())
+                (
+                    'l',
+                    0,
+                    (0, 0),
+                    fs::read_link(&path).unwrap().into_os_string().into_vec(),
+                )
             } else {
                 ('f', mode, mtime, fs::read(&path).unwrap())
             };
@@ -60,7 +65,12 @@ pub fn assert_same(from: &Path, to: &Path) {
     for (path, entry) in &from {
         match to.get(path) {
             Some(other) => {
-                assert!(other == entry, "{} differs: {:?}", path.display(), (&entry.1, &other.1, entry.2, other.2))
+                assert!(
+                    other == entry,
+                    "{} differs: {:?}",
+                    path.display(),
+                    (&entry.1, &other.1, entry.2, other.2)
+                )
             }
             None => panic!("{} is missing", path.display()),
         }
@@ -73,8 +83,15 @@ pub fn assert_same(from: &Path, to: &Path) {
 fn age(path: &Path, seconds: i64, nanos: u32) {
     let base = SystemTime::UNIX_EPOCH;
     let whole = Duration::from_secs(seconds.unsigned_abs());
-    let time = if seconds < 0 { base - whole } else { base + whole } + Duration::from_nanos(nanos.into());
-    File::open(path).unwrap().set_times(FileTimes::new().set_modified(time)).unwrap();
+    let time = if seconds < 0 {
+        base - whole
+    } else {
+        base + whole
+    } + Duration::from_nanos(nanos.into());
+    File::open(path)
+        .unwrap()
+        .set_times(FileTimes::new().set_modified(time))
+        .unwrap();
 }
 
 /// A tree with one of everything that has gone wrong in some program before.
@@ -100,9 +117,17 @@ pub fn odd_tree() -> TempDir {
     for (index, name) in names.iter().enumerate() {
         let path = root.join(OsStr::from_bytes(name));
         let kind = narrows_testkit::data::KINDS[index % 11];
-        let len = if *name == b"empty" { 0 } else { [1, 17, 5000, 70_000, 600_000][index % 5] };
+        let len = if *name == b"empty" {
+            0
+        } else {
+            [1, 17, 5000, 70_000, 600_000][index % 5]
+        };
         fs::write(&path, make(kind, len, index as u64)).unwrap();
-        fs::set_permissions(&path, Permissions::from_mode([0o644, 0o600, 0o755, 0o444, 0o640][index % 5])).unwrap();
+        fs::set_permissions(
+            &path,
+            Permissions::from_mode([0o644, 0o600, 0o755, 0o444, 0o640][index % 5]),
+        )
+        .unwrap();
         age(&path, 1_000_000_007 * (index as i64 - 1), 123_456_789);
     }
     let long = "x".repeat(250);
@@ -126,11 +151,18 @@ fn carry(from: &Path, listen: &str, (recv_flags, send_flags): Flags<'_>) {
     let to = TempDir::new().unwrap();
     let into = to.path().join("made");
     let receiver = Process::start(
-        narrows(["recv", "--json", "--listen", listen]).args(recv_flags).arg(&into).stdin(Stdio::null()),
+        narrows(["recv", "--json", "--listen", listen])
+            .args(recv_flags)
+            .arg(&into)
+            .stdin(Stdio::null()),
     );
     let address = receiver.address();
     let sent = Process::start(
-        narrows(["send", "--json"]).args(send_flags).arg(from.join(".")).arg(&address).stdin(Stdio::null()),
+        narrows(["send", "--json"])
+            .args(send_flags)
+            .arg(from.join("."))
+            .arg(&address)
+            .stdin(Stdio::null()),
     );
     let sent = sent.wait().expect(0).json();
     let received = receiver.wait().expect(0).json();
@@ -176,7 +208,11 @@ fn a_tree_over_ipv6_and_a_unix_socket() {
         skip("no IPv6 loopback here");
     }
     let dir = TempDir::new().unwrap();
-    carry(tree.path(), &format!("unix:{}", dir.path().join("socket").display()), (&[], &[]));
+    carry(
+        tree.path(),
+        &format!("unix:{}", dir.path().join("socket").display()),
+        (&[], &[]),
+    );
 }
 
 #[test]
@@ -186,7 +222,10 @@ fn a_tree_over_tls_and_over_a_pre_shared_key() {
     let keys = dir.path().join("keys");
     let keys = keys.to_str().unwrap();
     let made = run(["keys", keys]).expect(0);
-    assert!(String::from_utf8_lossy(&made.stdout).lines().count() >= 5, "{made:?}");
+    assert!(
+        String::from_utf8_lossy(&made.stdout).lines().count() >= 5,
+        "{made:?}"
+    );
     run(["keys", keys]).expect(1).says("exists");
     let tls = ["--tls-certificates", keys];
     carry(tree.path(), "127.0.0.1:0", (&tls, &tls));
@@ -209,15 +248,28 @@ fn a_tree_to_a_receiver_that_the_sender_starts() {
     let into = dir.path().join("it's a dir");
     let to = format!("example.org:{}", into.display());
     let mut send = narrows(["send", "--remote-program", NARROWS, "--rsh"]);
-    send.arg(&ssh).arg(tree.path().join(".")).arg(&to).stdin(Stdio::null());
+    send.arg(&ssh)
+        .arg(tree.path().join("."))
+        .arg(&to)
+        .stdin(Stdio::null());
     Process::start(&mut send).wait().expect(0);
     assert_same(tree.path(), &into);
     // A directory, for all it looks like an option.
     let mut send = narrows(["send", "--remote-program", NARROWS, "--rsh"]);
-    send.current_dir(dir.path()).arg(&ssh).arg(tree.path().join(".")).arg("example.org:-dir").stdin(Stdio::null());
+    send.current_dir(dir.path())
+        .arg(&ssh)
+        .arg(tree.path().join("."))
+        .arg("example.org:-dir")
+        .stdin(Stdio::null());
     Process::start(&mut send).wait().expect(0);
     assert_same(tree.path(), &dir.path().join("-dir"));
-    let missing = run(["send", "--rsh", "/nonexistent/ssh", "/etc/hostname", "example.org:x"]);
+    let missing = run([
+        "send",
+        "--rsh",
+        "/nonexistent/ssh",
+        "/etc/hostname",
+        "example.org:x",
+    ]);
     missing.expect(1).says("cannot start /nonexistent/ssh");
 }
 
@@ -227,9 +279,19 @@ fn a_tree_between_two_network_namespaces_over_tls() {
     let tree = odd_tree();
     make_many(tree.path());
     let dir = TempDir::new().unwrap();
-    let (keys, into, image) = (dir.path().join("keys"), dir.path().join("into"), dir.path().join("image"));
+    let (keys, into, image) = (
+        dir.path().join("keys"),
+        dir.path().join("into"),
+        dir.path().join("image"),
+    );
     let sparse = make_sparse(&image);
-    Process::start(narrows(["keys", "--host", ADDRESSES[1]]).arg(&keys).stdin(Stdio::null())).wait().expect(0);
+    Process::start(
+        narrows(["keys", "--host", ADDRESSES[1]])
+            .arg(&keys)
+            .stdin(Stdio::null()),
+    )
+    .wait()
+    .expect(0);
     let on = |host: usize, args: &[&str]| {
         let mut command = hosts.on(host, NARROWS);
         command.args(args);
@@ -238,7 +300,11 @@ fn a_tree_between_two_network_namespaces_over_tls() {
     let listen = format!("{}:4242", ADDRESSES[1]);
     let plain = Process::start(on(1, &["recv", "--listen", &listen]).arg(&into)).wait();
     plain.expect(2).says("--insecure");
-    let receiver = Process::start(on(1, &["recv", "--listen", &listen, "--tls-certificates"]).arg(&keys).arg(&into));
+    let receiver = Process::start(
+        on(1, &["recv", "--listen", &listen, "--tls-certificates"])
+            .arg(&keys)
+            .arg(&into),
+    );
     let address = receiver.address();
     let mut send = on(0, &["send", "--tls-certificates"]);
     send.arg(&keys).arg(tree.path().join("."));
@@ -268,17 +334,35 @@ fn several_paths_arrive_under_their_names_and_replace_what_was_there() {
     fs::write(to.path().join("outside"), b"must stay").unwrap();
     // What was a link is replaced, not written through.
     symlink("outside", to.path().join("file")).unwrap();
-    let receiver = start(["recv", "--listen", "127.0.0.1:0", to.path().to_str().unwrap()]);
+    let receiver = start([
+        "recv",
+        "--listen",
+        "127.0.0.1:0",
+        to.path().to_str().unwrap(),
+    ]);
     let address = receiver.address();
     let mut send = narrows(["send"]);
-    send.args(["dir", "file", "link"].map(|name| from.path().join(name))).arg(&address).stdin(Stdio::null());
+    send.args(["dir", "file", "link"].map(|name| from.path().join(name)))
+        .arg(&address)
+        .stdin(Stdio::null());
     Process::start(&mut send).wait().expect(0);
     receiver.wait().expect(0);
     let read = |name: &str| fs::read_to_string(to.path().join(name)).unwrap();
-    assert_eq!((read("dir/x"), read("dir/y"), read("file")), ("new x".into(), "stays".into(), "new file".into()));
+    assert_eq!(
+        (read("dir/x"), read("dir/y"), read("file")),
+        ("new x".into(), "stays".into(), "new file".into())
+    );
     assert_eq!(read("outside"), "must stay");
-    assert!(!fs::symlink_metadata(to.path().join("file")).unwrap().is_symlink());
-    assert_eq!(read("link"), "new file", "a link that the user names means what it leads to");
+    assert!(
+        !fs::symlink_metadata(to.path().join("file"))
+            .unwrap()
+            .is_symlink()
+    );
+    assert_eq!(
+        read("link"),
+        "new file",
+        "a link that the user names means what it leads to"
+    );
 }
 
 const SPARSE_LEN: u64 = 5 << 30;
@@ -290,7 +374,8 @@ fn make_sparse(path: &Path) -> bool {
     let file = File::create(path).unwrap();
     file.set_len(SPARSE_LEN).unwrap();
     for (index, at) in ISLANDS.into_iter().enumerate() {
-        file.write_all_at(&make(Kind::Random, ISLAND_LEN, index as u64), at).unwrap();
+        file.write_all_at(&make(Kind::Random, ISLAND_LEN, index as u64), at)
+            .unwrap();
     }
     file.metadata().unwrap().blocks() * 512 < 64 << 20
 }
@@ -300,7 +385,11 @@ fn check_sparse(path: &Path) {
     let file = File::open(path).unwrap();
     let meta = file.metadata().unwrap();
     assert_eq!(meta.len(), SPARSE_LEN);
-    assert!(meta.blocks() * 512 < 8 << 20, "{} bytes on the disk", meta.blocks() * 512);
+    assert!(
+        meta.blocks() * 512 < 8 << 20,
+        "{} bytes on the disk",
+        meta.blocks() * 512
+    );
     let mut wanted = vec![0; 1 << 20];
     let mut got = wanted.clone();
     for at in (0..SPARSE_LEN).step_by(1 << 20) {
@@ -327,9 +416,20 @@ fn a_sparse_file_stays_sparse() {
     if !make_sparse(&from.path().join("image")) {
         return skip("this file system has no sparse files");
     }
-    let receiver = start(["recv", "--json", "--listen", "127.0.0.1:0", to.path().to_str().unwrap()]);
+    let receiver = start([
+        "recv",
+        "--json",
+        "--listen",
+        "127.0.0.1:0",
+        to.path().to_str().unwrap(),
+    ]);
     let address = receiver.address();
-    run(["send", from.path().join("image").to_str().unwrap(), &address]).expect(0);
+    run([
+        "send",
+        from.path().join("image").to_str().unwrap(),
+        &address,
+    ])
+    .expect(0);
     let result = receiver.wait().expect(0).json();
     assert_eq!(result["content_bytes"], SPARSE_LEN);
     check_sparse(&to.path().join("image"));
@@ -345,7 +445,11 @@ fn make_many(root: &Path) {
             fs::create_dir(&dir).unwrap();
         }
         let len = random.below(400);
-        fs::write(dir.join(format!("f{index}")), make(Kind::Text, len, index as u64)).unwrap();
+        fs::write(
+            dir.join(format!("f{index}")),
+            make(Kind::Text, len, index as u64),
+        )
+        .unwrap();
     }
 }
 
@@ -358,15 +462,29 @@ fn very_many_small_files() {
 
 #[test]
 fn a_stream_of_any_length_arrives_on_standard_output() {
-    let lens: [usize; 5] = [0, 1, 65_536, 3_000_001, if full() { 4 << 30 } else { 192 << 20 }];
+    let lens: [usize; 5] = [
+        0,
+        1,
+        65_536,
+        3_000_001,
+        if full() { 4 << 30 } else { 192 << 20 },
+    ];
     for len in lens {
-        let mut receiver = Process::start_with(narrows(["recv", "-", "-l", "127.0.0.1:0"]).stdin(Stdio::null()), false);
+        let mut receiver = Process::start_with(
+            narrows(["recv", "-", "-l", "127.0.0.1:0"]).stdin(Stdio::null()),
+            false,
+        );
         let address = receiver.address();
-        let mut sender = Process::start(narrows(["send", "--json", "-", &address]).stdin(Stdio::piped()));
+        let mut sender =
+            Process::start(narrows(["send", "--json", "-", &address]).stdin(Stdio::piped()));
         let mut stdin = sender.stdin();
         // Text, floats and noise in turns of a MiB, numbered, so that a swap would show.
         let block = |index: usize| {
-            let mut bytes = make([Kind::Text, Kind::Floats, Kind::Random][index % 3], 1 << 20, (index % 9) as u64);
+            let mut bytes = make(
+                [Kind::Text, Kind::Floats, Kind::Random][index % 3],
+                1 << 20,
+                (index % 9) as u64,
+            );
             bytes[..8].copy_from_slice(&(index as u64).to_le_bytes());
             bytes
         };
@@ -380,7 +498,9 @@ fn a_stream_of_any_length_arrives_on_standard_output() {
         let writing = thread::spawn(move || {
             for index in 0..len.div_ceil(1 << 20) {
                 let bytes = numbered(index);
-                stdin.write_all(&bytes[..bytes.len().min(len - (index << 20))]).unwrap();
+                stdin
+                    .write_all(&bytes[..bytes.len().min(len - (index << 20))])
+                    .unwrap();
             }
         });
         let mut stdout = receiver.stdout();
@@ -388,7 +508,10 @@ fn a_stream_of_any_length_arrives_on_standard_output() {
         for index in 0..len.div_ceil(1 << 20) {
             let now = got.len().min(len - (index << 20));
             stdout.read_exact(&mut got[..now]).unwrap();
-            assert!(got[..now] == wanted(index)[..now], "MiB {index} of {len} bytes differs");
+            assert!(
+                got[..now] == wanted(index)[..now],
+                "MiB {index} of {len} bytes differs"
+            );
         }
         assert_eq!(stdout.read(&mut got).unwrap(), 0, "more than {len} bytes");
         writing.join().unwrap();
@@ -400,7 +523,10 @@ fn a_stream_of_any_length_arrives_on_standard_output() {
 // Goal: a log that is followed arrives line by line. Method: one line each way before the next is written.
 #[test]
 fn a_stream_that_pauses_is_not_held_back() {
-    let mut receiver = Process::start_with(narrows(["recv", "-", "-l", "127.0.0.1:0"]).stdin(Stdio::null()), false);
+    let mut receiver = Process::start_with(
+        narrows(["recv", "-", "-l", "127.0.0.1:0"]).stdin(Stdio::null()),
+        false,
+    );
     let address = receiver.address();
     let mut sender = Process::start(narrows(["send", "-", &address]).stdin(Stdio::piped()));
     let (mut stdin, mut stdout) = (sender.stdin(), receiver.stdout());
@@ -419,13 +545,24 @@ fn a_stream_that_pauses_is_not_held_back() {
 fn one_receiver_takes_many_transfers() {
     let tree = odd_tree();
     let to = TempDir::new().unwrap();
-    let receiver = start(["recv", "--keep", "--json", "-l", "127.0.0.1:0", to.path().to_str().unwrap()]);
+    let receiver = start([
+        "recv",
+        "--keep",
+        "--json",
+        "-l",
+        "127.0.0.1:0",
+        to.path().to_str().unwrap(),
+    ]);
     let address = receiver.address();
     for _ in 0..3 {
         run(["send", tree.path().join(".").to_str().unwrap(), &address]).expect(0);
     }
     receiver.signal(rustix::process::Signal::INT);
     let ended = receiver.wait().expect(130).says("interrupted");
-    assert_eq!(String::from_utf8_lossy(&ended.stdout).lines().count(), 3, "{ended:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&ended.stdout).lines().count(),
+        3,
+        "{ended:?}"
+    );
     assert_same(tree.path(), to.path());
 }

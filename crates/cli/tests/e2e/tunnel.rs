@@ -79,8 +79,11 @@ fn many_connections_at_once_and_each_half_closes() {
             let tunnel = &tunnel;
             scope.spawn(move || {
                 for round in 0..3 {
-                    let bytes =
-                        make(KINDS[(index + round) % 11], [1, 300, 20_000, 700_000][(index + round) % 4], index as u64);
+                    let bytes = make(
+                        KINDS[(index + round) % 11],
+                        [1, 300, 20_000, 700_000][(index + round) % 4],
+                        index as u64,
+                    );
                     let mut stream = tunnel.connect();
                     let mut sending = stream.try_clone().unwrap();
                     let sent = bytes.clone();
@@ -92,7 +95,12 @@ fn many_connections_at_once_and_each_half_closes() {
                     let mut back = Vec::new();
                     stream.read_to_end(&mut back).unwrap();
                     writer.join().unwrap();
-                    assert!(back == bytes, "{} bytes of {} came back", back.len(), bytes.len());
+                    assert!(
+                        back == bytes,
+                        "{} bytes of {} came back",
+                        back.len(),
+                        bytes.len()
+                    );
                 }
             });
         }
@@ -119,7 +127,10 @@ fn a_server_that_is_away_closes_the_connection_and_not_the_tunnel() {
     drop(server);
     let tunnel = Tunnel::start(&address, &[], &[]);
     let mut byte = [0];
-    assert!(!matches!(tunnel.connect().read(&mut byte), Ok(1)), "nobody is there to say anything");
+    assert!(
+        !matches!(tunnel.connect().read(&mut byte), Ok(1)),
+        "nobody is there to say anything"
+    );
     let server = TcpListener::bind(&address).unwrap();
     thread::spawn(move || server.accept().unwrap().0.write_all(b"!").unwrap());
     tunnel.connect().read_exact(&mut byte).unwrap();
@@ -128,7 +139,11 @@ fn a_server_that_is_away_closes_the_connection_and_not_the_tunnel() {
 
 #[test]
 fn connections_beyond_the_limit_are_closed_and_others_go_on() {
-    let tunnel = Tunnel::start(&echo_server(), &["--connections-max", "4"], &["--connections-max", "4"]);
+    let tunnel = Tunnel::start(
+        &echo_server(),
+        &["--connections-max", "4"],
+        &["--connections-max", "4"],
+    );
     let mut open: Vec<_> = (0..4).map(|_| tunnel.connect()).collect();
     let mut byte = [0];
     for stream in &mut open {
@@ -137,7 +152,10 @@ fn connections_beyond_the_limit_are_closed_and_others_go_on() {
     }
     let mut fifth = tunnel.connect();
     let _ = fifth.write_all(b"x");
-    assert!(!matches!(fifth.read(&mut byte), Ok(1)), "a fifth connection is served");
+    assert!(
+        !matches!(fifth.read(&mut byte), Ok(1)),
+        "a fifth connection is served"
+    );
     for stream in &mut open {
         stream.write_all(b"y").unwrap();
         stream.read_exact(&mut byte).unwrap();
@@ -154,7 +172,15 @@ fn connections_beyond_the_limit_are_closed_and_others_go_on() {
 fn connections_outlive_a_cut_link() {
     let far = start(["tunnel", "-l", "127.0.0.1:0", "--to", &echo_server()]);
     let (peer, _) = split(&far.heard("carrying "));
-    let link = start(["link-emulator", "-l", "127.0.0.1:0", "--to", &peer, "--reset-after", "150000"]);
+    let link = start([
+        "link-emulator",
+        "-l",
+        "127.0.0.1:0",
+        "--to",
+        &peer,
+        "--reset-after",
+        "150000",
+    ]);
     let (address, _) = split(&link.heard("link from "));
     let tunnel = Tunnel::start_near(far, &address, &["--policy", "none", "-v"]);
     let mut stream = tunnel.connect();
@@ -179,13 +205,18 @@ fn the_far_end_may_be_started_again() {
     stream.write_all(b"x").unwrap();
     stream.read_exact(&mut byte).unwrap();
     tunnel.far.signal(rustix::process::Signal::KILL);
-    assert!(!matches!(stream.read(&mut byte), Ok(1)), "a connection lives on without its far end");
+    assert!(
+        !matches!(stream.read(&mut byte), Ok(1)),
+        "a connection lives on without its far end"
+    );
     let peer = tunnel.near.heard(" to ");
     tunnel.far = start(["tunnel", "-l", &peer, "--to", &server]);
     tunnel.far.heard("carrying ");
     eventually("a connection through the new far end", || {
         let mut stream = tunnel.connect();
-        stream.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(3)))
+            .unwrap();
         stream.write_all(b"y").is_ok() && stream.read(&mut byte).is_ok_and(|len| len == 1)
     });
     assert!(tunnel.near.is_running());
@@ -196,16 +227,28 @@ fn iperf3_runs_unmodified() {
     if !has("iperf3") {
         return skip("iperf3 is not installed");
     }
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+        .to_string();
     let server = Process::start(
-        Command::new("iperf3").args(["-s", "--forceflush", "-B", "127.0.0.1", "-p", &port]).stdin(Stdio::null()),
+        Command::new("iperf3")
+            .args(["-s", "--forceflush", "-B", "127.0.0.1", "-p", &port])
+            .stdin(Stdio::null()),
     );
-    eventually("iperf3 listens", || TcpStream::connect(format!("127.0.0.1:{port}")).is_ok());
+    eventually("iperf3 listens", || {
+        TcpStream::connect(format!("127.0.0.1:{port}")).is_ok()
+    });
     let tunnel = Tunnel::start(&format!("127.0.0.1:{port}"), &[], &[]);
     for direction in [&["-P", "3"][..], &["-R"]] {
         eventually("a free iperf3 server", || {
             let mut client = Command::new("iperf3");
-            client.args(["-c", "127.0.0.1", "-p", tunnel.port(), "-t", "1", "-J"]).args(direction).stdin(Stdio::null());
+            client
+                .args(["-c", "127.0.0.1", "-p", tunnel.port(), "-t", "1", "-J"])
+                .args(direction)
+                .stdin(Stdio::null());
             let ended = Process::start(&mut client).wait();
             if ended.code != 0 {
                 // The server takes one test at a time, and our probe was one.
@@ -222,64 +265,111 @@ fn iperf3_runs_unmodified() {
 
 /// PostgreSQL's programs, newest version first.
 fn postgres() -> Option<PathBuf> {
-    let mut versions: Vec<_> =
-        fs::read_dir("/usr/lib/postgresql").ok()?.flatten().map(|e| e.path().join("bin")).collect();
+    let mut versions: Vec<_> = fs::read_dir("/usr/lib/postgresql")
+        .ok()?
+        .flatten()
+        .map(|e| e.path().join("bin"))
+        .collect();
     versions.sort();
-    versions.into_iter().rev().find(|bin| ["initdb", "postgres", "pgbench"].iter().all(|p| bin.join(p).is_file()))
+    versions.into_iter().rev().find(|bin| {
+        ["initdb", "postgres", "pgbench"]
+            .iter()
+            .all(|p| bin.join(p).is_file())
+    })
 }
 
 /// The server refuses to run as root, and a client need not.
 fn as_postgres(bin: &Path, program: &str, home: &Path) -> Command {
     let mut command = if is_root() {
         let mut command = Command::new("setpriv");
-        command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]).arg(bin.join(program));
+        command
+            .args([
+                "--reuid=postgres",
+                "--regid=postgres",
+                "--clear-groups",
+                "--",
+            ])
+            .arg(bin.join(program));
         command
     } else {
         Command::new(bin.join(program))
     };
-    command.current_dir(home).env("HOME", home).stdin(Stdio::null());
+    command
+        .current_dir(home)
+        .env("HOME", home)
+        .stdin(Stdio::null());
     command
 }
 
 #[test]
 fn postgresql_and_pgbench_run_unmodified() {
-    let Some(bin) = postgres() else { return skip("PostgreSQL's server and pgbench are not installed") };
+    let Some(bin) = postgres() else {
+        return skip("PostgreSQL's server and pgbench are not installed");
+    };
     if is_root() && !has("setpriv") {
-        return skip("PostgreSQL does not run as root, and there is no setpriv to become someone else");
+        return skip(
+            "PostgreSQL does not run as root, and there is no setpriv to become someone else",
+        );
     }
     let dir = TempDir::new().unwrap();
     let home = dir.path().join("pg");
     fs::create_dir(&home).unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     if is_root() {
-        let owned = Command::new("chown").args(["postgres:postgres"]).arg(&home).status();
+        let owned = Command::new("chown")
+            .args(["postgres:postgres"])
+            .arg(&home)
+            .status();
         if !owned.is_ok_and(|status| status.success()) {
             return skip("there is no user postgres");
         }
     }
     let data = home.join("data");
     let initdb = ["-A", "trust", "-U", "bench", "--no-sync", "-D"];
-    Process::start(as_postgres(&bin, "initdb", &home).args(initdb).arg(&data)).wait().expect(0);
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
-    let _server = Process::start(as_postgres(&bin, "postgres", &home).arg("-D").arg(&data).args([
-        "-p",
-        &port,
-        "-c",
-        "listen_addresses=127.0.0.1",
-        "-c",
-        "unix_socket_directories=",
-        "-c",
-        "fsync=off",
-    ]));
+    Process::start(as_postgres(&bin, "initdb", &home).args(initdb).arg(&data))
+        .wait()
+        .expect(0);
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+        .to_string();
+    let _server = Process::start(
+        as_postgres(&bin, "postgres", &home)
+            .arg("-D")
+            .arg(&data)
+            .args([
+                "-p",
+                &port,
+                "-c",
+                "listen_addresses=127.0.0.1",
+                "-c",
+                "unix_socket_directories=",
+                "-c",
+                "fsync=off",
+            ]),
+    );
     let tunnel = Tunnel::start(&format!("127.0.0.1:{port}"), &[], &[]);
     let bench = |args: &[&str]| {
         let mut command = as_postgres(&bin, "pgbench", &home);
-        command.args(["-h", "127.0.0.1", "-p", tunnel.port(), "-U", "bench"]).args(args).arg("postgres");
+        command
+            .args(["-h", "127.0.0.1", "-p", tunnel.port(), "-U", "bench"])
+            .args(args)
+            .arg("postgres");
         Process::start(&mut command).wait()
     };
-    eventually("PostgreSQL answers", || bench(&["-i", "-s", "1", "-q"]).code == 0);
+    eventually("PostgreSQL answers", || {
+        bench(&["-i", "-s", "1", "-q"]).code == 0
+    });
     let result = bench(&["-c", "4", "-j", "2", "-T", "2"]).expect(0);
     let text = String::from_utf8(result.stdout).unwrap();
-    assert!(text.contains("number of failed transactions: 0") && text.contains("tps ="), "{text}");
-    println!("{}", text.lines().find(|line| line.starts_with("tps")).unwrap());
+    assert!(
+        text.contains("number of failed transactions: 0") && text.contains("tps ="),
+        "{text}"
+    );
+    println!(
+        "{}",
+        text.lines().find(|line| line.starts_with("tps")).unwrap()
+    );
 }

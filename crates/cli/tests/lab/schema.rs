@@ -5,7 +5,8 @@ use serde_json::Value;
 
 /// Every line of `text` obeys the schema, every row has an origin before it.
 pub(crate) fn check(text: &str) {
-    let schema: Value = serde_json::from_str(include_str!("../../../../docs/specs/result.schema.json")).unwrap();
+    let schema: Value =
+        serde_json::from_str(include_str!("../../../../docs/specs/result.schema.json")).unwrap();
     let mut runs = Vec::new();
     for line in text.lines() {
         let value: Value = serde_json::from_str(line).unwrap();
@@ -29,10 +30,26 @@ fn holds(schema: &Value, value: &Value) -> Result<(), String> {
             "const" => value == asked,
             "enum" => asked.as_array().unwrap().contains(value),
             "pattern" => matches(asked.as_str().unwrap(), value.as_str().unwrap_or_default()),
-            "required" => asked.as_array().unwrap().iter().all(|name| value.get(name.as_str().unwrap()).is_some()),
-            "oneOf" => asked.as_array().unwrap().iter().filter(|one| holds(one, value).is_ok()).count() == 1,
+            "required" => asked
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|name| value.get(name.as_str().unwrap()).is_some()),
+            "oneOf" => {
+                asked
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .filter(|one| holds(one, value).is_ok())
+                    .count()
+                    == 1
+            }
             "items" => {
-                value.as_array().into_iter().flatten().try_for_each(|item| holds(asked, item))?;
+                value
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .try_for_each(|item| holds(asked, item))?;
                 true
             }
             "properties" => {
@@ -46,7 +63,9 @@ fn holds(schema: &Value, value: &Value) -> Result<(), String> {
             "additionalProperties" => {
                 let known = schema.get("properties").and_then(Value::as_object);
                 let others = value.as_object().into_iter().flatten();
-                for (name, member) in others.filter(|(name, _)| known.is_none_or(|known| !known.contains_key(*name))) {
+                for (name, member) in
+                    others.filter(|(name, _)| known.is_none_or(|known| !known.contains_key(*name)))
+                {
                     if *asked == Value::Bool(false) {
                         return Err(format!("`{name}` is not in the schema"));
                     }
@@ -78,13 +97,23 @@ fn is(value: &Value, name: &str) -> bool {
 
 /// Literals, and classes like `[0-9a-f]{16}`, anchored at both ends: all that the schema's patterns are.
 fn matches(pattern: &str, text: &str) -> bool {
-    let mut rest = pattern.strip_prefix('^').and_then(|rest| rest.strip_suffix('$')).expect("patterns are anchored");
+    let mut rest = pattern
+        .strip_prefix('^')
+        .and_then(|rest| rest.strip_suffix('$'))
+        .expect("patterns are anchored");
     let mut chars = text.chars();
     while !rest.is_empty() {
-        if let Some((class, after)) = rest.strip_prefix('[').and_then(|rest| rest.split_once("]{")) {
+        if let Some((class, after)) = rest
+            .strip_prefix('[')
+            .and_then(|rest| rest.split_once("]{"))
+        {
             let (count, after) = after.split_once('}').unwrap();
             let class: Vec<char> = class.chars().collect();
-            let held = |c: char| class.windows(3).any(|three| three[1] == '-' && (three[0]..=three[2]).contains(&c));
+            let held = |c: char| {
+                class
+                    .windows(3)
+                    .any(|three| three[1] == '-' && (three[0]..=three[2]).contains(&c))
+            };
             for _ in 0..count.parse::<usize>().unwrap() {
                 if !chars.next().is_some_and(held) {
                     return false;
@@ -105,7 +134,8 @@ fn matches(pattern: &str, text: &str) -> bool {
 // Goal: the check can fail. Method: spoil a good line in every way the schema speaks of.
 #[test]
 fn spoiled_lines_do_not_hold() {
-    let schema: Value = serde_json::from_str(include_str!("../../../../docs/specs/result.schema.json")).unwrap();
+    let schema: Value =
+        serde_json::from_str(include_str!("../../../../docs/specs/result.schema.json")).unwrap();
     let machine = r#"{"cpu":"c","cores":2,"memory_bytes":null,"kernel":"k","system":null,"arch":"a","load":0.5,"version":"v","commit":"c","build":"debug"}"#;
     let origin = format!(
         r#"{{"schema":"narrows.result/1","run":"0123456789abcdef","origin":{{"tool":"bench","started":"2026-01-01T00:00:00Z","command":"c","machine":{machine},"seeds":[1],"energy":"e"}}}}"#

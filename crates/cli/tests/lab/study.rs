@@ -12,13 +12,25 @@ use crate::{browser, narrows, schema, told};
 fn a_cut_study_goes_on_and_shards_merge() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("buffers"), narrows_lab::sample::unpack()).unwrap();
-    let words = ["study", "--quick", "--traced", "buffers", "--report", "s.html"];
+    let words = [
+        "study", "--quick", "--traced", "buffers", "--report", "s.html",
+    ];
     let part = |shard: &str, file: &str, minutes: &str| {
-        told(&[&words[..], &["--shard", shard, "--results", file, "--minutes", minutes]].concat(), dir.path())
+        told(
+            &[
+                &words[..],
+                &["--shard", shard, "--results", file, "--minutes", minutes],
+            ]
+            .concat(),
+            dir.path(),
+        )
     };
     part("0/2", "0.jsonl", "0.03");
     let said = part("0/2", "0.jsonl", "0.07");
-    assert!(said.contains("known already") && !said.contains(" 0 known"), "{said}");
+    assert!(
+        said.contains("known already") && !said.contains(" 0 known"),
+        "{said}"
+    );
     part("1/2", "1.jsonl", "0.03");
     let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
     let all = read("0.jsonl") + &read("1.jsonl");
@@ -35,11 +47,26 @@ fn a_cut_study_goes_on_and_shards_merge() {
             value.get("row").map(|row| row["case"].to_string())
         })
         .collect();
-    let first = read("0.jsonl").lines().filter(|line| line.contains("\"row\"")).count();
-    assert!(cases.len() == first && first > 10 && rows.len() > first, "{} of {first}", cases.len());
-    told(&["report", "0.jsonl", "1.jsonl", "-o", "both.html"], dir.path());
+    let first = read("0.jsonl")
+        .lines()
+        .filter(|line| line.contains("\"row\""))
+        .count();
+    assert!(
+        cases.len() == first && first > 10 && rows.len() > first,
+        "{} of {first}",
+        cases.len()
+    );
+    told(
+        &["report", "0.jsonl", "1.jsonl", "-o", "both.html"],
+        dir.path(),
+    );
     let page = fs::read_to_string(dir.path().join("both.html")).unwrap();
-    for said in ["Findings", "Figures 6 to 8", "Figures 9 to 15", "Best settings at"] {
+    for said in [
+        "Findings",
+        "Figures 6 to 8",
+        "Figures 9 to 15",
+        "Best settings at",
+    ] {
         assert!(page.contains(said), "{said}");
     }
     browser::look_at_any(&dir.path().join("both.html"));
@@ -53,32 +80,70 @@ fn a_study_of_other_data_is_not_gone_on_with() {
         fs::write(dir.path().join(name), vec![byte; 1 << 16]).unwrap();
     }
     let study = |seed: &str, traced: &[&str], file: &str| {
-        let words = ["study", "--quick", "--minutes", "0", "--seed", seed, "--results", file];
+        let words = [
+            "study",
+            "--quick",
+            "--minutes",
+            "0",
+            "--seed",
+            seed,
+            "--results",
+            file,
+        ];
         narrows(&[&words[..], traced].concat(), dir.path())
     };
     let (zeros, ones) = (["--traced", "zeros"], ["--traced", "ones"]);
     for (traced, file) in [(&[][..], "generated"), (&zeros, "traced")] {
         assert_eq!(study("1", traced, file).status.code(), Some(0));
-        assert_eq!(study("1", traced, file).status.code(), Some(0), "the same goes on");
+        assert_eq!(
+            study("1", traced, file).status.code(),
+            Some(0),
+            "the same goes on"
+        );
         let lines = fs::read_to_string(dir.path().join(file)).unwrap();
         schema::check(&lines);
-        for (seed, other) in [("2", traced), ("1", if file == "traced" { &[] } else { &zeros }), ("1", &ones)] {
+        for (seed, other) in [
+            ("2", traced),
+            ("1", if file == "traced" { &[] } else { &zeros }),
+            ("1", &ones),
+        ] {
             let out = study(seed, other, file);
             let said = String::from_utf8_lossy(&out.stderr);
-            assert!(out.status.code() == Some(2) && said.contains("other data"), "{file} {seed} {other:?}: {out:?}");
+            assert!(
+                out.status.code() == Some(2) && said.contains("other data"),
+                "{file} {seed} {other:?}: {out:?}"
+            );
         }
-        assert_eq!(fs::read_to_string(dir.path().join(file)).unwrap(), lines, "it is left as it was");
+        assert_eq!(
+            fs::read_to_string(dir.path().join(file)).unwrap(),
+            lines,
+            "it is left as it was"
+        );
     }
 }
 
 #[test]
 fn wrong_usage_is_told() {
     let dir = tempfile::tempdir().unwrap();
-    for words in
-        [&["study", "--shard", "4/4"][..], &["study", "--shard", "x"], &["study", "--report", "/nowhere/x.html"]]
-    {
-        assert_eq!(narrows(words, dir.path()).status.code(), Some(2), "{words:?}");
+    for words in [
+        &["study", "--shard", "4/4"][..],
+        &["study", "--shard", "x"],
+        &["study", "--report", "/nowhere/x.html"],
+    ] {
+        assert_eq!(
+            narrows(words, dir.path()).status.code(),
+            Some(2),
+            "{words:?}"
+        );
     }
     fs::write(dir.path().join("r"), "{}\n{}\n").unwrap();
-    assert_eq!(narrows(&["study", "--quick", "--minutes", "0", "--results", "r"], dir.path()).status.code(), Some(1));
+    assert_eq!(
+        narrows(
+            &["study", "--quick", "--minutes", "0", "--results", "r"],
+            dir.path()
+        )
+        .status
+        .code(),
+        Some(1)
+    );
 }

@@ -23,7 +23,8 @@ impl BitWriter {
             self.used = used;
         } else {
             let over = used - 64;
-            self.words.push((self.word << (bits - over)) | (value >> over));
+            self.words
+                .push((self.word << (bits - over)) | (value >> over));
             // What lies above the `over` lowest bits is shifted out before the word is full.
             (self.word, self.used) = (value, over);
         }
@@ -56,7 +57,12 @@ pub(super) struct BitReader<'a> {
 
 impl<'a> BitReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, window: 0, have: 0, halves: 0 }
+        Self {
+            bytes,
+            window: 0,
+            have: 0,
+            halves: 0,
+        }
     }
 
     /// The next `bits` bits, 1 to 16, left in place.

@@ -8,7 +8,12 @@ const FEW: usize = 200;
 const SAMPLE: usize = 4;
 
 /// Appends `literals` with their mask word to `out[*at..]`: coded where that looks shorter, else plain.
-pub(super) fn write(literals: &[u8], bits: &mut BitWriter, out: &mut [u8], at: &mut usize) -> Option<()> {
+pub(super) fn write(
+    literals: &[u8],
+    bits: &mut BitWriter,
+    out: &mut [u8],
+    at: &mut usize,
+) -> Option<()> {
     if let Some(code) = (literals.len() > FEW).then(|| Code::of(literals)).flatten() {
         bits.clear();
         // Four at once: most of the time goes into asking whether a word is full.
@@ -29,7 +34,12 @@ pub(super) fn write(literals: &[u8], bits: &mut BitWriter, out: &mut [u8], at: &
 }
 
 /// Reads `count` literals with their mask word from `packed[*at..]` into `literals`.
-pub(super) fn read(packed: &[u8], at: &mut usize, count: usize, literals: &mut Vec<u8>) -> Option<()> {
+pub(super) fn read(
+    packed: &[u8],
+    at: &mut usize,
+    count: usize,
+    literals: &mut Vec<u8>,
+) -> Option<()> {
     literals.clear();
     let groups = u32::from_be_bytes(take(packed, at, 4)?.try_into().expect("four bytes"));
     if groups == 0 {
@@ -39,7 +49,11 @@ pub(super) fn read(packed: &[u8], at: &mut usize, count: usize, literals: &mut V
     let mut symbols = Vec::with_capacity(CODED);
     for group in (0..32u8).filter(|group| groups << group >> 31 == 1) {
         let present = take(packed, at, 1)?[0];
-        symbols.extend((0..8).filter(|bit| present << bit >> 7 == 1).map(|bit| 8 * group + bit));
+        symbols.extend(
+            (0..8)
+                .filter(|bit| present << bit >> 7 == 1)
+                .map(|bit| 8 * group + bit),
+        );
     }
     let classes = take(packed, at, CODED / 8)?;
     if symbols.len() != CODED || classes.iter().map(|byte| byte.count_ones()).sum::<u32>() != 32 {
@@ -88,25 +102,42 @@ impl Code {
     /// The code that fits a sample of `literals`, if it is shorter than plain bytes.
     fn of(literals: &[u8]) -> Option<Self> {
         let mut counts = [0u32; 256];
-        literals.iter().step_by(SAMPLE).for_each(|&literal| counts[usize::from(literal)] += 1);
+        literals
+            .iter()
+            .step_by(SAMPLE)
+            .for_each(|&literal| counts[usize::from(literal)] += 1);
         // Count and symbol in one number, so that the order is total and the code the same on every machine.
-        let mut order: [u32; 256] = std::array::from_fn(|symbol| counts[symbol] << 8 | symbol as u32);
+        let mut order: [u32; 256] =
+            std::array::from_fn(|symbol| counts[symbol] << 8 | symbol as u32);
         order.select_nth_unstable_by(CODED - 1, |a, b| b.cmp(a));
         order[..CODED].select_nth_unstable_by(31, |a, b| b.cmp(a));
-        let sum = |range: std::ops::Range<usize>| order[range].iter().map(|c| (c >> 8) as usize).sum::<usize>();
+        let sum = |range: std::ops::Range<usize>| {
+            order[range]
+                .iter()
+                .map(|c| (c >> 8) as usize)
+                .sum::<usize>()
+        };
         let sample_bits = 6 * sum(0..32) + 8 * sum(32..CODED) + 10 * sum(CODED..256);
         let sampled = literals.len().div_ceil(SAMPLE);
         if sample_bits * literals.len() / sampled + 8 * 48 >= 8 * literals.len() {
             return None;
         }
         let mut class = [3u8; 256];
-        order[..32].iter().for_each(|c| class[(c & 0xff) as usize] = 1);
-        order[32..CODED].iter().for_each(|c| class[(c & 0xff) as usize] = 2);
+        order[..32]
+            .iter()
+            .for_each(|c| class[(c & 0xff) as usize] = 1);
+        order[32..CODED]
+            .iter()
+            .for_each(|c| class[(c & 0xff) as usize] = 2);
         Some(Self::new(&class))
     }
 
     fn new(class: &[u8; 256]) -> Self {
-        let mut code = Self { codes: [(0, 0); 256], header: [0; 4 + 32 + CODED / 8], header_len: 4 };
+        let mut code = Self {
+            codes: [(0, 0); 256],
+            header: [0; 4 + 32 + CODED / 8],
+            header_len: 4,
+        };
         let (mut groups, mut index, mut short, mut medium) = (0u32, 0, 0, 32 << 2);
         let mut classes = [0u8; CODED / 8];
         for (group, members) in class.chunks_exact(8).enumerate() {
@@ -150,7 +181,9 @@ pub(super) fn take<'a>(packed: &'a [u8], at: &mut usize, len: usize) -> Option<&
 
 /// Copies `bytes` to `out[*at..]`.
 pub(super) fn append(out: &mut [u8], at: &mut usize, bytes: &[u8]) -> Option<()> {
-    out.get_mut(*at..)?.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    out.get_mut(*at..)?
+        .get_mut(..bytes.len())?
+        .copy_from_slice(bytes);
     *at += bytes.len();
     Some(())
 }

@@ -54,7 +54,13 @@ pub(super) fn pack(raw: &[u8], out: &mut [u8], scratch: &mut Scratch) -> Option<
 
 /// Fills the streams with `raw[start..end]` and returns the number of commands.
 fn search(raw: &[u8], start: usize, end: usize, scratch: &mut Scratch) -> u16 {
-    let Scratch { table, commands, literals, literal_count, .. } = scratch;
+    let Scratch {
+        table,
+        commands,
+        literals,
+        literal_count,
+        ..
+    } = scratch;
     commands.clear();
     *literal_count = 0;
     let mut count = 0;
@@ -75,8 +81,14 @@ fn search(raw: &[u8], start: usize, end: usize, scratch: &mut Scratch) -> u16 {
         let distance = at - seen;
         let len = 4 + match_len(data, seen + 4, at + 4);
         count += put_literals(commands, at - literals_from);
-        copy_literals(literals, *literal_count, raw, literals_from, at - literals_from)
-            .expect("a block has no more literals than bytes");
+        copy_literals(
+            literals,
+            *literal_count,
+            raw,
+            literals_from,
+            at - literals_from,
+        )
+        .expect("a block has no more literals than bytes");
         *literal_count += at - literals_from;
         count += put_copies(commands, distance, len);
         at += len;
@@ -86,8 +98,14 @@ fn search(raw: &[u8], start: usize, end: usize, scratch: &mut Scratch) -> u16 {
         }
     }
     count += put_literals(commands, end - literals_from);
-    copy_literals(literals, *literal_count, raw, literals_from, end - literals_from)
-        .expect("a block has no more literals than bytes");
+    copy_literals(
+        literals,
+        *literal_count,
+        raw,
+        literals_from,
+        end - literals_from,
+    )
+    .expect("a block has no more literals than bytes");
     *literal_count += end - literals_from;
     count
 }

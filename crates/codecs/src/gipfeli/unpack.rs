@@ -17,7 +17,11 @@ pub(super) struct Scratch {
     literals: Vec<u8>,
 }
 
-pub(super) fn unpack(packed: &[u8], out: &mut [u8], scratch: &mut Scratch) -> Result<(), DecodeError> {
+pub(super) fn unpack(
+    packed: &[u8],
+    out: &mut [u8],
+    scratch: &mut Scratch,
+) -> Result<(), DecodeError> {
     let mut at = 0;
     if raw_len(packed, &mut at) != Some(out.len()) {
         return Err(DecodeError::corrupt(0, "Gipfeli chunk of another length"));
@@ -29,18 +33,29 @@ pub(super) fn unpack(packed: &[u8], out: &mut [u8], scratch: &mut Scratch) -> Re
         read.ok_or(DecodeError::corrupt(at, "not a Gipfeli block"))?;
         written = end;
     }
-    if at == packed.len() { Ok(()) } else { Err(DecodeError::corrupt(at, "bytes after the Gipfeli chunk")) }
+    if at == packed.len() {
+        Ok(())
+    } else {
+        Err(DecodeError::corrupt(at, "bytes after the Gipfeli chunk"))
+    }
 }
 
 fn raw_len(packed: &[u8], at: &mut usize) -> Option<usize> {
     let len_bytes = usize::from(take(packed, at, 1)?[0]);
     let mut len = [0; 4];
-    len.get_mut(..len_bytes)?.copy_from_slice(take(packed, at, len_bytes)?);
+    len.get_mut(..len_bytes)?
+        .copy_from_slice(take(packed, at, len_bytes)?);
     Some(u32::from_le_bytes(len) as usize)
 }
 
 /// Fills `out[written..]` from the block at `packed[*at..]`; copies may reach before `written`.
-fn block(packed: &[u8], at: &mut usize, out: &mut [u8], mut written: usize, scratch: &mut Scratch) -> Option<()> {
+fn block(
+    packed: &[u8],
+    at: &mut usize,
+    out: &mut [u8],
+    mut written: usize,
+    scratch: &mut Scratch,
+) -> Option<()> {
     let Scratch { commands, literals } = scratch;
     let count = take(packed, at, 2)?;
     let count = u16::from_le_bytes([count[0], count[1]]);
@@ -51,7 +66,11 @@ fn block(packed: &[u8], at: &mut usize, out: &mut [u8], mut written: usize, scra
         let kind = bits.read(3);
         let (offset, len) = if kind < 2 {
             let value = kind << 5 | bits.read(5);
-            let len = if value < 53 { value } else { bits.read(value - 47) } + 1;
+            let len = if value < 53 {
+                value
+            } else {
+                bits.read(value - 47)
+            } + 1;
             literal_count += len as usize;
             (0, len)
         } else {

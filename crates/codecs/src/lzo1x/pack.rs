@@ -19,7 +19,11 @@ pub(super) fn pack(raw: &[u8], out: &mut [u8], table: &mut Table) -> Option<usiz
     if u32::try_from(raw.len()).is_err() {
         return None;
     }
-    let mut writer = Writer { out, at: 0, first: true };
+    let mut writer = Writer {
+        out,
+        at: 0,
+        first: true,
+    };
     let table = &mut *table.0;
     table.fill(0);
     let mut literals_from = 0;
@@ -95,7 +99,10 @@ impl Writer<'_> {
         self.first = false;
         if len <= 8 && distance <= M2_DISTANCE_MAX {
             let distance = distance - 1;
-            return self.bytes(&[(((len - 1) << 5) | ((distance & 7) << 2)) as u8, (distance >> 3) as u8]);
+            return self.bytes(&[
+                (((len - 1) << 5) | ((distance & 7) << 2)) as u8,
+                (distance >> 3) as u8,
+            ]);
         }
         let (tag, len_max, distance) = if distance <= M3_DISTANCE_MAX {
             (0x20, 33, distance - 1)
@@ -127,7 +134,9 @@ impl Writer<'_> {
 
     #[inline]
     fn bytes<const N: usize>(&mut self, bytes: &[u8; N]) -> Option<()> {
-        self.out.get_mut(self.at..self.at + N)?.copy_from_slice(bytes);
+        self.out
+            .get_mut(self.at..self.at + N)?
+            .copy_from_slice(bytes);
         self.at += N;
         Some(())
     }

@@ -9,8 +9,14 @@ pub(super) fn unpack(packed: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
     let mut reader = Reader { packed, at: 0 };
     match run(&mut reader, out) {
         Some(len) if len == out.len() && reader.at == packed.len() => Ok(()),
-        Some(_) => Err(DecodeError::corrupt(reader.at, "LZO1X chunk of another length")),
-        None => Err(DecodeError::corrupt(reader.at.min(packed.len()), "not an LZO1X chunk")),
+        Some(_) => Err(DecodeError::corrupt(
+            reader.at,
+            "LZO1X chunk of another length",
+        )),
+        None => Err(DecodeError::corrupt(
+            reader.at.min(packed.len()),
+            "not an LZO1X chunk",
+        )),
     }
 }
 
@@ -56,7 +62,11 @@ fn run(reader: &mut Reader<'_>, out: &mut [u8]) -> Option<usize> {
             }
             _ => {
                 let distance = (usize::from(reader.byte()?) << 2) + (op >> 2) + 1;
-                if state == 4 { (distance + 2048, 3, op & 3) } else { (distance, 2, op & 3) }
+                if state == 4 {
+                    (distance + 2048, 3, op & 3)
+                } else {
+                    (distance, 2, op & 3)
+                }
             }
         };
         copy_match(out, written, distance, len)?;

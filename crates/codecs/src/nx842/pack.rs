@@ -1,6 +1,8 @@
 //! Writes 842. Format: [`super`].
 
-use super::{END, INDEX_8, PHRASE, REPEAT, REPEAT_MAX, RING_2, RING_4, RING_8, Ring, SHORT, ZEROS, crc32_be};
+use super::{
+    END, INDEX_8, PHRASE, REPEAT, REPEAT_MAX, RING_2, RING_4, RING_8, Ring, SHORT, ZEROS, crc32_be,
+};
 use crate::lz::{u32_le, u64_le};
 
 /// Where units of 2, 4 and 8 bytes were last seen, by hash.
@@ -12,7 +14,11 @@ pub(super) struct Tables {
 
 impl Default for Tables {
     fn default() -> Self {
-        Self { two: Box::new([0; 1 << 10]), four: Box::new([0; 1 << 11]), eight: Box::new([0; 1 << 10]) }
+        Self {
+            two: Box::new([0; 1 << 10]),
+            four: Box::new([0; 1 << 11]),
+            eight: Box::new([0; 1 << 10]),
+        }
     }
 }
 
@@ -23,7 +29,12 @@ pub(super) fn pack(raw: &[u8], out: &mut [u8], tables: &mut Tables) -> Option<us
     tables.two.fill(0);
     tables.four.fill(0);
     tables.eight.fill(0);
-    let mut bits = Bits { out, at: 0, word: 0, used: 0 };
+    let mut bits = Bits {
+        out,
+        at: 0,
+        word: 0,
+        used: 0,
+    };
     let phrases = raw.chunks_exact(PHRASE);
     let tail = phrases.remainder();
     let (mut last, mut repeats) = (None, 0);
@@ -77,16 +88,36 @@ struct Half {
 #[inline]
 fn half(raw: &[u8], at: usize, written: usize, tables: &Tables) -> Half {
     if let Some(index) = find::<4, _>(raw, at, written, &tables.four, RING_4) {
-        return Half { form: 4, arguments: index, bits: 9 };
+        return Half {
+            form: 4,
+            arguments: index,
+            bits: 9,
+        };
     }
     let data = |at: usize| u64::from(raw[at]) << 8 | u64::from(raw[at + 1]);
     let first = find::<2, _>(raw, at, written, &tables.two, RING_2);
     let second = find::<2, _>(raw, at + 2, written, &tables.two, RING_2);
     match (first, second) {
-        (Some(first), Some(second)) => Half { form: 3, arguments: first << 8 | second, bits: 16 },
-        (Some(first), None) => Half { form: 2, arguments: first << 16 | data(at + 2), bits: 24 },
-        (None, Some(second)) => Half { form: 1, arguments: data(at) << 8 | second, bits: 24 },
-        (None, None) => Half { form: 0, arguments: data(at) << 16 | data(at + 2), bits: 32 },
+        (Some(first), Some(second)) => Half {
+            form: 3,
+            arguments: first << 8 | second,
+            bits: 16,
+        },
+        (Some(first), None) => Half {
+            form: 2,
+            arguments: first << 16 | data(at + 2),
+            bits: 24,
+        },
+        (None, Some(second)) => Half {
+            form: 1,
+            arguments: data(at) << 8 | second,
+            bits: 24,
+        },
+        (None, None) => Half {
+            form: 0,
+            arguments: data(at) << 16 | data(at + 2),
+            bits: 32,
+        },
     }
 }
 
@@ -152,7 +183,9 @@ impl Bits<'_> {
         if self.used >= 32 {
             self.used -= 32;
             let four = (self.word >> self.used) as u32;
-            self.out.get_mut(self.at..self.at + 4)?.copy_from_slice(&four.to_be_bytes());
+            self.out
+                .get_mut(self.at..self.at + 4)?
+                .copy_from_slice(&four.to_be_bytes());
             self.at += 4;
         }
         Some(())

@@ -13,7 +13,9 @@ fn chunk(fields: &[(u64, u32)]) -> Vec<u8> {
     while !bits.len().is_multiple_of(64) {
         bits.push(0);
     }
-    bits.chunks(8).map(|eight| eight.iter().fold(0, |byte, bit| byte << 1 | bit)).collect()
+    bits.chunks(8)
+        .map(|eight| eight.iter().fold(0, |byte, bit| byte << 1 | bit))
+        .collect()
 }
 
 fn check(raw: &[u8], fields: &[(u64, u32)]) {
@@ -22,10 +24,14 @@ fn check(raw: &[u8], fields: &[(u64, u32)]) {
     let golden = chunk(&fields);
     let mut ws = Workspace::default();
     let mut out = vec![0xaa; raw.len()];
-    Nx842.unpack(&golden, &[], &mut out, &mut ws).expect("golden chunk");
+    Nx842
+        .unpack(&golden, &[], &mut out, &mut ws)
+        .expect("golden chunk");
     assert_eq!(out, raw);
     let mut packed = vec![0; 2 * raw.len() + 64];
-    let len = Nx842.pack(raw, Level(0), &[], &mut packed, &mut ws).expect("room enough");
+    let len = Nx842
+        .pack(raw, Level(0), &[], &mut packed, &mut ws)
+        .expect("room enough");
     assert_eq!(packed[..len], golden);
 }
 
@@ -34,7 +40,11 @@ fn bitwise_crc(raw: &[u8]) -> u32 {
     for &byte in raw {
         crc ^= u32::from(byte) << 24;
         for _ in 0..8 {
-            crc = if crc >> 31 == 1 { crc << 1 ^ 0x04c1_1db7 } else { crc << 1 };
+            crc = if crc >> 31 == 1 {
+                crc << 1 ^ 0x04c1_1db7
+            } else {
+                crc << 1
+            };
         }
     }
     crc
@@ -44,7 +54,11 @@ fn bitwise_crc(raw: &[u8]) -> u32 {
 fn crc_is_the_one_of_its_definition() {
     let bytes: Vec<u8> = (0..300u32).map(|i| ((i * i) >> 3) as u8).collect();
     for len in 0..bytes.len() {
-        assert_eq!(crc32_be(&bytes[..len]), bitwise_crc(&bytes[..len]), "length {len}");
+        assert_eq!(
+            crc32_be(&bytes[..len]),
+            bitwise_crc(&bytes[..len]),
+            "length {len}"
+        );
     }
 }
 

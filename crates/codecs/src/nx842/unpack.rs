@@ -6,13 +6,17 @@ use super::{END, INDEX_8, PHRASE, REPEAT, RING_2, RING_4, RING_8, Ring, SHORT, Z
 
 pub(super) fn unpack(packed: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
     let mut reader = Reader { packed, bit: 0 };
-    let wrong = |reader: &Reader<'_>, what| Err(DecodeError::corrupt(packed.len().min(reader.bit / 8), what));
+    let wrong = |reader: &Reader<'_>, what| {
+        Err(DecodeError::corrupt(packed.len().min(reader.bit / 8), what))
+    };
     match run(&mut reader, out) {
         Some(written) if written == out.len() => {}
         Some(_) => return wrong(&reader, "842 chunk of another length"),
         None => return wrong(&reader, "not an 842 chunk"),
     }
-    let Some(crc) = reader.read(32) else { return wrong(&reader, "842 chunk without its CRC") };
+    let Some(crc) = reader.read(32) else {
+        return wrong(&reader, "842 chunk without its CRC");
+    };
     if crc != u64::from(crc32_be(out)) {
         return wrong(&reader, "842 CRC differs");
     }
@@ -72,7 +76,13 @@ fn run(reader: &mut Reader<'_>, out: &mut [u8]) -> Option<usize> {
 
 /// Fills `out[at..at + 4]`, in the phrase that began at `written`.
 #[inline]
-fn half(reader: &mut Reader<'_>, out: &mut [u8], form: u64, at: usize, written: usize) -> Option<()> {
+fn half(
+    reader: &mut Reader<'_>,
+    out: &mut [u8],
+    form: u64,
+    at: usize,
+    written: usize,
+) -> Option<()> {
     match form {
         0 => out[at..at + 4].copy_from_slice(&(reader.read(32)? as u32).to_be_bytes()),
         1 => {
@@ -94,7 +104,13 @@ fn half(reader: &mut Reader<'_>, out: &mut [u8], form: u64, at: usize, written: 
 
 /// Copies the unit an index names to `out[at..]`.
 #[inline(always)]
-fn index(reader: &mut Reader<'_>, out: &mut [u8], at: usize, written: usize, ring: Ring) -> Option<()> {
+fn index(
+    reader: &mut Reader<'_>,
+    out: &mut [u8],
+    at: usize,
+    written: usize,
+    ring: Ring,
+) -> Option<()> {
     let from = ring.position(reader.read(ring.bits)? as usize, written)?;
     let (earlier, later) = out.split_at_mut(at);
     // Each width by a move of its own: a call of memmove for two bytes takes longer than they do.

@@ -25,10 +25,24 @@ pub struct Decimal {
 }
 
 /// For `f32`.
-pub const DECIMAL4: Decimal = Decimal { info: &Info { id: CodecId(28), name: "decimal4-zstd", ..TEMPLATE }, width: 4 };
+pub const DECIMAL4: Decimal = Decimal {
+    info: &Info {
+        id: CodecId(28),
+        name: "decimal4-zstd",
+        ..TEMPLATE
+    },
+    width: 4,
+};
 
 /// For `f64`.
-pub const DECIMAL8: Decimal = Decimal { info: &Info { id: CodecId(29), name: "decimal8-zstd", ..TEMPLATE }, width: 8 };
+pub const DECIMAL8: Decimal = Decimal {
+    info: &Info {
+        id: CodecId(29),
+        name: "decimal8-zstd",
+        ..TEMPLATE
+    },
+    width: 8,
+};
 
 const TEMPLATE: Info = Info {
     id: CodecId(28),
@@ -47,7 +61,9 @@ const NO_POWER: u8 = 0x7f;
 const HEADER: usize = 5;
 
 /// The powers that are tried; 10^15 is the last below the 51 bits that [`ROUND`] can round.
-const POWERS: [f64; 16] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+const POWERS: [f64; 16] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+];
 
 #[derive(Default)]
 struct Scratch {
@@ -61,14 +77,27 @@ impl Codec for Decimal {
         self.info
     }
 
-    fn pack(&self, raw: &[u8], level: Level, _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        level: Level,
+        _: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Option<usize> {
         let mut scratch = std::mem::take(ws.get::<Scratch>());
         let packed = self.pack_with(raw, level, out, &mut scratch, ws.get());
         *ws.get::<Scratch>() = scratch;
         packed
     }
 
-    fn unpack(&self, packed: &[u8], _: &[u8], out: &mut [u8], ws: &mut Workspace) -> Result<(), DecodeError> {
+    fn unpack(
+        &self,
+        packed: &[u8],
+        _: &[u8],
+        out: &mut [u8],
+        ws: &mut Workspace,
+    ) -> Result<(), DecodeError> {
         let mut scratch = std::mem::take(ws.get::<Scratch>());
         let unpacked = self.unpack_with(packed, out, &mut scratch, ws.get());
         *ws.get::<Scratch>() = scratch;
@@ -85,7 +114,11 @@ impl Decimal {
         scratch: &mut Scratch,
         zstd: &mut Packer,
     ) -> Option<usize> {
-        let Scratch { integers, planes, places } = scratch;
+        let Scratch {
+            integers,
+            planes,
+            places,
+        } = scratch;
         let count = raw.len() / self.width;
         let integers = room(integers, raw.len());
         let mut mode = match self.width {
@@ -97,7 +130,11 @@ impl Decimal {
         // The differences go where the planes will lie only until their size is known.
         delta::difference(self.width, integers, numbers);
         let (plain, differences) = (bits(self.width, integers), bits(self.width, numbers));
-        let smooth = if mode == NO_POWER { differences + 3 * count < 8 * raw.len() } else { differences < plain };
+        let smooth = if mode == NO_POWER {
+            differences + 3 * count < 8 * raw.len()
+        } else {
+            differences < plain
+        };
         if smooth {
             mode |= DELTA;
             integers.copy_from_slice(numbers);
@@ -106,7 +143,8 @@ impl Decimal {
         let (listed, bits_of) = exceptions.split_at_mut(4 * places.len());
         for (n, &place) in places.iter().enumerate() {
             listed[4 * n..][..4].copy_from_slice(&place.to_le_bytes());
-            bits_of[self.width * n..][..self.width].copy_from_slice(&raw[self.width * place as usize..][..self.width]);
+            bits_of[self.width * n..][..self.width]
+                .copy_from_slice(&raw[self.width * place as usize..][..self.width]);
         }
         let (header, rest) = out.split_at_mut_checked(HEADER)?;
         header[0] = mode;
@@ -121,7 +159,10 @@ impl Decimal {
         scratch: &mut Scratch,
         zstd: &mut Unpacker,
     ) -> Result<(), DecodeError> {
-        const BAD: DecodeError = DecodeError::Corrupt { offset: 0, what: "not a chunk of decimals" };
+        const BAD: DecodeError = DecodeError::Corrupt {
+            offset: 0,
+            what: "not a chunk of decimals",
+        };
         let (&[mode, a, b, c, d], frame) = packed.split_first_chunk::<HEADER>().ok_or(BAD)?;
         let count = out.len() / self.width;
         let exceptions = u32::from_le_bytes([a, b, c, d]) as usize;
@@ -129,7 +170,10 @@ impl Decimal {
         if exceptions > count {
             return Err(BAD);
         }
-        let planes = room(&mut scratch.planes, out.len() + exceptions * (4 + self.width));
+        let planes = room(
+            &mut scratch.planes,
+            out.len() + exceptions * (4 + self.width),
+        );
         zstd.unpack(frame, &[], planes)?;
         let (numbers, exceptions_at) = planes.split_at(out.len());
         unshuffle(self.width, numbers, out);
@@ -142,7 +186,12 @@ impl Decimal {
             (power, _) => floats_8(out, *POWERS.get(usize::from(power)).ok_or(BAD)?),
         }
         let (places, bits_of) = exceptions_at.split_at(4 * exceptions);
-        for (place, bits) in places.as_chunks::<4>().0.iter().zip(bits_of.chunks_exact(self.width)) {
+        for (place, bits) in places
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .zip(bits_of.chunks_exact(self.width))
+        {
             let place = u32::from_le_bytes(*place) as usize;
             if place >= count {
                 return Err(BAD);
@@ -193,14 +242,17 @@ macro_rules! of_width {
                 let scaled = f64::from(float) * power;
                 let nearest = nearest(scaled) as $signed;
                 // Not so for NaN, infinities and -0 either.
-                let exact = scaled.abs() < $limit && ((nearest as f64 / power) as $float).to_bits() == float.to_bits();
+                let exact = scaled.abs() < $limit
+                    && ((nearest as f64 / power) as $float).to_bits() == float.to_bits();
                 (nearest, exact)
             };
             places.clear();
             let numbers = raw.as_chunks::<$width>().0;
             let sample = || numbers.iter().step_by(numbers.len() / 61 + 1);
             let enough = sample().count() * 15 / 16;
-            let power = POWERS.iter().position(|&power| sample().filter(|n| integer(n, power).1).count() >= enough);
+            let power = POWERS
+                .iter()
+                .position(|&power| sample().filter(|n| integer(n, power).1).count() >= enough);
             if let Some(power) = power {
                 let (to, tail) = integers.as_chunks_mut::<$width>();
                 tail.copy_from_slice(&raw[$width * numbers.len()..]);
@@ -247,31 +299,63 @@ mod tests {
     fn packed_len(codec: Decimal, raw: &[u8]) -> usize {
         let mut ws = Workspace::default();
         let mut packed = vec![0; raw.len() + 1000];
-        let len = codec.pack(raw, Level(1), &[], &mut packed, &mut ws).expect("room enough");
+        let len = codec
+            .pack(raw, Level(1), &[], &mut packed, &mut ws)
+            .expect("room enough");
         let mut out = vec![0xa5; raw.len()];
-        codec.unpack(&packed[..len], &[], &mut out, &mut ws).expect("own packing");
+        codec
+            .unpack(&packed[..len], &[], &mut out, &mut ws)
+            .expect("own packing");
         assert_eq!(out, raw);
         len
     }
 
     #[test]
     fn decimals_come_back_to_the_bit_and_small() {
-        let values: Vec<f64> = (0..10_000).map(|i| f64::from(i * i % 977 - 300) / 10.0).collect();
+        let values: Vec<f64> = (0..10_000)
+            .map(|i| f64::from(i * i % 977 - 300) / 10.0)
+            .collect();
         let raw: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         assert!(packed_len(DECIMAL8, &raw) < raw.len() / 4);
-        let raw: Vec<u8> = values.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect();
+        let raw: Vec<u8> = values
+            .iter()
+            .flat_map(|v| (*v as f32).to_le_bytes())
+            .collect();
         assert!(packed_len(DECIMAL4, &raw) < raw.len() / 2);
     }
 
     #[test]
     fn what_is_no_decimal_comes_back_too() {
-        let odd = [f64::NAN, -f64::NAN, f64::INFINITY, -0.0, 1e300, 5e-324, std::f64::consts::PI, f64::MAX];
+        let odd = [
+            f64::NAN,
+            -f64::NAN,
+            f64::INFINITY,
+            -0.0,
+            1e300,
+            5e-324,
+            std::f64::consts::PI,
+            f64::MAX,
+        ];
         let mut values: Vec<f64> = (0..1000).map(|i| f64::from(i) / 100.0).collect();
         for (n, odd) in odd.iter().enumerate() {
             values[n * 100 + 7] = *odd;
         }
         values.extend(odd);
-        packed_len(DECIMAL8, values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>().as_slice());
-        packed_len(DECIMAL4, values.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect::<Vec<_>>().as_slice());
+        packed_len(
+            DECIMAL8,
+            values
+                .iter()
+                .flat_map(|v| v.to_le_bytes())
+                .collect::<Vec<_>>()
+                .as_slice(),
+        );
+        packed_len(
+            DECIMAL4,
+            values
+                .iter()
+                .flat_map(|v| (*v as f32).to_le_bytes())
+                .collect::<Vec<_>>()
+                .as_slice(),
+        );
     }
 }

@@ -63,7 +63,9 @@ mod tests {
     fn sums_undo_differences() {
         for width in [2, 4, 8] {
             for len in (0..40).chain([1000, 1001]) {
-                let raw: Vec<u8> = (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+                let raw: Vec<u8> = (0..len as u32)
+                    .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
+                    .collect();
                 let mut bytes = vec![0; len];
                 difference(width, &raw, &mut bytes);
                 sum(width, &mut bytes);
@@ -74,9 +76,15 @@ mod tests {
 
     #[test]
     fn small_steps_either_way_leave_zeros_above() {
-        let raw: Vec<u8> = [7u32, 9, 8, 8].iter().flat_map(|n| n.to_le_bytes()).collect();
+        let raw: Vec<u8> = [7u32, 9, 8, 8]
+            .iter()
+            .flat_map(|n| n.to_le_bytes())
+            .collect();
         let mut folded = [0; 16];
         difference(4, &raw, &mut folded);
-        assert_eq!(folded, *[14u32, 4, 1, 0].map(u32::to_le_bytes).as_flattened());
+        assert_eq!(
+            folded,
+            *[14u32, 4, 1, 0].map(u32::to_le_bytes).as_flattened()
+        );
     }
 }

@@ -82,8 +82,9 @@ macro_rules! of_width {
             for (n, block) in blocks.iter_mut().enumerate() {
                 let mut numbers = [0 as $int; BLOCK];
                 for plane in 0..$width {
-                    let from: &[u8; BLOCK] =
-                        planes[plane * count + n * BLOCK..].first_chunk().expect("a block of every plane");
+                    let from: &[u8; BLOCK] = planes[plane * count + n * BLOCK..]
+                        .first_chunk()
+                        .expect("a block of every plane");
                     for (number, &byte) in numbers.iter_mut().zip(from) {
                         *number |= <$int>::from(byte) << (8 * plane);
                     }
@@ -107,14 +108,22 @@ of_width!(8, u64, split_8, join_8);
 #[inline(always)]
 fn split_block<const W: usize>(block: &[[u8; W]; BLOCK]) -> [[u8; BLOCK]; W] {
     // Separating bytes at even places from those at odd ones, log2(W) times, leaves the planes in bit-reversed order.
-    let mut planes = *block.as_flattened().as_chunks::<BLOCK>().0.first_chunk::<W>().expect("as many bytes");
+    let mut planes = *block
+        .as_flattened()
+        .as_chunks::<BLOCK>()
+        .0
+        .first_chunk::<W>()
+        .expect("as many bytes");
     let mut parts = 1;
     while parts < W {
         let mut next = [[0; BLOCK]; W];
         let rows = W / parts;
         for part in 0..parts {
             for pair in 0..rows / 2 {
-                let (first, second) = (&planes[part * rows + 2 * pair], &planes[part * rows + 2 * pair + 1]);
+                let (first, second) = (
+                    &planes[part * rows + 2 * pair],
+                    &planes[part * rows + 2 * pair + 1],
+                );
                 let (even, odd) = even_odd(first, second);
                 next[part * rows / 2 + pair] = even;
                 next[(part + parts) * rows / 2 + pair] = odd;
@@ -131,7 +140,8 @@ fn split_block<const W: usize>(block: &[[u8; W]; BLOCK]) -> [[u8; BLOCK]; W] {
 #[inline(always)]
 fn even_odd(first: &[u8; BLOCK], second: &[u8; BLOCK]) -> ([u8; BLOCK], [u8; BLOCK]) {
     use std::arch::x86_64::{
-        __m128i, _mm_and_si128, _mm_loadu_si128, _mm_packus_epi16, _mm_set1_epi16, _mm_srli_epi16, _mm_storeu_si128,
+        __m128i, _mm_and_si128, _mm_loadu_si128, _mm_packus_epi16, _mm_set1_epi16, _mm_srli_epi16,
+        _mm_storeu_si128,
     };
     let (mut even, mut odd) = ([0; BLOCK], [0; BLOCK]);
     // SAFETY: SSE2 is part of x86-64.

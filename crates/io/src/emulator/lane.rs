@@ -47,7 +47,13 @@ struct Piece {
 
 impl Lane {
     pub(super) fn new(from: Arc<Socket>, to: Arc<Socket>, way: Arc<Way>) -> Self {
-        Self { from, to, way, flight: Mutex::default(), changed: Condvar::new() }
+        Self {
+            from,
+            to,
+            way,
+            flight: Mutex::default(),
+            changed: Condvar::new(),
+        }
     }
 
     /// Carries bytes until the sender's end of stream has arrived, or the connection broke.
@@ -78,10 +84,19 @@ impl Lane {
             match got {
                 Ok(0) => break,
                 Ok(len) => {
-                    let arrives_ns = self.way.shaper.lock().pass(Clock.now_ns(), len).max(last_ns);
+                    let arrives_ns = self
+                        .way
+                        .shaper
+                        .lock()
+                        .pass(Clock.now_ns(), len)
+                        .max(last_ns);
                     last_ns = arrives_ns;
                     flight.held_len += len as u64;
-                    flight.pieces.push_back(Piece { arrives_ns, bytes, len });
+                    flight.pieces.push_back(Piece {
+                        arrives_ns,
+                        bytes,
+                        len,
+                    });
                 }
                 Err(err) if err.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(_) => {
@@ -110,7 +125,8 @@ impl Lane {
             if flight.held_len < self.way.shaper.lock().held_len_max() {
                 return Some(flight.spare.pop().unwrap_or_default());
             }
-            self.changed.wait_for(&mut flight, Duration::from_millis(50));
+            self.changed
+                .wait_for(&mut flight, Duration::from_millis(50));
         }
     }
 
@@ -121,7 +137,11 @@ impl Lane {
             // armed while this one is under way is not lost.
             let end = carried + piece.len as u64;
             let disarm = |at: u64| (at <= end).then_some(u64::MAX);
-            let reset_at = self.way.reset_at.fetch_update(Ordering::SeqCst, Ordering::SeqCst, disarm).ok();
+            let reset_at = self
+                .way
+                .reset_at
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, disarm)
+                .ok();
             let len = reset_at.map_or(piece.len, |at| at.saturating_sub(carried) as usize);
             let sent = send(&self.to, &piece.bytes[..len]);
             carried += len as u64;

@@ -121,8 +121,16 @@ impl Emulator {
     ///
     /// # Errors
     /// `listen` cannot be bound. A target that is away shows to clients as a closed connection.
-    pub fn start(listen: &Address, target: &Address, up: Link, down: Link) -> Result<Self, ListenError> {
-        let tuning = Tuning { recv_buffer: socket_buffer(&up), ..Tuning::default() };
+    pub fn start(
+        listen: &Address,
+        target: &Address,
+        up: Link,
+        down: Link,
+    ) -> Result<Self, ListenError> {
+        let tuning = Tuning {
+            recv_buffer: socket_buffer(&up),
+            ..Tuning::default()
+        };
         let listener = RawListener::bind(listen, &tuning)?;
         let shared = Arc::new(Shared {
             target: target.clone(),
@@ -135,7 +143,12 @@ impl Emulator {
             let shared = shared.clone();
             move || accept_all(&listener, &shared, &up, &down)
         });
-        Ok(Self { local, shared, stop, accepting: Some(accepting) })
+        Ok(Self {
+            local,
+            shared,
+            stop,
+            accepting: Some(accepting),
+        })
     }
 
     /// Where clients connect.
@@ -158,7 +171,9 @@ impl Emulator {
     /// Arms a reset as [`Link::reset_after_bytes`] does; `None` disarms. A connection already past it is reset when its
     /// next bytes come.
     pub fn reset_after(&self, direction: Direction, bytes: Option<u64>) {
-        self.way(direction).reset_at.store(bytes.unwrap_or(u64::MAX), Ordering::SeqCst);
+        self.way(direction)
+            .reset_at
+            .store(bytes.unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 
     /// Resets every open connection now.
@@ -211,7 +226,9 @@ fn accept_all(listener: &RawListener, shared: &Arc<Shared>, up: &Link, down: &Li
         // Connecting on may take its time; the next client must not wait for it.
         thread::spawn(move || match dial(&shared.target, &down) {
             Ok(far) => relay(number, near, far, &shared, &up, &down),
-            Err(err) => tracing::warn!(target_address = %shared.target, %err, "the emulator cannot reach its target"),
+            Err(err) => {
+                tracing::warn!(target_address = %shared.target, %err, "the emulator cannot reach its target")
+            }
         });
     }
 }
@@ -242,7 +259,10 @@ fn relay(number: u64, near: Socket, far: Socket, shared: &Arc<Shared>, up: &Link
 
 /// Connects plainly and with a window that suits the link.
 fn dial(target: &Address, down: &Link) -> io::Result<Socket> {
-    let tuning = Tuning { recv_buffer: socket_buffer(down), ..Tuning::default() };
+    let tuning = Tuning {
+        recv_buffer: socket_buffer(down),
+        ..Tuning::default()
+    };
     if let Address::Unix(path) = target {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.connect(&SockAddr::unix(path)?)?;
@@ -250,7 +270,11 @@ fn dial(target: &Address, down: &Link) -> io::Result<Socket> {
     }
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for address in target.resolve()? {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM,
+            Some(Protocol::TCP),
+        )?;
         buffer_sizes(&socket, &tuning)?;
         match socket.connect_timeout(&address.into(), tuning.connect_timeout) {
             Ok(()) => return Ok(socket),
@@ -265,5 +289,6 @@ fn dial(target: &Address, down: &Link) -> io::Result<Socket> {
 ///
 /// A loopback segment is 64 KiB; below that the kernel falls back to acknowledgement timers and loses the rate.
 fn socket_buffer(link: &Link) -> Option<usize> {
-    link.rate.map(|rate| ((rate.0 * 0.005) as usize).clamp(64 * 1024, 4 << 20))
+    link.rate
+        .map(|rate| ((rate.0 * 0.005) as usize).clamp(64 * 1024, 4 << 20))
 }

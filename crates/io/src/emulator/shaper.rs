@@ -42,7 +42,14 @@ pub(super) enum Turn {
 
 impl Shaper {
     pub(super) fn new(link: &Link, seed: u64) -> Self {
-        let mut shaper = Self { rate: 0.0, link: *link, free_ns: 0.0, passed: 0, stalled: false, random: seed };
+        let mut shaper = Self {
+            rate: 0.0,
+            link: *link,
+            free_ns: 0.0,
+            passed: 0,
+            stalled: false,
+            random: seed,
+        };
         shaper.set_rate(link.rate);
         shaper
     }
@@ -58,10 +65,10 @@ impl Shaper {
         if self.rate.is_infinite() && queued_ns <= 0.0 {
             return Turn::Read(128 * 1024);
         }
-        let buffer_ns = self
-            .link
-            .buffer_len
-            .map_or_else(|| BUFFER_NS.max(BUFFER_LEN_MIN / self.rate), |len| len as f64 / self.rate);
+        let buffer_ns = self.link.buffer_len.map_or_else(
+            || BUFFER_NS.max(BUFFER_LEN_MIN / self.rate),
+            |len| len as f64 / self.rate,
+        );
         if queued_ns >= buffer_ns.min(1e12) {
             // Asked again at least every 50 ms, because the rate may change meanwhile.
             return Turn::Wait(((queued_ns - buffer_ns / 2.0) as u64).clamp(50_000, 50_000_000));
@@ -74,7 +81,11 @@ impl Shaper {
         let now = now_ns as f64;
         self.free_ns = self.free_ns.max(now - BURST_NS) + len as f64 / self.rate;
         self.passed += len as u64;
-        if let Some(stall) = self.link.stall.filter(|stall| !self.stalled && self.passed >= stall.after_bytes) {
+        if let Some(stall) = self
+            .link
+            .stall
+            .filter(|stall| !self.stalled && self.passed >= stall.after_bytes)
+        {
             self.stalled = true;
             self.free_ns = self.free_ns.max(now) + stall.length.as_nanos() as f64;
         }
@@ -116,7 +127,13 @@ mod tests {
     /// Drives a shaper with a reader that always has bytes and is `late_ns` late each time; returns bytes in one
     /// second.
     fn drive(rate: Rate, late_ns: u64) -> (f64, u64) {
-        let mut shaper = Shaper::new(&Link { rate: Some(rate), ..Link::default() }, 1);
+        let mut shaper = Shaper::new(
+            &Link {
+                rate: Some(rate),
+                ..Link::default()
+            },
+            1,
+        );
         let (mut now, mut arrived, mut ahead) = (1_000_000_000, 0_u64, 0);
         while now < 2_000_000_000 {
             match shaper.turn(now) {
@@ -137,9 +154,14 @@ mod tests {
             for late_ns in [0, 100_000, 2_000_000] {
                 let (arrived, ahead) = drive(Rate::from_mbit(mbit), late_ns);
                 let want = mbit * 1e6 / 8.0;
-                assert!((arrived / want - 1.0).abs() < 0.02, "{mbit} Mbit/s, late {late_ns}: {arrived} of {want}");
+                assert!(
+                    (arrived / want - 1.0).abs() < 0.02,
+                    "{mbit} Mbit/s, late {late_ns}: {arrived} of {want}"
+                );
                 // Queue plus one piece.
-                let bound = BUFFER_NS.max(BUFFER_LEN_MIN / want * 1e9) + 0.5e6_f64.max(1448.0 / want * 1e9) + 1.0;
+                let bound = BUFFER_NS.max(BUFFER_LEN_MIN / want * 1e9)
+                    + 0.5e6_f64.max(1448.0 / want * 1e9)
+                    + 1.0;
                 assert!(ahead as f64 <= bound, "{mbit} Mbit/s queues {ahead} ns");
             }
         }
@@ -147,12 +169,29 @@ mod tests {
 
     #[test]
     fn jitter_stays_in_its_span_and_a_stall_comes_once() {
-        let stall = Some(Stall { after_bytes: 3000, length: Duration::from_millis(70) });
+        let stall = Some(Stall {
+            after_bytes: 3000,
+            length: Duration::from_millis(70),
+        });
         let jitter = Duration::from_millis(3);
-        let mut shaper = Shaper::new(&Link { jitter, stall, ..Link::default() }, 9);
-        let waits: Vec<u64> = (0..6).map(|n| shaper.pass(n * 100_000_000, 1000) - n * 100_000_000).collect();
+        let mut shaper = Shaper::new(
+            &Link {
+                jitter,
+                stall,
+                ..Link::default()
+            },
+            9,
+        );
+        let waits: Vec<u64> = (0..6)
+            .map(|n| shaper.pass(n * 100_000_000, 1000) - n * 100_000_000)
+            .collect();
         assert!(waits[2] >= 70_000_000, "{waits:?}");
-        assert!([0, 1, 3, 4, 5].iter().all(|&n: &usize| waits[n] <= 3_000_000), "{waits:?}");
+        assert!(
+            [0, 1, 3, 4, 5]
+                .iter()
+                .all(|&n: &usize| waits[n] <= 3_000_000),
+            "{waits:?}"
+        );
         assert!(waits.iter().any(|&wait| wait % 1000 != 0), "{waits:?}");
     }
 }

@@ -13,8 +13,8 @@ use std::{
 };
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    date_time_ymd,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
 };
 
 /// Name of the pre-shared key file in the directory.
@@ -38,7 +38,11 @@ pub struct Request<'a> {
 impl Default for Request<'_> {
     /// No further names, user `narrows`, 825 days.
     fn default() -> Self {
-        Self { server_names: &[], psk_user: "narrows", valid_for: 825 * DAY }
+        Self {
+            server_names: &[],
+            psk_user: "narrows",
+            valid_for: 825 * DAY,
+        }
     }
 }
 
@@ -73,13 +77,16 @@ pub fn is_server_name(name: &str) -> bool {
 /// # Errors
 /// See [`KeysError`]; nothing is ever overwritten.
 pub fn generate(dir: &Path, request: &Request<'_>) -> Result<Vec<PathBuf>, KeysError> {
-    let today = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let today = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     // From yesterday on: the other host's clock may be behind ours.
     let begin = date_time_ymd(1970, 1, 1) + today.saturating_sub(DAY);
 
     let ca_key = KeyPair::generate()?;
     let mut ca = CertificateParams::default();
-    ca.distinguished_name.push(DnType::CommonName, "narrows test authority");
+    ca.distinguished_name
+        .push(DnType::CommonName, "narrows test authority");
     ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     ca.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     (ca.not_before, ca.not_after) = (begin, begin + 3653 * DAY);
@@ -93,16 +100,31 @@ pub fn generate(dir: &Path, request: &Request<'_>) -> Result<Vec<PathBuf>, KeysE
         params.distinguished_name.push(DnType::CommonName, common);
         // TLS 1.3 only signs. QEMU asks for the other, whatever the key (`crypto/tlscredsx509.c`: 10.0 does, 7.2.22
         // does not).
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+        params.key_usages = vec![
+            KeyUsagePurpose::DigitalSignature,
+            KeyUsagePurpose::KeyEncipherment,
+        ];
         params.extended_key_usages = vec![usage];
         params.use_authority_key_identifier_extension = true;
         (params.not_before, params.not_after) = (begin, begin + DAY + request.valid_for);
         Ok((params.signed_by(&key, &issuer)?.pem(), key.serialize_pem()))
     };
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(String::from).into();
-    names.extend(request.server_names.iter().filter(|name| !names.contains(name)).cloned().collect::<Vec<_>>());
-    let (server_cert, server_key) = leaf("narrows server", names, ExtendedKeyUsagePurpose::ServerAuth)?;
-    let (client_cert, client_key) = leaf("narrows client", Vec::new(), ExtendedKeyUsagePurpose::ClientAuth)?;
+    names.extend(
+        request
+            .server_names
+            .iter()
+            .filter(|name| !names.contains(name))
+            .cloned()
+            .collect::<Vec<_>>(),
+    );
+    let (server_cert, server_key) =
+        leaf("narrows server", names, ExtendedKeyUsagePurpose::ServerAuth)?;
+    let (client_cert, client_key) = leaf(
+        "narrows client",
+        Vec::new(),
+        ExtendedKeyUsagePurpose::ClientAuth,
+    )?;
 
     let files = [
         ("ca-cert.pem", ca_cert, 0o644),
@@ -111,14 +133,28 @@ pub fn generate(dir: &Path, request: &Request<'_>) -> Result<Vec<PathBuf>, KeysE
         ("server-key.pem", server_key, 0o600),
         ("client-cert.pem", client_cert, 0o644),
         ("client-key.pem", client_key, 0o600),
-        (PSK_FILE, format!("{}:{}\n", request.psk_user, random_hex()), 0o600),
+        (
+            PSK_FILE,
+            format!("{}:{}\n", request.psk_user, random_hex()),
+            0o600,
+        ),
     ];
     // All are looked at before any is written: half a new set beside half an old one would not work.
-    if let Some((name, ..)) = files.iter().find(|(name, ..)| fs::symlink_metadata(dir.join(name)).is_ok()) {
+    if let Some((name, ..)) = files
+        .iter()
+        .find(|(name, ..)| fs::symlink_metadata(dir.join(name)).is_ok())
+    {
         return Err(KeysError::Exists(dir.join(name)));
     }
-    let fault = |path: &Path, source| KeysError::Write { path: path.into(), source };
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|err| fault(dir, err))?;
+    let fault = |path: &Path, source| KeysError::Write {
+        path: path.into(),
+        source,
+    };
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(|err| fault(dir, err))?;
     let mut made = Vec::new();
     for (name, content, mode) in files {
         let path = dir.join(name);
@@ -128,7 +164,8 @@ pub fn generate(dir: &Path, request: &Request<'_>) -> Result<Vec<PathBuf>, KeysE
             .mode(mode)
             .open(&path)
             .map_err(|source| fault(&path, source))?;
-        file.write_all(content.as_bytes()).map_err(|source| fault(&path, source))?;
+        file.write_all(content.as_bytes())
+            .map_err(|source| fault(&path, source))?;
         made.push(path);
     }
     Ok(made)
@@ -137,7 +174,10 @@ pub fn generate(dir: &Path, request: &Request<'_>) -> Result<Vec<PathBuf>, KeysE
 /// 32 random bytes.
 fn random_hex() -> String {
     let mut key = [0; 32];
-    rustls::crypto::ring::default_provider().secure_random.fill(&mut key).expect("the system gives random bytes");
+    rustls::crypto::ring::default_provider()
+        .secure_random
+        .fill(&mut key)
+        .expect("the system gives random bytes");
     key.iter().fold(String::new(), |mut hex, byte| {
         write!(hex, "{byte:02x}").expect("a String takes all");
         hex
@@ -162,13 +202,25 @@ mod tests {
             let secret = !path.to_string_lossy().ends_with("cert.pem");
             assert_eq!(mode == 0, secret, "{}", path.display());
         }
-        assert!(matches!(generate(&dir, &Request::default()), Err(KeysError::Exists(_))));
-        let auth = Auth::Tls { dir: dir.clone(), server_name: None };
+        assert!(matches!(
+            generate(&dir, &Request::default()),
+            Err(KeysError::Exists(_))
+        ));
+        let auth = Auth::Tls {
+            dir: dir.clone(),
+            server_name: None,
+        };
         auth.check(Side::Client).unwrap();
         auth.check(Side::Server).unwrap();
-        assert_eq!(Psk::load(&dir.join(PSK_FILE), None).unwrap().user(), "narrows");
+        assert_eq!(
+            Psk::load(&dir.join(PSK_FILE), None).unwrap().user(),
+            "narrows"
+        );
         fs::remove_file(dir.join("client-key.pem")).unwrap();
         let words = auth.check(Side::Client).unwrap_err().to_string();
-        assert!(words.contains("client-key.pem") && words.contains("narrows keys"), "{words}");
+        assert!(
+            words.contains("client-key.pem") && words.contains("narrows keys"),
+            "{words}"
+        );
     }
 }

@@ -85,8 +85,12 @@ impl Auth {
         match self {
             Self::None | Self::Psk(_) => Ok(()),
             Self::Tls { dir, .. } => match side {
-                Side::Client => tls_files::client_config(dir).map(drop).map_err(SecureError::Files),
-                Side::Server => tls_files::server_config(dir).map(drop).map_err(SecureError::Files),
+                Side::Client => tls_files::client_config(dir)
+                    .map(drop)
+                    .map_err(SecureError::Files),
+                Side::Server => tls_files::server_config(dir)
+                    .map(drop)
+                    .map_err(SecureError::Files),
             },
         }
     }
@@ -103,7 +107,9 @@ pub enum SecureError {
     #[error("the peer did not authenticate within {} s; is narrows with the same security flags at the other end?", .0.as_secs())]
     Timeout(Duration),
     /// The peer said too much before it was authenticated.
-    #[error("the peer sent more than {0} bytes without authenticating; it is not narrows, or means harm")]
+    #[error(
+        "the peer sent more than {0} bytes without authenticating; it is not narrows, or means harm"
+    )]
     TooLong(usize),
     /// The peer speaks something else.
     #[error("expected {expected}, but the peer {found}; give both sides the same security flags")]
@@ -122,10 +128,14 @@ pub enum SecureError {
     #[error("the peer refused us: {0}; its own log says more")]
     Refused(String),
     /// The keys differ.
-    #[error("the pre-shared keys differ; copy the same key file to both sides and choose the same user in it")]
+    #[error(
+        "the pre-shared keys differ; copy the same key file to both sides and choose the same user in it"
+    )]
     KeyMismatch,
     /// The peer left in the middle.
-    #[error("the peer hung up during authentication; look at its log: wrong key or certificate, or other flags")]
+    #[error(
+        "the peer hung up during authentication; look at its log: wrong key or certificate, or other flags"
+    )]
     Closed,
     /// The TLS conversation itself was faulty.
     #[error("the TLS handshake failed: {0}")]
@@ -146,9 +156,13 @@ pub fn connect(transport: Transport, auth: &Auth, host: &str) -> Result<Transpor
         Auth::Tls { dir, server_name } => {
             let config = tls_files::client_config(dir)?;
             let name = server_name.as_deref().unwrap_or(host);
-            bounded(transport, HANDSHAKE_TIME, Security::Tls, |link| tls::connect(link, config, name))
+            bounded(transport, HANDSHAKE_TIME, Security::Tls, |link| {
+                tls::connect(link, config, name)
+            })
         }
-        Auth::Psk(psk) => bounded(transport, HANDSHAKE_TIME, Security::Psk, |link| noise::connect(link, psk)),
+        Auth::Psk(psk) => bounded(transport, HANDSHAKE_TIME, Security::Psk, |link| {
+            noise::connect(link, psk)
+        }),
     }
 }
 
@@ -164,14 +178,22 @@ pub fn accept(transport: Transport, auth: &Auth) -> Result<Transport, SecureErro
 ///
 /// # Errors
 /// As [`accept`].
-pub fn accept_within(transport: Transport, auth: &Auth, time: Duration) -> Result<Transport, SecureError> {
+pub fn accept_within(
+    transport: Transport,
+    auth: &Auth,
+    time: Duration,
+) -> Result<Transport, SecureError> {
     match auth {
         Auth::None => Ok(transport),
         Auth::Tls { dir, .. } => {
             let config = tls_files::server_config(dir)?;
-            bounded(transport, time, Security::Tls, |link| tls::accept(link, config, tls::Confirm::Byte))
+            bounded(transport, time, Security::Tls, |link| {
+                tls::accept(link, config, tls::Confirm::Byte)
+            })
         }
-        Auth::Psk(psk) => bounded(transport, time, Security::Psk, |link| noise::accept(link, psk)),
+        Auth::Psk(psk) => bounded(transport, time, Security::Psk, |link| {
+            noise::accept(link, psk)
+        }),
     }
 }
 
@@ -182,7 +204,9 @@ pub fn accept_within(transport: Transport, auth: &Auth, time: Duration) -> Resul
 /// See [`SecureError`]; the connection is closed then.
 pub fn start_tls(transport: Transport, dir: &Path) -> Result<Transport, SecureError> {
     let config = tls_files::server_config(dir)?;
-    bounded(transport, HANDSHAKE_TIME, Security::Tls, |link| tls::accept(link, config, tls::Confirm::Nothing))
+    bounded(transport, HANDSHAKE_TIME, Security::Tls, |link| {
+        tls::accept(link, config, tls::Confirm::Nothing)
+    })
 }
 
 /// An address beyond this host, and no authentication.
@@ -207,7 +231,11 @@ pub enum Refused {
 /// # Errors
 /// [`Refused`], whose text says which flags help.
 pub fn require_auth(listen: &Address, auth: &Auth, insecure: bool) -> Result<(), Refused> {
-    if may_be_plain(listen, auth, insecure) { Ok(()) } else { Err(Refused::Listen(listen.clone())) }
+    if may_be_plain(listen, auth, insecure) {
+        Ok(())
+    } else {
+        Err(Refused::Listen(listen.clone()))
+    }
 }
 
 /// The same rule for connecting.
@@ -215,7 +243,11 @@ pub fn require_auth(listen: &Address, auth: &Auth, insecure: bool) -> Result<(),
 /// # Errors
 /// [`Refused`], whose text says which flags help.
 pub fn require_auth_to(peer: &Address, auth: &Auth, insecure: bool) -> Result<(), Refused> {
-    if may_be_plain(peer, auth, insecure) { Ok(()) } else { Err(Refused::Connect(peer.clone())) }
+    if may_be_plain(peer, auth, insecure) {
+        Ok(())
+    } else {
+        Err(Refused::Connect(peer.clone()))
+    }
 }
 
 fn may_be_plain(address: &Address, auth: &Auth, insecure: bool) -> bool {
@@ -229,7 +261,9 @@ fn bounded(
     security: Security,
     handshake: impl FnOnce(&mut Transport) -> Result<Halves, SecureError>,
 ) -> Result<Transport, SecureError> {
-    let result = match deadline(&transport.shutdown.clone(), time, || handshake(&mut transport)) {
+    let result = match deadline(&transport.shutdown.clone(), time, || {
+        handshake(&mut transport)
+    }) {
         Some(result) => result,
         None => return Err(SecureError::Timeout(time)),
     };
@@ -237,10 +271,17 @@ fn bounded(
         Ok(halves) => Ok(halves.wrap(transport, security)),
         Err(err) => {
             // Closing a socket with unread bytes sends a reset, and that destroys the alert on its way to the peer.
-            let _ = deadline(&transport.shutdown.clone(), Duration::from_millis(300), || {
-                let _ = transport.writer.finish();
-                let _ = io::copy(&mut transport.reader.by_ref().take(HANDSHAKE_LEN_MAX as u64), &mut io::sink());
-            });
+            let _ = deadline(
+                &transport.shutdown.clone(),
+                Duration::from_millis(300),
+                || {
+                    let _ = transport.writer.finish();
+                    let _ = io::copy(
+                        &mut transport.reader.by_ref().take(HANDSHAKE_LEN_MAX as u64),
+                        &mut io::sink(),
+                    );
+                },
+            );
             Err(err)
         }
     }
@@ -264,7 +305,12 @@ type Wrap<T> = Box<dyn FnOnce(Box<T>) -> Box<T>>;
 impl Halves {
     fn wrap(self, transport: Transport, security: Security) -> Transport {
         let Transport { reader, writer, .. } = transport;
-        Transport { reader: (self.reader)(reader), writer: (self.writer)(writer), security, ..transport }
+        Transport {
+            reader: (self.reader)(reader),
+            writer: (self.writer)(writer),
+            security,
+            ..transport
+        }
     }
 }
 
@@ -298,7 +344,11 @@ struct Bounded<'a> {
 
 impl<'a> Bounded<'a> {
     fn new(inner: &'a mut dyn TransportRead) -> Self {
-        Self { inner, taken: 0, first: [0; 8] }
+        Self {
+            inner,
+            taken: 0,
+            first: [0; 8],
+        }
     }
 
     fn is_spent(&self) -> bool {
@@ -311,7 +361,9 @@ impl<'a> Bounded<'a> {
             0 => Speaks::Nothing,
             _ if noise::MAGIC.starts_with(&self.first[..self.taken.min(8)]) => Speaks::Psk,
             // A TLS record starts with its type, handshake or alert, and a version whose first byte is 3.
-            _ if matches!(self.first[0], 0x15 | 0x16) && (self.taken < 2 || self.first[1] == 3) => Speaks::Tls,
+            _ if matches!(self.first[0], 0x15 | 0x16) && (self.taken < 2 || self.first[1] == 3) => {
+                Speaks::Tls
+            }
             _ => Speaks::Else,
         }
     }
@@ -360,16 +412,28 @@ mod tests {
     fn only_open_addresses_without_authentication_are_refused() {
         let open = Address::parse("0.0.0.0", 4242).unwrap();
         let local = Address::parse("[::1]", 4242).unwrap();
-        let tls = Auth::Tls { dir: "/x".into(), server_name: None };
+        let tls = Auth::Tls {
+            dir: "/x".into(),
+            server_name: None,
+        };
         assert_eq!(require_auth(&local, &Auth::None, false), Ok(()));
         assert_eq!(require_auth(&open, &tls, false), Ok(()));
         assert_eq!(require_auth(&open, &Auth::None, true), Ok(()));
-        let words = require_auth(&open, &Auth::None, false).unwrap_err().to_string();
+        let words = require_auth(&open, &Auth::None, false)
+            .unwrap_err()
+            .to_string();
         assert!(
-            words.contains("listen on 0.0.0.0") && words.contains("--tls-psk") && words.contains("--insecure"),
+            words.contains("listen on 0.0.0.0")
+                && words.contains("--tls-psk")
+                && words.contains("--insecure"),
             "{words}"
         );
-        let words = require_auth_to(&open, &Auth::None, false).unwrap_err().to_string();
-        assert!(words.contains("connect to 0.0.0.0") && words.contains("--tls-psk"), "{words}");
+        let words = require_auth_to(&open, &Auth::None, false)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            words.contains("connect to 0.0.0.0") && words.contains("--tls-psk"),
+            "{words}"
+        );
     }
 }

@@ -40,20 +40,29 @@ const REKEY_EVERY: u64 = if cfg!(test) { 8 } else { 1 << 20 };
 type State = Arc<RwLock<StatelessTransportState>>;
 
 pub(super) fn connect(link: &mut Transport, psk: &Psk) -> Result<Halves, SecureError> {
-    let mut noise = builder(psk).build_initiator().expect("pattern and key are complete");
+    let mut noise = builder(psk)
+        .build_initiator()
+        .expect("pattern and key are complete");
     let mut reader = Bounded::new(&mut *link.reader);
     send_handshake(&mut noise, &mut *link.writer)?;
     if recv_handshake(&mut noise, &mut reader)? == 0 {
         return Err(SecureError::KeyMismatch);
     }
-    let state = noise.into_stateless_transport_mode().expect("both messages are done");
+    let state = noise
+        .into_stateless_transport_mode()
+        .expect("both messages are done");
     let mut writer = Sealer::new(Arc::new(RwLock::new(state)));
-    writer.seal(&[1]).and_then(|()| writer.send(&mut *link.writer)).map_err(SecureError::Io)?;
+    writer
+        .seal(&[1])
+        .and_then(|()| writer.send(&mut *link.writer))
+        .map_err(SecureError::Io)?;
     Ok(halves(writer, 0))
 }
 
 pub(super) fn accept(link: &mut Transport, psk: &Psk) -> Result<Halves, SecureError> {
-    let mut noise = builder(psk).build_responder().expect("pattern and key are complete");
+    let mut noise = builder(psk)
+        .build_responder()
+        .expect("pattern and key are complete");
     let mut reader = Bounded::new(&mut *link.reader);
     let first = recv_handshake(&mut noise, &mut reader);
     if let Err(SecureError::KeyMismatch) = first {
@@ -61,9 +70,13 @@ pub(super) fn accept(link: &mut Transport, psk: &Psk) -> Result<Halves, SecureEr
     }
     first?;
     send_handshake(&mut noise, &mut *link.writer)?;
-    let state = noise.into_stateless_transport_mode().expect("both messages are done");
+    let state = noise
+        .into_stateless_transport_mode()
+        .expect("both messages are done");
     let mut confirmation = [0; 2 + 1 + TAG_LEN];
-    reader.read_exact(&mut confirmation).map_err(|err| explain(err, &reader))?;
+    reader
+        .read_exact(&mut confirmation)
+        .map_err(|err| explain(err, &reader))?;
     let mut word = [0; 1 + TAG_LEN];
     let opened = state.read_message(0, &confirmation[2..], &mut word);
     if !matches!(opened, Ok(1)) {
@@ -74,46 +87,71 @@ pub(super) fn accept(link: &mut Transport, psk: &Psk) -> Result<Halves, SecureEr
 
 fn builder(psk: &Psk) -> Builder<'_> {
     let builder = Builder::new(PATTERN.parse().expect("a pattern snow knows"));
-    builder.psk(0, psk.key()).and_then(|builder| builder.prologue(MAGIC)).expect("each set once")
+    builder
+        .psk(0, psk.key())
+        .and_then(|builder| builder.prologue(MAGIC))
+        .expect("each set once")
 }
 
-fn send_handshake(noise: &mut HandshakeState, writer: &mut dyn TransportWrite) -> Result<(), SecureError> {
+fn send_handshake(
+    noise: &mut HandshakeState,
+    writer: &mut dyn TransportWrite,
+) -> Result<(), SecureError> {
     let mut message = [0; 10 + HANDSHAKE_MESSAGE_LEN];
     message[..8].copy_from_slice(MAGIC);
     message[8..10].copy_from_slice(&(HANDSHAKE_MESSAGE_LEN as u16).to_be_bytes());
-    noise.write_message(&[], &mut message[10..]).expect("our own message, in order, into enough room");
+    noise
+        .write_message(&[], &mut message[10..])
+        .expect("our own message, in order, into enough room");
     writer.write_all(&message).map_err(SecureError::Io)
 }
 
 /// Takes the peer's handshake message and returns its length, 0 for a refusal.
-fn recv_handshake(noise: &mut HandshakeState, reader: &mut Bounded<'_>) -> Result<usize, SecureError> {
+fn recv_handshake(
+    noise: &mut HandshakeState,
+    reader: &mut Bounded<'_>,
+) -> Result<usize, SecureError> {
     let mut head = [0; 10];
-    reader.read_exact(&mut head).map_err(|err| explain(err, reader))?;
+    reader
+        .read_exact(&mut head)
+        .map_err(|err| explain(err, reader))?;
     if reader.speaks() != Speaks::Psk {
-        return Err(SecureError::Protocol { expected: "a pre-shared key", found: reader.speaks().words() });
+        return Err(SecureError::Protocol {
+            expected: "a pre-shared key",
+            found: reader.speaks().words(),
+        });
     }
     let len = usize::from(u16::from_be_bytes([head[8], head[9]]));
     if len == 0 && noise.is_initiator() {
         return Ok(0);
     }
     if len != HANDSHAKE_MESSAGE_LEN {
-        return Err(SecureError::Protocol { expected: "a pre-shared key", found: "is of another version" });
+        return Err(SecureError::Protocol {
+            expected: "a pre-shared key",
+            found: "is of another version",
+        });
     }
     let mut message = [0; HANDSHAKE_MESSAGE_LEN];
-    reader.read_exact(&mut message).map_err(|err| explain(err, reader))?;
-    noise.read_message(&message, &mut [0; TAG_LEN]).map_err(|_| SecureError::KeyMismatch)?;
+    reader
+        .read_exact(&mut message)
+        .map_err(|err| explain(err, reader))?;
+    noise
+        .read_message(&message, &mut [0; TAG_LEN])
+        .map_err(|_| SecureError::KeyMismatch)?;
     Ok(len)
 }
 
 fn explain(err: io::Error, seen: &Bounded<'_>) -> SecureError {
     match (err.kind(), seen.speaks()) {
         _ if seen.is_spent() => SecureError::TooLong(HANDSHAKE_LEN_MAX),
-        (io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset, Speaks::Nothing | Speaks::Psk) => {
-            SecureError::Closed
-        }
-        (io::ErrorKind::UnexpectedEof, speaks) => {
-            SecureError::Protocol { expected: "a pre-shared key", found: speaks.words() }
-        }
+        (
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset,
+            Speaks::Nothing | Speaks::Psk,
+        ) => SecureError::Closed,
+        (io::ErrorKind::UnexpectedEof, speaks) => SecureError::Protocol {
+            expected: "a pre-shared key",
+            found: speaks.words(),
+        },
         _ => SecureError::Io(err),
     }
 }
@@ -150,7 +188,12 @@ struct Sealer {
 
 impl Sealer {
     fn new(state: State) -> Self {
-        Self { state, nonce: 0, packed: vec![0; BATCH * (2 + MESSAGE_LEN_MAX)], len: 0 }
+        Self {
+            state,
+            nonce: 0,
+            packed: vec![0; BATCH * (2 + MESSAGE_LEN_MAX)],
+            len: 0,
+        }
     }
 
     fn is_full(&self) -> bool {
@@ -160,7 +203,11 @@ impl Sealer {
     /// Appends one message of at most [`PAYLOAD_LEN_MAX`] bytes; the caller has looked at [`Sealer::is_full`].
     fn seal(&mut self, payload: &[u8]) -> io::Result<()> {
         let room = &mut self.packed[self.len..];
-        let len = self.state.read().write_message(self.nonce, payload, &mut room[2..]).map_err(io::Error::other)?;
+        let len = self
+            .state
+            .read()
+            .write_message(self.nonce, payload, &mut room[2..])
+            .map_err(io::Error::other)?;
         room[..2].copy_from_slice(&(len as u16).to_be_bytes());
         self.len += 2 + len;
         self.nonce += 1;
@@ -255,7 +302,8 @@ impl Read for NoiseRead {
         while filled < out.len() {
             if self.taken < self.left {
                 let len = (out.len() - filled).min(self.left - self.taken);
-                out[filled..filled + len].copy_from_slice(&self.plain[self.taken..self.taken + len]);
+                out[filled..filled + len]
+                    .copy_from_slice(&self.plain[self.taken..self.taken + len]);
                 self.taken += len;
                 filled += len;
             } else if self.ended {
@@ -289,8 +337,16 @@ impl NoiseRead {
     fn open(&mut self, message: std::ops::Range<usize>, out: &mut [u8]) -> io::Result<usize> {
         let direct = out.len() >= message.len();
         let target = if direct { out } else { &mut self.plain[..] };
-        let opened = self.state.read().read_message(self.nonce, &self.packed[message.clone()], target);
-        let faulty = |_| io::Error::new(io::ErrorKind::InvalidData, "a message was altered on its way");
+        let opened =
+            self.state
+                .read()
+                .read_message(self.nonce, &self.packed[message.clone()], target);
+        let faulty = |_| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a message was altered on its way",
+            )
+        };
         let len = opened.map_err(faulty)?;
         self.start = message.end;
         self.nonce += 1;

@@ -30,7 +30,9 @@ pub enum PskError {
         source: std::io::Error,
     },
     /// A line is neither `user:hex` nor hexadecimal.
-    #[error("line {line} of the key file is not `user:hexadecimal`; make one with `narrows keys` or `psktool`")]
+    #[error(
+        "line {line} of the key file is not `user:hexadecimal`; make one with `narrows keys` or `psktool`"
+    )]
     Syntax {
         /// Counted from 1.
         line: usize,
@@ -60,7 +62,10 @@ impl Psk {
     /// # Errors
     /// See [`PskError`].
     pub fn load(path: &Path, user: Option<&str>) -> Result<Self, PskError> {
-        let fault = |source| PskError::Read { path: path.display().to_string(), source };
+        let fault = |source| PskError::Read {
+            path: path.display().to_string(),
+            source,
+        };
         let text = fs::read_to_string(path).map_err(fault)?;
         super::warn_of_readers(path);
         Self::parse(&text, user)
@@ -79,7 +84,10 @@ impl Psk {
             let (name, digits) = content.rsplit_once(':').unwrap_or(("", content));
             let key = from_hex(digits).ok_or(PskError::Syntax { line })?;
             if key.len() < KEY_LEN_MIN {
-                return Err(PskError::Short { line, len: key.len() });
+                return Err(PskError::Short {
+                    line,
+                    len: key.len(),
+                });
             }
             if user.is_none_or(|user| user == name) {
                 return Ok(Self::new(name, &key));
@@ -94,8 +102,14 @@ impl Psk {
     /// program (NBD with TLS-PSK) yields an unrelated key.
     #[must_use]
     pub fn new(user: &str, secret: &[u8]) -> Self {
-        let key = Blake2s256::new().chain_update(b"narrows psk 1\0").chain_update(secret).finalize();
-        Self { user: user.into(), key: key.into() }
+        let key = Blake2s256::new()
+            .chain_update(b"narrows psk 1\0")
+            .chain_update(secret)
+            .finalize();
+        Self {
+            user: user.into(),
+            key: key.into(),
+        }
     }
 
     /// Whose key it is; empty for a bare line. Not sent to the peer.
@@ -112,7 +126,9 @@ impl Psk {
 fn from_hex(digits: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let pairs = digits.as_bytes().chunks(2);
-    pairs.map(|pair| Some((digit(pair[0])? * 16 + digit(*pair.get(1)?)?) as u8)).collect()
+    pairs
+        .map(|pair| Some((digit(pair[0])? * 16 + digit(*pair.get(1)?)?) as u8))
+        .collect()
 }
 
 #[cfg(test)]
@@ -128,16 +144,31 @@ mod tests {
         let bob = Psk::parse(&file, Some("bob")).unwrap();
         assert_eq!(bob.user(), "bob");
         assert_ne!(bob.key(), Psk::parse(HEX, None).unwrap().key());
-        assert_eq!(Psk::parse(&file, Some("ann")).unwrap().key(), Psk::parse(HEX, None).unwrap().key());
+        assert_eq!(
+            Psk::parse(&file, Some("ann")).unwrap().key(),
+            Psk::parse(HEX, None).unwrap().key()
+        );
         assert!(!format!("{bob:?}").contains("0f"));
     }
 
     #[test]
     fn faulty_files_are_refused_with_the_line() {
         assert!(matches!(Psk::parse("", None), Err(PskError::Empty)));
-        assert!(matches!(Psk::parse(HEX, Some("x")), Err(PskError::NoUser(_))));
-        assert!(matches!(Psk::parse("\na:b", None), Err(PskError::Syntax { line: 2 })));
-        assert!(matches!(Psk::parse("a:xy", None), Err(PskError::Syntax { line: 1 })));
-        assert!(matches!(Psk::parse("a:00ff", None), Err(PskError::Short { line: 1, len: 2 })));
+        assert!(matches!(
+            Psk::parse(HEX, Some("x")),
+            Err(PskError::NoUser(_))
+        ));
+        assert!(matches!(
+            Psk::parse("\na:b", None),
+            Err(PskError::Syntax { line: 2 })
+        ));
+        assert!(matches!(
+            Psk::parse("a:xy", None),
+            Err(PskError::Syntax { line: 1 })
+        ));
+        assert!(matches!(
+            Psk::parse("a:00ff", None),
+            Err(PskError::Short { line: 1, len: 2 })
+        ));
     }
 }

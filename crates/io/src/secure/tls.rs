@@ -24,10 +24,18 @@ const BATCH_LEN: usize = 256 * 1024;
 /// The server's word that the client is accepted.
 const ACCEPTED: u8 = 1;
 
-pub(super) fn connect(link: &mut Transport, config: Arc<ClientConfig>, name: &str) -> Result<Halves, SecureError> {
-    let server = ServerName::try_from(name.to_owned())
-        .map_err(|_| SecureError::Untrusted(format!("`{name}` cannot be a server's name; give --tls-hostname")))?;
-    let conn = ClientConnection::new(config, server).map_err(|err| SecureError::Tls(err.to_string()))?;
+pub(super) fn connect(
+    link: &mut Transport,
+    config: Arc<ClientConfig>,
+    name: &str,
+) -> Result<Halves, SecureError> {
+    let server = ServerName::try_from(name.to_owned()).map_err(|_| {
+        SecureError::Untrusted(format!(
+            "`{name}` cannot be a server's name; give --tls-hostname"
+        ))
+    })?;
+    let conn =
+        ClientConnection::new(config, server).map_err(|err| SecureError::Tls(err.to_string()))?;
     handshake(link, conn.into(), |conn, io| {
         let mut word = [0];
         while let Err(err) = conn.reader().read_exact(&mut word) {
@@ -39,7 +47,11 @@ pub(super) fn connect(link: &mut Transport, config: Arc<ClientConfig>, name: &st
             }
             conn.process_new_packets().map_err(io::Error::other)?;
         }
-        if word == [ACCEPTED] { Ok(()) } else { Err(io::Error::other("the server is not narrows")) }
+        if word == [ACCEPTED] {
+            Ok(())
+        } else {
+            Err(io::Error::other("the server is not narrows"))
+        }
     })
 }
 
@@ -52,7 +64,11 @@ pub(super) enum Confirm {
     Nothing,
 }
 
-pub(super) fn accept(link: &mut Transport, config: Arc<ServerConfig>, how: Confirm) -> Result<Halves, SecureError> {
+pub(super) fn accept(
+    link: &mut Transport,
+    config: Arc<ServerConfig>,
+    how: Confirm,
+) -> Result<Halves, SecureError> {
     let conn = ServerConnection::new(config).map_err(|err| SecureError::Tls(err.to_string()))?;
     handshake(link, conn.into(), |conn, io| {
         if how == Confirm::Byte {
@@ -70,7 +86,10 @@ fn handshake(
     mut conn: Connection,
     confirm: impl FnOnce(&mut Connection, &mut Both<'_>) -> io::Result<()>,
 ) -> Result<Halves, SecureError> {
-    let mut both = Both { reader: Bounded::new(&mut *link.reader), writer: &mut *link.writer };
+    let mut both = Both {
+        reader: Bounded::new(&mut *link.reader),
+        writer: &mut *link.writer,
+    };
     let run = || {
         while conn.is_handshaking() {
             conn.complete_io(&mut both)?;
@@ -88,9 +107,22 @@ fn handshake(
     let other = conn.clone();
     Ok(Halves {
         reader: Box::new(move |inner| {
-            Box::new(TlsRead { inner, conn, packed: vec![0; BATCH_LEN / 2], start: 0, end: 0, faulty: false })
+            Box::new(TlsRead {
+                inner,
+                conn,
+                packed: vec![0; BATCH_LEN / 2],
+                start: 0,
+                end: 0,
+                faulty: false,
+            })
         }),
-        writer: Box::new(move |inner| Box::new(TlsWrite { inner, conn: other, packed: Vec::new() })),
+        writer: Box::new(move |inner| {
+            Box::new(TlsWrite {
+                inner,
+                conn: other,
+                packed: Vec::new(),
+            })
+        }),
     })
 }
 
@@ -99,18 +131,30 @@ fn explain(err: io::Error, seen: &Bounded<'_>) -> SecureError {
     if seen.is_spent() {
         return SecureError::TooLong(super::HANDSHAKE_LEN_MAX);
     }
-    let wrong = |speaks: Speaks| SecureError::Protocol { expected: "TLS", found: speaks.words() };
-    match err.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+    let wrong = |speaks: Speaks| SecureError::Protocol {
+        expected: "TLS",
+        found: speaks.words(),
+    };
+    match err
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+    {
         Some(rustls::Error::InvalidCertificate(why)) => SecureError::Untrusted(why.to_string()),
-        Some(rustls::Error::NoCertificatesPresented) => SecureError::Untrusted("it sent none".into()),
-        Some(rustls::Error::AlertReceived(alert)) => SecureError::Refused(format!("TLS alert {alert:?}")),
-        Some(rustls::Error::PeerIncompatible(why)) => {
-            SecureError::Tls(format!("the peer cannot do what we need (TLS 1.3): {why:?}"))
+        Some(rustls::Error::NoCertificatesPresented) => {
+            SecureError::Untrusted("it sent none".into())
         }
+        Some(rustls::Error::AlertReceived(alert)) => {
+            SecureError::Refused(format!("TLS alert {alert:?}"))
+        }
+        Some(rustls::Error::PeerIncompatible(why)) => SecureError::Tls(format!(
+            "the peer cannot do what we need (TLS 1.3): {why:?}"
+        )),
         Some(_) if matches!(seen.speaks(), Speaks::Psk | Speaks::Else) => wrong(seen.speaks()),
         Some(other) => SecureError::Tls(other.to_string()),
         None => match err.kind() {
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe => {
                 if matches!(seen.speaks(), Speaks::Psk | Speaks::Else) {
                     wrong(seen.speaks())
                 } else {
@@ -170,7 +214,8 @@ impl Read for TlsRead {
             self.start = 0;
             self.end = self.inner.read(&mut self.packed)?;
             if self.end == 0 {
-                let words = "the connection ended without TLS close_notify; the stream may be cut short";
+                let words =
+                    "the connection ended without TLS close_notify; the stream may be cut short";
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, words));
             }
         }
@@ -182,7 +227,10 @@ impl TlsRead {
     fn unpack(&mut self, out: &mut [u8]) -> io::Result<Option<usize>> {
         let mut conn = self.conn.lock();
         if self.faulty {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer broke TLS"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the peer broke TLS",
+            ));
         }
         let mut filled = 0;
         while filled < out.len() {

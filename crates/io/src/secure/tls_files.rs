@@ -13,7 +13,9 @@ use rustls::{
     server::WebPkiClientVerifier,
     version::TLS13,
 };
-use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, pem::PemObject};
+use rustls_pki_types::{
+    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, pem::PemObject,
+};
 
 /// What is wrong with our own TLS files. Their owner corrects it.
 #[derive(Debug, thiserror::Error)]
@@ -64,16 +66,22 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-type Authority = (Arc<RootCertStore>, Vec<CertificateRevocationListDer<'static>>);
+type Authority = (
+    Arc<RootCertStore>,
+    Vec<CertificateRevocationListDer<'static>>,
+);
 
 fn authority(dir: &Path) -> Result<Authority, FileError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(dir, "ca-cert.pem")? {
-        roots.add(certificate).map_err(|err| fault(dir, "ca-cert.pem", &err))?;
+        roots
+            .add(certificate)
+            .map_err(|err| fault(dir, "ca-cert.pem", &err))?;
     }
     let name = "ca-crl.pem";
     // A name whose file cannot be read, or has no list in it, revokes nobody: that must not pass for no list.
-    if fs::symlink_metadata(dir.join(name)).is_err_and(|err| err.kind() == io::ErrorKind::NotFound) {
+    if fs::symlink_metadata(dir.join(name)).is_err_and(|err| err.kind() == io::ErrorKind::NotFound)
+    {
         return Ok((Arc::new(roots), Vec::new()));
     }
     let crls: Vec<_> = CertificateRevocationListDer::pem_file_iter(dir.join(name))
@@ -85,10 +93,14 @@ fn authority(dir: &Path) -> Result<Authority, FileError> {
     Ok((Arc::new(roots), crls))
 }
 
-fn identity(dir: &Path, side: &str) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), FileError> {
+fn identity(
+    dir: &Path,
+    side: &str,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), FileError> {
     let chain = certificates(dir, &format!("{side}-cert.pem"))?;
     let name = format!("{side}-key.pem");
-    let key = PrivateKeyDer::from_pem_file(dir.join(&name)).map_err(|err| fault(dir, &name, &err))?;
+    let key =
+        PrivateKeyDer::from_pem_file(dir.join(&name)).map_err(|err| fault(dir, &name, &err))?;
     // Once: it is read for each connection, and strangers may make many.
     static TOLD: Once = Once::new();
     TOLD.call_once(|| super::warn_of_readers(&dir.join(&name)));
@@ -99,9 +111,16 @@ fn certificates(dir: &Path, name: &str) -> Result<Vec<CertificateDer<'static>>, 
     let found: Vec<_> = CertificateDer::pem_file_iter(dir.join(name))
         .and_then(Iterator::collect)
         .map_err(|err| fault(dir, name, &err))?;
-    if found.is_empty() { Err(fault(dir, name, &"it holds no certificate")) } else { Ok(found) }
+    if found.is_empty() {
+        Err(fault(dir, name, &"it holds no certificate"))
+    } else {
+        Ok(found)
+    }
 }
 
 fn fault(dir: &Path, name: &str, why: &dyn std::fmt::Display) -> FileError {
-    FileError { path: dir.join(name), why: why.to_string() }
+    FileError {
+        path: dir.join(name),
+        why: why.to_string(),
+    }
 }

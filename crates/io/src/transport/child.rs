@@ -31,18 +31,39 @@ pub fn spawn(mut command: Command) -> io::Result<Transport> {
     let peer = command.get_program().to_string_lossy().into_owned();
     let (our_input, child_output) = UnixStream::pair()?;
     let (our_output, child_input) = UnixStream::pair()?;
-    command.stdin(Stdio::from(OwnedFd::from(child_input))).stdout(Stdio::from(OwnedFd::from(child_output)));
+    command
+        .stdin(Stdio::from(OwnedFd::from(child_input)))
+        .stdout(Stdio::from(OwnedFd::from(child_output)));
     let child = command.spawn()?;
     // `command` still holds the child's ends; while it lives we would never see an end of stream.
     drop(command);
     let input = Arc::new(Socket::from(OwnedFd::from(our_input)));
     let output = Arc::new(Socket::from(OwnedFd::from(our_output)));
-    let Transport { reader, writer, peer, shutdown, probe, security } =
-        from_pair(input, output, format!("{peer} (process {})", child.id()));
+    let Transport {
+        reader,
+        writer,
+        peer,
+        shutdown,
+        probe,
+        security,
+    } = from_pair(input, output, format!("{peer} (process {})", child.id()));
     let guard = Arc::new(Guard(Mutex::new(child)));
-    let reader = Box::new(Kept { inner: Some(reader), _guard: guard.clone() });
-    let writer = Box::new(Kept { inner: Some(writer), _guard: guard });
-    Ok(Transport { reader, writer, peer, shutdown, probe, security })
+    let reader = Box::new(Kept {
+        inner: Some(reader),
+        _guard: guard.clone(),
+    });
+    let writer = Box::new(Kept {
+        inner: Some(writer),
+        _guard: guard,
+    });
+    Ok(Transport {
+        reader,
+        writer,
+        peer,
+        shutdown,
+        probe,
+        security,
+    })
 }
 
 /// A half that keeps the child's guard; the half is dropped (and its socket closed) before the guard waits.
@@ -105,7 +126,10 @@ impl Drop for Guard {
                 _ => break,
             }
         }
-        tracing::warn!(process = child.id(), "the remote command did not end; killing it");
+        tracing::warn!(
+            process = child.id(),
+            "the remote command did not end; killing it"
+        );
         let _ = child.kill();
         let _ = child.wait();
     }

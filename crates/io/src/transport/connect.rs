@@ -53,10 +53,13 @@ pub fn connect(address: &Address, tuning: &Tuning) -> Result<Transport, ConnectE
     let explain = |source: io::Error| {
         let address = address.clone();
         match source.kind() {
-            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => ConnectError::Refused { address },
-            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
-                ConnectError::Timeout { address, after: tuning.connect_timeout }
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
+                ConnectError::Refused { address }
             }
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => ConnectError::Timeout {
+                address,
+                after: tuning.connect_timeout,
+            },
             _ => ConnectError::Io { address, source },
         }
     };
@@ -74,12 +77,18 @@ pub fn connect(address: &Address, tuning: &Tuning) -> Result<Transport, ConnectE
             open().map_err(explain)
         }
         Address::Tcp { .. } => {
-            let found =
-                address.resolve().map_err(|source| ConnectError::Resolve { address: address.clone(), source })?;
+            let found = address.resolve().map_err(|source| ConnectError::Resolve {
+                address: address.clone(),
+                source,
+            })?;
             let mut last = io::Error::from(io::ErrorKind::NotFound);
             for target in found {
                 let open = || {
-                    let socket = Socket::new(Domain::for_address(target), Type::STREAM, Some(Protocol::TCP))?;
+                    let socket = Socket::new(
+                        Domain::for_address(target),
+                        Type::STREAM,
+                        Some(Protocol::TCP),
+                    )?;
                     buffer_sizes(&socket, tuning)?;
                     socket.connect_timeout(&target.into(), tuning.connect_timeout)?;
                     from_tcp(socket, target.to_string(), tuning)

@@ -129,7 +129,10 @@ impl Default for Tuning {
 
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transport").field("peer", &self.peer).field("security", &self.security).finish_non_exhaustive()
+        f.debug_struct("Transport")
+            .field("peer", &self.peer)
+            .field("security", &self.security)
+            .finish_non_exhaustive()
     }
 }
 
@@ -164,18 +167,27 @@ struct ShutdownInner {
 
 impl fmt::Debug for Shutdown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shutdown").field("aborted", &self.is_aborted()).finish_non_exhaustive()
+        f.debug_struct("Shutdown")
+            .field("aborted", &self.is_aborted())
+            .finish_non_exhaustive()
     }
 }
 
 impl Shutdown {
     pub(crate) fn of_sockets<'a>(sockets: impl IntoIterator<Item = &'a Arc<Socket>>) -> Self {
         let sockets = sockets.into_iter().map(Arc::downgrade).collect();
-        Self(Arc::new(ShutdownInner { sockets, ..ShutdownInner::default() }))
+        Self(Arc::new(ShutdownInner {
+            sockets,
+            ..ShutdownInner::default()
+        }))
     }
 
     pub(crate) fn of_pipes(sockets: Vec<Weak<Socket>>, waker: UnixStream) -> Self {
-        Self(Arc::new(ShutdownInner { aborted: AtomicBool::new(false), sockets, waker: Some(waker) }))
+        Self(Arc::new(ShutdownInner {
+            aborted: AtomicBool::new(false),
+            sockets,
+            waker: Some(waker),
+        }))
     }
 
     /// Ends both halves: blocked and later calls return `ConnectionAborted`. The peer sees a reset or an end of
@@ -205,7 +217,10 @@ impl Shutdown {
 }
 
 pub(crate) fn aborted() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionAborted, "the connection was aborted on this side")
+    io::Error::new(
+        io::ErrorKind::ConnectionAborted,
+        "the connection was aborted on this side",
+    )
 }
 
 /// Asks the kernel about a transport's socket while others read and write it.
@@ -214,7 +229,15 @@ pub struct Probe(Weak<Socket>);
 
 impl fmt::Debug for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Probe({})", if self.0.strong_count() > 0 { "open" } else { "none" })
+        write!(
+            f,
+            "Probe({})",
+            if self.0.strong_count() > 0 {
+                "open"
+            } else {
+                "none"
+            }
+        )
     }
 }
 
@@ -234,7 +257,10 @@ impl Probe {
     #[must_use]
     pub fn ends(&self) -> Option<[SocketAddr; 2]> {
         let socket = self.0.upgrade()?;
-        let ends = [socket.local_addr().ok()?.as_socket()?, socket.peer_addr().ok()?.as_socket()?];
+        let ends = [
+            socket.local_addr().ok()?.as_socket()?,
+            socket.peer_addr().ok()?.as_socket()?,
+        ];
         Some(ends.map(|end| SocketAddr::new(end.ip().to_canonical(), end.port())))
     }
 
@@ -254,20 +280,26 @@ impl Probe {
     /// Whether the peer has closed the connection, or it broke; what came before may still be there to read.
     #[must_use]
     pub fn is_hung_up(&self) -> bool {
-        self.0.upgrade().is_none_or(|socket| sys::is_hung_up(&socket))
+        self.0
+            .upgrade()
+            .is_none_or(|socket| sys::is_hung_up(&socket))
     }
 
     /// Fixes `SO_SNDBUF` while the connection runs, which ends the kernel's own tuning of it; returns whether it is
     /// open.
     #[must_use]
     pub fn set_send_buffer(&self, bytes: usize) -> bool {
-        self.0.upgrade().is_some_and(|socket| socket.set_send_buffer_size(bytes).is_ok())
+        self.0
+            .upgrade()
+            .is_some_and(|socket| socket.set_send_buffer_size(bytes).is_ok())
     }
 
     /// Changes `TCP_NOTSENT_LOWAT` while the connection runs; returns whether it is an open TCP connection.
     #[must_use]
     pub fn set_notsent_lowat(&self, bytes: u32) -> bool {
-        self.0.upgrade().is_some_and(|socket| socket.set_tcp_notsent_lowat(bytes).is_ok())
+        self.0
+            .upgrade()
+            .is_some_and(|socket| socket.set_tcp_notsent_lowat(bytes).is_ok())
     }
 }
 

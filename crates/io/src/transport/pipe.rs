@@ -29,19 +29,38 @@ use crate::sys;
 /// # Errors
 /// A descriptor is closed or cannot be duplicated.
 pub fn stdio() -> io::Result<Transport> {
-    from_descriptors(io::stdin().as_fd(), io::stdout().as_fd(), Some(libc::STDOUT_FILENO))
+    from_descriptors(
+        io::stdin().as_fd(),
+        io::stdout().as_fd(),
+        Some(libc::STDOUT_FILENO),
+    )
 }
 
 /// A transport that reads `input` and writes `output`; the end of stream also ends descriptor `also_end`.
-fn from_descriptors(input: BorrowedFd<'_>, output: BorrowedFd<'_>, also_end: Option<RawFd>) -> io::Result<Transport> {
+fn from_descriptors(
+    input: BorrowedFd<'_>,
+    output: BorrowedFd<'_>,
+    also_end: Option<RawFd>,
+) -> io::Result<Transport> {
     let (waker, wake) = UnixStream::pair()?;
     let wake = Arc::new(wake);
     let input = Handle::own(input, OpenOptions::new().read(true))?;
     let output = Handle::own(output, OpenOptions::new().write(true))?;
-    let sockets = [&input, &output].into_iter().filter_map(|handle| handle.socket.as_ref().map(Arc::downgrade));
+    let sockets = [&input, &output]
+        .into_iter()
+        .filter_map(|handle| handle.socket.as_ref().map(Arc::downgrade));
     let shutdown = Shutdown::of_pipes(sockets.collect(), waker);
-    let reader = PipeRead { handle: input, wake: wake.clone(), shutdown: shutdown.clone() };
-    let writer = PipeWrite { handle: Some(output), wake, shutdown: shutdown.clone(), also_end };
+    let reader = PipeRead {
+        handle: input,
+        wake: wake.clone(),
+        shutdown: shutdown.clone(),
+    };
+    let writer = PipeWrite {
+        handle: Some(output),
+        wake,
+        shutdown: shutdown.clone(),
+        also_end,
+    };
     let mut transport = Transport::new(reader, writer, "standard input and output".into());
     transport.shutdown = shutdown;
     Ok(transport)
@@ -62,7 +81,10 @@ impl Handle {
             // Without /proc the shared open file stays, and an abort then waits for the peer to move.
             let path = format!("/proc/self/fd/{}", file.as_raw_fd());
             let reopened = options.custom_flags(libc::O_NONBLOCK).open(path);
-            return Ok(Self { file: reopened.unwrap_or(file), socket: None });
+            return Ok(Self {
+                file: reopened.unwrap_or(file),
+                socket: None,
+            });
         }
         let socket = match kind.is_socket() {
             true => Some(Arc::new(Socket::from(shared.try_clone_to_owned()?))),
@@ -89,7 +111,9 @@ impl Read for PipeRead {
             }
             match (&self.handle.file).read(buf) {
                 Err(err) if err.kind() == io::ErrorKind::WouldBlock => {}
-                Err(err) if err.kind() != io::ErrorKind::Interrupted => return Err(self.shutdown.explain(err)),
+                Err(err) if err.kind() != io::ErrorKind::Interrupted => {
+                    return Err(self.shutdown.explain(err));
+                }
                 Ok(0) if self.shutdown.is_aborted() && !buf.is_empty() => return Err(aborted()),
                 other => return other,
             }
@@ -109,7 +133,10 @@ struct PipeWrite {
 impl PipeWrite {
     fn send(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let Some(handle) = &self.handle else {
-            return Err(io::Error::new(io::ErrorKind::BrokenPipe, "written after the end of stream"));
+            return Err(io::Error::new(
+                io::ErrorKind::BrokenPipe,
+                "written after the end of stream",
+            ));
         };
         loop {
             sys::writable_or(&handle.file, &self.wake)?;
@@ -122,7 +149,9 @@ impl PipeWrite {
             };
             match sent {
                 Err(err) if err.kind() == io::ErrorKind::WouldBlock => {}
-                Err(err) if err.kind() != io::ErrorKind::Interrupted => return Err(self.shutdown.explain(err)),
+                Err(err) if err.kind() != io::ErrorKind::Interrupted => {
+                    return Err(self.shutdown.explain(err));
+                }
                 other => return other,
             }
         }
@@ -149,9 +178,13 @@ impl TransportWrite for PipeWrite {
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        let Some(handle) = self.handle.take() else { return Ok(()) };
+        let Some(handle) = self.handle.take() else {
+            return Ok(());
+        };
         if let Some(socket) = handle.socket {
-            return socket.shutdown(Half::Write).map_err(|err| self.shutdown.explain(err));
+            return socket
+                .shutdown(Half::Write)
+                .map_err(|err| self.shutdown.explain(err));
         }
         drop(handle);
         // The reader of a pipe sees its end only when every writing descriptor is gone, descriptor 1 included.
@@ -168,7 +201,11 @@ mod tests {
     fn pair() -> (Transport, io::PipeWriter, io::PipeReader) {
         let (input, feed) = io::pipe().unwrap();
         let (drain, output) = io::pipe().unwrap();
-        (from_descriptors(input.as_fd(), output.as_fd(), None).unwrap(), feed, drain)
+        (
+            from_descriptors(input.as_fd(), output.as_fd(), None).unwrap(),
+            feed,
+            drain,
+        )
     }
 
     #[test]
@@ -182,7 +219,10 @@ mod tests {
         // Larger than a pipe holds: the writer must wait for the drain without spinning or failing.
         let big = vec![7; 300_000];
         let writer = thread::spawn(move || {
-            transport.writer.write_slices(&mut [IoSlice::new(b"head"), IoSlice::new(&big)]).unwrap();
+            transport
+                .writer
+                .write_slices(&mut [IoSlice::new(b"head"), IoSlice::new(&big)])
+                .unwrap();
             transport.writer.finish().unwrap();
         });
         let mut got = Vec::new();
@@ -194,7 +234,12 @@ mod tests {
     #[test]
     fn abort_frees_a_blocked_reader_and_a_blocked_writer() {
         let (transport, _feed, _drain) = pair();
-        let Transport { mut reader, mut writer, shutdown, .. } = transport;
+        let Transport {
+            mut reader,
+            mut writer,
+            shutdown,
+            ..
+        } = transport;
         let reading = thread::spawn(move || reader.read(&mut [0; 8]).unwrap_err().kind());
         let writing = thread::spawn(move || writer.write_all(&[0; 1 << 20]).unwrap_err().kind());
         thread::sleep(Duration::from_millis(50));

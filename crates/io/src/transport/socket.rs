@@ -36,8 +36,14 @@ pub(crate) fn from_unix(socket: Socket, peer: String) -> Transport {
 /// A transport that reads one socket and writes another (or the same).
 pub(super) fn from_pair(input: Arc<Socket>, output: Arc<Socket>, peer: String) -> Transport {
     let shutdown = Shutdown::of_sockets([&input, &output]);
-    let reader = SocketRead { socket: input, shutdown: shutdown.clone() };
-    let writer = SocketWrite { socket: output, shutdown: shutdown.clone() };
+    let reader = SocketRead {
+        socket: input,
+        shutdown: shutdown.clone(),
+    };
+    let writer = SocketWrite {
+        socket: output,
+        shutdown: shutdown.clone(),
+    };
     let mut transport = Transport::new(reader, writer, peer);
     transport.shutdown = shutdown;
     transport
@@ -86,11 +92,15 @@ pub(super) struct SocketWrite {
 
 impl Write for SocketWrite {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.socket.send_with_flags(buf, libc::MSG_NOSIGNAL).map_err(|err| self.shutdown.explain(err))
+        self.socket
+            .send_with_flags(buf, libc::MSG_NOSIGNAL)
+            .map_err(|err| self.shutdown.explain(err))
     }
 
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.socket.send_vectored_with_flags(bufs, libc::MSG_NOSIGNAL).map_err(|err| self.shutdown.explain(err))
+        self.socket
+            .send_vectored_with_flags(bufs, libc::MSG_NOSIGNAL)
+            .map_err(|err| self.shutdown.explain(err))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -101,13 +111,25 @@ impl Write for SocketWrite {
 impl TransportWrite for SocketWrite {
     fn write_slices(&mut self, bufs: &mut [IoSlice<'_>]) -> io::Result<()> {
         let socket = &*self.socket;
-        send_all(bufs, |bufs| socket.send_vectored_with_flags(bufs, libc::MSG_NOSIGNAL))
-            .map_err(|err| self.shutdown.explain(err))
+        send_all(bufs, |bufs| {
+            socket.send_vectored_with_flags(bufs, libc::MSG_NOSIGNAL)
+        })
+        .map_err(|err| self.shutdown.explain(err))
     }
 
     fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.socket.send_with_flags(bytes, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) {
-            Err(err) if matches!(err.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
+        match self
+            .socket
+            .send_with_flags(bytes, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+        {
+            Err(err)
+                if matches!(
+                    err.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                Ok(0)
+            }
             other => other.map_err(|err| self.shutdown.explain(err)),
         }
     }
@@ -115,7 +137,11 @@ impl TransportWrite for SocketWrite {
     fn finish(&mut self) -> io::Result<()> {
         match self.socket.shutdown(Half::Write) {
             // The peer hung up first: it is not listening for our end of stream.
-            Err(err) if err.kind() == io::ErrorKind::NotConnected && !self.shutdown.is_aborted() => Ok(()),
+            Err(err)
+                if err.kind() == io::ErrorKind::NotConnected && !self.shutdown.is_aborted() =>
+            {
+                Ok(())
+            }
             other => other.map_err(|err| self.shutdown.explain(err)),
         }
     }

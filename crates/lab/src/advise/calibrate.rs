@@ -81,9 +81,21 @@ impl Look {
     ///
     /// # Errors
     /// [`CalibrationError`].
-    pub fn at(racer: &Racer, link: &LinkSpec, sample: &Sample, setting: &Contestant) -> Result<Self, CalibrationError> {
-        let send = |excerpt: &Excerpt| racer.run(link, setting, excerpt, None).map(|run| (excerpt.len, run));
-        Ok(Self { short: send(&sample.short)?, long: send(&sample.long)? })
+    pub fn at(
+        racer: &Racer,
+        link: &LinkSpec,
+        sample: &Sample,
+        setting: &Contestant,
+    ) -> Result<Self, CalibrationError> {
+        let send = |excerpt: &Excerpt| {
+            racer
+                .run(link, setting, excerpt, None)
+                .map(|run| (excerpt.len, run))
+        };
+        Ok(Self {
+            short: send(&sample.short)?,
+            long: send(&sample.long)?,
+        })
     }
 
     /// Seconds of both transfers.
@@ -102,7 +114,13 @@ impl Look {
     #[must_use]
     pub fn row(&self, case: Case) -> Row {
         let (len, run) = &self.long;
-        run.row(Case { data_bytes: Some(*len), ..case }, *len)
+        run.row(
+            Case {
+                data_bytes: Some(*len),
+                ..case
+            },
+            *len,
+        )
     }
 }
 
@@ -135,8 +153,9 @@ pub fn cost(looks: &[Look], setting: &Contestant) -> Cost {
 fn serial_unpack(setting: &Contestant) -> bool {
     let codec = setting.codec.as_deref().unwrap_or_default();
     let (registry, chunk_len) = (narrows::default_registry(), narrows::Settings::CHUNK_LEN);
-    narrows::candidate(&registry, codec, chunk_len)
-        .is_ok_and(|candidate| candidate.history_len > 0 && chunk_len < narrows::history_below(&registry, candidate))
+    narrows::candidate(&registry, codec, chunk_len).is_ok_and(|candidate| {
+        candidate.history_len > 0 && chunk_len < narrows::history_below(&registry, candidate)
+    })
 }
 
 /// Seconds that a link's delay adds to a transfer: greetings, and the way there and back.
@@ -148,7 +167,11 @@ pub fn delay(racer: &Racer, link: &LinkSpec) -> Result<f64, CalibrationError> {
     let least = |link: &LinkSpec| -> Result<f64, CalibrationError> {
         let mut least = f64::INFINITY;
         for _ in 0..DELAY_RUNS {
-            least = least.min(racer.run(link, &Contestant::plain("none"), &excerpt, None)?.seconds);
+            least = least.min(
+                racer
+                    .run(link, &Contestant::plain("none"), &excerpt, None)?
+                    .seconds,
+            );
         }
         Ok(least)
     };
@@ -162,7 +185,10 @@ pub fn delay(racer: &Racer, link: &LinkSpec) -> Result<f64, CalibrationError> {
 /// # Errors
 /// [`CalibrationError`].
 pub fn processors(racer: &Racer) -> Result<f64, CalibrationError> {
-    let racer = Racer { threads: 0, ..racer.clone() };
+    let racer = Racer {
+        threads: 0,
+        ..racer.clone()
+    };
     let excerpt = Data::synthetic(Kind::Sparse, PROCESSORS_LEN.0, 1).excerpt(PROCESSORS_LEN.0)?;
     let who: Contestant = "zstd:6".parse().expect("it is well formed");
     let here = thread::available_parallelism().map_or(1, usize::from) as f64;
@@ -178,7 +204,10 @@ pub fn processors(racer: &Racer) -> Result<f64, CalibrationError> {
 
 /// An emulated link by which nothing is held up: its relay takes its share of the processors, as any emulated link's
 /// does.
-pub const UNLIMITED: LinkSpec = LinkSpec { rate: Some(Rate(100e9)), delay: Duration::ZERO };
+pub const UNLIMITED: LinkSpec = LinkSpec {
+    rate: Some(Rate(100e9)),
+    delay: Duration::ZERO,
+};
 const PROCESSORS_LEN: Size = Size(96 << 20);
 const DELAY_RUNS: usize = 3;
 const PROCESSORS_RUNS: usize = 2;

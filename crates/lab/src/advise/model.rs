@@ -68,15 +68,35 @@ pub fn predict(len: f64, cost: &Cost, place: &Place) -> Prediction {
         let threads = place.threads.min(place.processors).max(1.0);
         let unpack_threads = if cost.serial_unpack { 1.0 } else { threads };
         stages.extend([
-            ("the sender", (len * cost.send_s / threads).max(wire_bytes * place.wire_s.0)),
-            ("the receiver", (len * cost.recv_s / unpack_threads).max(wire_bytes * place.wire_s.1)),
+            (
+                "the sender",
+                (len * cost.send_s / threads).max(wire_bytes * place.wire_s.0),
+            ),
+            (
+                "the receiver",
+                (len * cost.recv_s / unpack_threads).max(wire_bytes * place.wire_s.1),
+            ),
         ]);
     }
-    let slowest = stages.iter().rev().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("the link", |stage| stage.0);
-    let together = stages.iter().map(|(_, seconds)| seconds.powf(SHARPNESS)).sum::<f64>().powf(1.0 / SHARPNESS);
+    let slowest = stages
+        .iter()
+        .rev()
+        .max_by(|a, b| a.1.total_cmp(&b.1))
+        .map_or("the link", |stage| stage.0);
+    let together = stages
+        .iter()
+        .map(|(_, seconds)| seconds.powf(SHARPNESS))
+        .sum::<f64>()
+        .powf(1.0 / SHARPNESS);
     let seconds = place.delay_s + cost.begin_s + together;
     let cpu_s = len * (cost.send_s + cost.recv_s);
-    Prediction { seconds, effective_mbit_s: len * 8.0 / 1e6 / seconds, wire_bytes, cpu_s, slowest }
+    Prediction {
+        seconds,
+        effective_mbit_s: len * 8.0 / 1e6 / seconds,
+        wire_bytes,
+        cpu_s,
+        slowest,
+    }
 }
 
 /// The norm that joins the stages: two equal ones take an eighth longer than one, as transfers with two equally slow
@@ -87,12 +107,25 @@ const SHARPNESS: f64 = 6.0;
 mod tests {
     use super::*;
 
-    const COST: Cost =
-        Cost { size: 0.5, send_s: 4e-9, recv_s: 1e-9, alone_s: 3e-9, begin_s: 0.01, serial_unpack: false };
+    const COST: Cost = Cost {
+        size: 0.5,
+        send_s: 4e-9,
+        recv_s: 1e-9,
+        alone_s: 3e-9,
+        begin_s: 0.01,
+        serial_unpack: false,
+    };
 
     fn place(mbit: f64) -> Place {
         let link_bytes_per_s = mbit / 8e-6;
-        Place { link_bytes_per_s, delay_s: 0.0, threads: 2.0, processors: 2.0, shared: false, wire_s: (1e-9, 1e-9) }
+        Place {
+            link_bytes_per_s,
+            delay_s: 0.0,
+            threads: 2.0,
+            processors: 2.0,
+            shared: false,
+            wire_s: (1e-9, 1e-9),
+        }
     }
 
     // By hand: 100 MB at a ratio of 2 over 100 Mbit/s is 4 s; over 100 Gbit/s the sender's 0.4 s on two processors, or,
@@ -100,36 +133,115 @@ mod tests {
     #[test]
     fn the_slowest_stage_takes_the_time() {
         let slow = predict(1e8, &COST, &place(100.0));
-        assert!((slow.seconds - 4.01).abs() < 0.03 && slow.slowest == "the link", "{slow:?}");
+        assert!(
+            (slow.seconds - 4.01).abs() < 0.03 && slow.slowest == "the link",
+            "{slow:?}"
+        );
         let fast = predict(1e8, &COST, &place(1e5));
-        assert!((fast.seconds - 0.21).abs() < 0.01 && fast.slowest == "the sender", "{fast:?}");
-        let here = predict(1e8, &COST, &Place { shared: true, ..place(1e5) });
-        assert!((here.seconds - 0.31).abs() < 0.01 && here.slowest == "the shared processors", "{here:?}");
+        assert!(
+            (fast.seconds - 0.21).abs() < 0.01 && fast.slowest == "the sender",
+            "{fast:?}"
+        );
+        let here = predict(
+            1e8,
+            &COST,
+            &Place {
+                shared: true,
+                ..place(1e5)
+            },
+        );
+        assert!(
+            (here.seconds - 0.31).abs() < 0.01 && here.slowest == "the shared processors",
+            "{here:?}"
+        );
         assert!((fast.cpu_s - 0.5).abs() < 1e-9);
     }
 
     // Goal: the model never says that doing more work or having less to do it with is faster.
     #[test]
     fn more_work_or_fewer_processors_are_never_faster() {
-        for (mbit, shared) in
-            [1.0, 100.0, 1e3, 1e4, f64::INFINITY].iter().flat_map(|&mbit| [(mbit, false), (mbit, true)])
+        for (mbit, shared) in [1.0, 100.0, 1e3, 1e4, f64::INFINITY]
+            .iter()
+            .flat_map(|&mbit| [(mbit, false), (mbit, true)])
         {
-            let place = |mbit| Place { shared, ..place(mbit) };
+            let place = |mbit| Place {
+                shared,
+                ..place(mbit)
+            };
             let base = predict(1e7, &COST, &place(mbit)).seconds;
             for worse in [
                 predict(1.1e7, &COST, &place(mbit)),
-                predict(1e7, &Cost { send_s: 9e-9, ..COST }, &place(mbit)),
-                predict(1e7, &Cost { recv_s: 9e-9, ..COST }, &place(mbit)),
-                predict(1e7, &Cost { alone_s: 9e-9, ..COST }, &place(mbit)),
-                predict(1e7, &Cost { serial_unpack: true, ..COST }, &place(mbit)),
+                predict(
+                    1e7,
+                    &Cost {
+                        send_s: 9e-9,
+                        ..COST
+                    },
+                    &place(mbit),
+                ),
+                predict(
+                    1e7,
+                    &Cost {
+                        recv_s: 9e-9,
+                        ..COST
+                    },
+                    &place(mbit),
+                ),
+                predict(
+                    1e7,
+                    &Cost {
+                        alone_s: 9e-9,
+                        ..COST
+                    },
+                    &place(mbit),
+                ),
+                predict(
+                    1e7,
+                    &Cost {
+                        serial_unpack: true,
+                        ..COST
+                    },
+                    &place(mbit),
+                ),
                 predict(1e7, &Cost { size: 0.9, ..COST }, &place(mbit)),
-                predict(1e7, &COST, &Place { threads: 1.0, ..place(mbit) }),
-                predict(1e7, &COST, &Place { processors: 1.0, ..place(mbit) }),
-                predict(1e7, &COST, &Place { wire_s: (9e-9, 1e-9), ..place(mbit) }),
-                predict(1e7, &COST, &Place { delay_s: 0.1, ..place(mbit) }),
+                predict(
+                    1e7,
+                    &COST,
+                    &Place {
+                        threads: 1.0,
+                        ..place(mbit)
+                    },
+                ),
+                predict(
+                    1e7,
+                    &COST,
+                    &Place {
+                        processors: 1.0,
+                        ..place(mbit)
+                    },
+                ),
+                predict(
+                    1e7,
+                    &COST,
+                    &Place {
+                        wire_s: (9e-9, 1e-9),
+                        ..place(mbit)
+                    },
+                ),
+                predict(
+                    1e7,
+                    &COST,
+                    &Place {
+                        delay_s: 0.1,
+                        ..place(mbit)
+                    },
+                ),
                 predict(1e7, &COST, &place(mbit * 0.5)),
             ] {
-                assert!(worse.seconds >= base && worse.seconds.is_finite(), "{mbit}: {worse:?} {base}");
+                assert!(
+                    worse.seconds >= base && worse.seconds.is_finite(),
+                    "{mbit}: {worse:?} {base}"
+                );
             }
         }
     }

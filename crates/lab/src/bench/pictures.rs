@@ -14,13 +14,29 @@ use crate::{
 /// One section for each data and number of threads.
 #[must_use]
 pub fn sections(run: &Run) -> Vec<Section> {
-    let key = |row: &Row| (row.case.data.clone().unwrap_or_default(), row.case.threads.unwrap_or(1));
+    let key = |row: &Row| {
+        (
+            row.case.data.clone().unwrap_or_default(),
+            row.case.threads.unwrap_or(1),
+        )
+    };
     let keys: BTreeSet<_> = run.rows.iter().map(key).collect();
     let section = |(data, threads): (String, u64)| {
-        let rows: Vec<&Row> = run.rows.iter().filter(|row| key(row) == (data.clone(), threads)).collect();
-        let bytes = rows.iter().filter_map(|row| row.case.data_bytes).max().unwrap_or(0);
+        let rows: Vec<&Row> = run
+            .rows
+            .iter()
+            .filter(|row| key(row) == (data.clone(), threads))
+            .collect();
+        let bytes = rows
+            .iter()
+            .filter_map(|row| row.case.data_bytes)
+            .max()
+            .unwrap_or(0);
         let picture = |caption: &str, speed: &str, title: &str, mark: &str| {
-            Block::Picture(Picture { caption: caption.into(), spec: scatter(&rows, speed, title, mark) })
+            Block::Picture(Picture {
+                caption: caption.into(),
+                spec: scatter(&rows, speed, title, mark),
+            })
         };
         let mut blocks = vec![
             picture(
@@ -29,15 +45,29 @@ pub fn sections(run: &Run) -> Vec<Section> {
                 "packing, MB/s",
                 "pareto_pack",
             ),
-            picture("Ratio against unpacking speed, likewise.", "unpack_mb_s", "unpacking, MB/s", "pareto_unpack"),
+            picture(
+                "Ratio against unpacking speed, likewise.",
+                "unpack_mb_s",
+                "unpacking, MB/s",
+                "pareto_unpack",
+            ),
             Block::Table(table(&rows)),
         ];
         blocks.extend(rows.iter().filter_map(|row| {
             let fault = row.fault.as_deref()?;
-            Some(Block::Note(format!("{} failed: {fault}", row.case.codec.as_deref().unwrap_or("a case"))))
+            Some(Block::Note(format!(
+                "{} failed: {fault}",
+                row.case.codec.as_deref().unwrap_or("a case")
+            )))
         }));
         let plural = if threads == 1 { "" } else { "s" };
-        Section { heading: format!("Codecs on {data}, {}, {threads} thread{plural}", Size(bytes)), blocks }
+        Section {
+            heading: format!(
+                "Codecs on {data}, {}, {threads} thread{plural}",
+                Size(bytes)
+            ),
+            blocks,
+        }
     };
     keys.into_iter().map(section).collect()
 }
@@ -73,8 +103,12 @@ fn scatter(rows: &[&Row], speed: &str, title: &str, mark: &str) -> Value {
 /// `shuffle4-zstd:1` is a zstd; a picture with a colour a level says nothing.
 fn family(codec: &str) -> &str {
     let name = codec.split(':').next().unwrap_or(codec);
-    let typed = ["shuffle", "delta", "decimal"].iter().any(|transform| name.starts_with(transform));
-    name.split_once('-').filter(|_| typed).map_or(name, |(_, packer)| packer)
+    let typed = ["shuffle", "delta", "decimal"]
+        .iter()
+        .any(|transform| name.starts_with(transform));
+    name.split_once('-')
+        .filter(|_| typed)
+        .map_or(name, |(_, packer)| packer)
 }
 
 fn table(rows: &[&Row]) -> Table {
@@ -91,8 +125,12 @@ fn table(rows: &[&Row]) -> Table {
         "front",
     ];
     let rows = rows.iter().map(|row| {
-        let number = |name: &str, of: fn(f64) -> String| row.value(name).map_or_else(|| "–".into(), of);
-        let front = match (row.marks.contains("pareto_pack"), row.marks.contains("pareto_unpack")) {
+        let number =
+            |name: &str, of: fn(f64) -> String| row.value(name).map_or_else(|| "–".into(), of);
+        let front = match (
+            row.marks.contains("pareto_pack"),
+            row.marks.contains("pareto_unpack"),
+        ) {
             (true, true) => "both",
             (true, false) => "pack",
             (false, true) => "unpack",
@@ -100,7 +138,8 @@ fn table(rows: &[&Row]) -> Table {
         };
         // It took time and gained nothing.
         let ratio = number("ratio", |ratio| format!("{ratio:.3}"));
-        let lost = row.value("ratio").is_some_and(|ratio| ratio <= 1.0) && row.case.codec.as_deref() != Some("raw");
+        let lost = row.value("ratio").is_some_and(|ratio| ratio <= 1.0)
+            && row.case.codec.as_deref() != Some("raw");
         vec![
             Cell::marked(row.case.codec.clone().unwrap_or_default(), Mark::Name),
             Size(row.case.chunk_bytes.unwrap_or(0)).to_string().into(),
@@ -111,7 +150,14 @@ fn table(rows: &[&Row]) -> Table {
             number("pack_cpu_s_per_gb", digits).into(),
             number("unpack_cpu_s_per_gb", digits).into(),
             number("memory_bytes", |bytes| digits(bytes / f64::from(1 << 20))).into(),
-            Cell::marked(front.into(), if front.is_empty() { Mark::Plain } else { Mark::Best }),
+            Cell::marked(
+                front.into(),
+                if front.is_empty() {
+                    Mark::Plain
+                } else {
+                    Mark::Best
+                },
+            ),
         ]
     });
     Table {
@@ -122,8 +168,10 @@ fn table(rows: &[&Row]) -> Table {
     }
 }
 
-const PALETTE: [&str; 10] =
-    ["#0b7a75", "#e0a030", "#3f6f9f", "#c2571a", "#8bbf9f", "#7b5ea7", "#9cc3e4", "#7a4b2a", "#d98cb3", "#3a3a55"];
+const PALETTE: [&str; 10] = [
+    "#0b7a75", "#e0a030", "#3f6f9f", "#c2571a", "#8bbf9f", "#7b5ea7", "#9cc3e4", "#7a4b2a",
+    "#d98cb3", "#3a3a55",
+];
 
 #[cfg(test)]
 mod tests {

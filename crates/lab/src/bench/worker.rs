@@ -108,27 +108,49 @@ pub fn run(job: &Job, mut input: impl Read) -> Result<Measured, WorkerError> {
     let mut raw = Vec::new();
     input.read_to_end(&mut raw)?;
     if raw.is_empty() || job.chunk_bytes == 0 || !(1..=1024).contains(&job.threads) {
-        return Err(WorkerError::Job("there must be data, a chunk length and 1 to 1024 threads"));
+        return Err(WorkerError::Job(
+            "there must be data, a chunk length and 1 to 1024 threads",
+        ));
     }
     let candidate = narrows::candidate(&registry, &job.codec, job.history_bytes as usize)?;
     let (packer, _) = narrows::packer(&registry, &job.codec)?;
     let chunk_len = usize::try_from(job.chunk_bytes).map_or(raw.len(), |len| len.min(raw.len()));
-    let slots: Vec<Slot> = raw.chunks(chunk_len).map(|chunk| Mutex::new(vec![1; chunk.len()])).collect();
-    let case = Bench { codec: &*packer.codec, candidate, raw: &raw, chunk_len, slots: &slots };
+    let slots: Vec<Slot> = raw
+        .chunks(chunk_len)
+        .map(|chunk| Mutex::new(vec![1; chunk.len()]))
+        .collect();
+    let case = Bench {
+        codec: &*packer.codec,
+        candidate,
+        raw: &raw,
+        chunk_len,
+        slots: &slots,
+    };
     let mut workspaces: Vec<_> = (0..job.threads).map(|_| Scratch::new(chunk_len)).collect();
 
     reset_peak();
     let before = Memory::of_process().ok();
     let meter = energy::Meter::open().ok();
     let (packed, passes, all) = case.passes(job.seconds, &mut workspaces, Bench::pack);
-    let pack_joules = meter.and_then(|meter| meter.joules()).map(|joules| joules / f64::from(passes));
+    let pack_joules = meter
+        .and_then(|meter| meter.joules())
+        .map(|joules| joules / f64::from(passes));
     let (unpacked, ..) = case.passes(job.seconds, &mut workspaces, Bench::unpack);
     let after = Memory::of_process().ok();
     case.compare(&mut workspaces[0], &job.codec)?;
 
-    let lens: Vec<u64> = (0..slots.len()).map(|number| case.stored_len(number)).collect();
-    let rounded = |granule: u64| lens.iter().map(|len| len.next_multiple_of(granule)).sum::<u64>();
-    let shrank = slots.iter().filter(|slot| !slot.lock().expect(POISON).is_empty()).count();
+    let lens: Vec<u64> = (0..slots.len())
+        .map(|number| case.stored_len(number))
+        .collect();
+    let rounded = |granule: u64| {
+        lens.iter()
+            .map(|len| len.next_multiple_of(granule))
+            .sum::<u64>()
+    };
+    let shrank = slots
+        .iter()
+        .filter(|slot| !slot.lock().expect(POISON).is_empty())
+        .count();
     Ok(Measured {
         raw_bytes: raw.len() as u64,
         packed_bytes: lens.iter().sum(),
@@ -140,7 +162,9 @@ pub fn run(job: &Job, mut input: impl Read) -> Result<Measured, WorkerError> {
         processors: all.cpu_s / all.wall_s,
         unpack_s: unpacked.wall_s,
         unpack_cpu_s: unpacked.cpu_s,
-        memory_bytes: before.zip(after).map(|(before, after)| after.peak.saturating_sub(before.resident)),
+        memory_bytes: before
+            .zip(after)
+            .map(|(before, after)| after.peak.saturating_sub(before.resident)),
         pack_joules,
     })
 }
@@ -168,7 +192,10 @@ struct Scratch {
 impl Scratch {
     fn new(chunk_len: usize) -> Self {
         // Touched, so that the pages count as data and not as the codec's.
-        Self { ws: Workspace::default(), out: vec![1; chunk_len] }
+        Self {
+            ws: Workspace::default(),
+            out: vec![1; chunk_len],
+        }
     }
 }
 
@@ -186,9 +213,18 @@ impl Bench<'_> {
     ///
     /// Threads live as long as the passes and do not sleep between them: fresh ones, and those that wake, begin on one
     /// processor more often than not, and a pass of some milliseconds is over before they have moved apart.
-    fn passes(&self, seconds: f64, threads: &mut [Scratch], work: fn(&Self, usize, &mut Scratch)) -> (Pass, u32, Pass) {
-        let (turn, next, done, cpu_ns) =
-            (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0), AtomicU64::new(0));
+    fn passes(
+        &self,
+        seconds: f64,
+        threads: &mut [Scratch],
+        work: fn(&Self, usize, &mut Scratch),
+    ) -> (Pass, u32, Pass) {
+        let (turn, next, done, cpu_ns) = (
+            AtomicUsize::new(0),
+            AtomicUsize::new(0),
+            AtomicUsize::new(0),
+            AtomicU64::new(0),
+        );
         let share = |scratch: &mut Scratch| {
             let cpu = thread_cpu_ns();
             loop {
@@ -236,7 +272,10 @@ impl Bench<'_> {
                     }
                     thread::yield_now();
                 }
-                Pass { wall_s: began.elapsed().as_secs_f64(), cpu_s: cpu_ns.load(Relaxed) as f64 / 1e9 }
+                Pass {
+                    wall_s: began.elapsed().as_secs_f64(),
+                    cpu_s: cpu_ns.load(Relaxed) as f64 / 1e9,
+                }
             })
         })
     }
@@ -251,7 +290,9 @@ impl Bench<'_> {
     fn pack(&self, number: usize, scratch: &mut Scratch) {
         let (history, raw) = self.chunk(number);
         let out = &mut scratch.out[..raw.len() - 1];
-        let len = self.codec.pack(raw, self.candidate.level, history, out, &mut scratch.ws);
+        let len = self
+            .codec
+            .pack(raw, self.candidate.level, history, out, &mut scratch.ws);
         let mut slot = self.slots[number].lock().expect(POISON);
         slot.clear();
         if let Some(len) = len {
@@ -265,7 +306,11 @@ impl Bench<'_> {
         let out = &mut scratch.out[..raw.len()];
         if packed.is_empty() {
             out.copy_from_slice(raw);
-        } else if self.codec.unpack(&packed, history, out, &mut scratch.ws).is_err() {
+        } else if self
+            .codec
+            .unpack(&packed, history, out, &mut scratch.ws)
+            .is_err()
+        {
             // Told by `compare`, outside the clock.
             out.fill(0);
         }
@@ -276,9 +321,17 @@ impl Bench<'_> {
             let (history, raw) = self.chunk(number);
             let packed = self.slots[number].lock().expect(POISON);
             let out = &mut scratch.out[..raw.len()];
-            if !packed.is_empty() && (self.codec.unpack(&packed, history, out, &mut scratch.ws).is_err() || out != raw)
+            if !packed.is_empty()
+                && (self
+                    .codec
+                    .unpack(&packed, history, out, &mut scratch.ws)
+                    .is_err()
+                    || out != raw)
             {
-                return Err(WorkerError::Differs { codec: codec.into(), chunk: number });
+                return Err(WorkerError::Differs {
+                    codec: codec.into(),
+                    chunk: number,
+                });
             }
         }
         Ok(())
@@ -286,7 +339,11 @@ impl Bench<'_> {
 
     fn stored_len(&self, number: usize) -> u64 {
         let packed = self.slots[number].lock().expect(POISON).len();
-        if packed > 0 { packed as u64 } else { self.chunk(number).1.len() as u64 }
+        if packed > 0 {
+            packed as u64
+        } else {
+            self.chunk(number).1.len() as u64
+        }
     }
 }
 
@@ -298,7 +355,10 @@ fn fastest(seconds: f64, mut pass: impl FnMut() -> Pass) -> (Pass, u32, Pass) {
     while began.elapsed().as_secs_f64() < seconds {
         let next = pass();
         passes += 1;
-        all = Pass { wall_s: all.wall_s + next.wall_s, cpu_s: all.cpu_s + next.cpu_s };
+        all = Pass {
+            wall_s: all.wall_s + next.wall_s,
+            cpu_s: all.cpu_s + next.cpu_s,
+        };
         if next.wall_s < best.wall_s {
             best = next;
         }
@@ -350,7 +410,13 @@ mod tests {
     use super::*;
 
     fn job(codec: &str, chunk_bytes: u64, threads: u64, history_bytes: u64) -> Job {
-        Job { codec: codec.into(), chunk_bytes, threads, history_bytes, seconds: 0.0 }
+        Job {
+            codec: codec.into(),
+            chunk_bytes,
+            threads,
+            history_bytes,
+            seconds: 0.0,
+        }
     }
 
     #[test]
@@ -359,8 +425,13 @@ mod tests {
         let data = &data[..1_500_001];
         let one = run(&job("zstd:1", 16 << 10, 1, 0), data).unwrap();
         let three = run(&job("zstd:1", 16 << 10, 3, 0), data).unwrap();
-        assert_eq!((one.packed_bytes, one.raw_bytes), (three.packed_bytes, 1_500_001));
-        assert!(one.packed_bytes < one.packed_bytes_512 && one.packed_bytes_512 < one.packed_bytes_4k);
+        assert_eq!(
+            (one.packed_bytes, one.raw_bytes),
+            (three.packed_bytes, 1_500_001)
+        );
+        assert!(
+            one.packed_bytes < one.packed_bytes_512 && one.packed_bytes_512 < one.packed_bytes_4k
+        );
         assert!(one.packed_bytes_4k.is_multiple_of(4096) && one.shrank == 1.0 && one.pack_s > 0.0);
         let longer = run(&job("zstd:1", 256 << 10, 2, 0), data).unwrap();
         let history = run(&job("zstd:1", 16 << 10, 2, 64 << 10), data).unwrap();
@@ -387,10 +458,19 @@ mod tests {
             let candidate = narrows::candidate(&registry, "lz4", 0).unwrap();
             let raw = [0; 64];
             let slots: Vec<Slot> = raw.iter().map(|_| Mutex::default()).collect();
-            let case = Bench { codec: &*packer.codec, candidate, raw: &raw, chunk_len: 1, slots: &slots };
+            let case = Bench {
+                codec: &*packer.codec,
+                candidate,
+                raw: &raw,
+                chunk_len: 1,
+                slots: &slots,
+            };
             let mut workspaces = [Scratch::new(1), Scratch::new(1)];
             case.passes(f64::INFINITY, &mut workspaces, |_, _, _| {
-                assert!(thread::current().name() != Some("first"), "as a codec might");
+                assert!(
+                    thread::current().name() != Some("first"),
+                    "as a codec might"
+                );
                 thread::yield_now();
             });
         });
@@ -405,12 +485,17 @@ mod tests {
 
     #[test]
     fn jobs_out_of_bounds_are_told() {
-        for (job, data) in
-            [(job("lz4", 4096, 0, 0), b"x".as_slice()), (job("lz4", 0, 1, 0), b"x"), (job("lz4", 1, 1, 0), b"")]
-        {
+        for (job, data) in [
+            (job("lz4", 4096, 0, 0), b"x".as_slice()),
+            (job("lz4", 0, 1, 0), b"x"),
+            (job("lz4", 1, 1, 0), b""),
+        ] {
             assert!(matches!(run(&job, data), Err(WorkerError::Job(_))));
         }
-        assert!(matches!(run(&job("zsdt", 1, 1, 0), b"x".as_slice()), Err(WorkerError::Codec(_))));
+        assert!(matches!(
+            run(&job("zsdt", 1, 1, 0), b"x".as_slice()),
+            Err(WorkerError::Codec(_))
+        ));
         assert!(run(&job("lz4", 1, 1, 0), b"x".as_slice()).is_ok());
     }
 }

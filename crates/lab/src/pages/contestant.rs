@@ -19,7 +19,11 @@ pub struct Contestant {
 
 #[derive(Debug)]
 enum Way {
-    Codec { codec: &'static dyn Codec, level: Level, ws: Workspace },
+    Codec {
+        codec: &'static dyn Codec,
+        level: Level,
+        ws: Workspace,
+    },
     Zbewalgo(Box<Zbewalgo>, Settings),
     Profile(Box<Packer>),
     Chain(Chain, Box<Scratch>),
@@ -35,8 +39,12 @@ const CODECS: [(&str, &dyn Codec, i16); 6] = [
     ("842", &Nx842, 0),
 ];
 
-const PROFILES: [(&str, Profile); 4] =
-    [("fast", Profile::Fast), ("dense", Profile::Dense), ("balanced", Profile::Balanced), ("ratio", Profile::Ratio)];
+const PROFILES: [(&str, Profile); 4] = [
+    ("fast", Profile::Fast),
+    ("dense", Profile::Dense),
+    ("balanced", Profile::Balanced),
+    ("ratio", Profile::Ratio),
+];
 
 impl Contestant {
     /// Every codec, zBeWalgo with its ten chains, every profile.
@@ -44,15 +52,24 @@ impl Contestant {
     pub fn usual() -> Vec<Self> {
         let names = CODECS.iter().map(|(name, ..)| *name).chain(["zbewalgo"]);
         let names = names.chain(PROFILES.iter().map(|(name, _)| *name));
-        names.map(|name| Self::named(name).expect("names of the tables above")).collect()
+        names
+            .map(|name| Self::named(name).expect("names of the tables above"))
+            .collect()
     }
 
     /// Each of zBeWalgo's ten chains, and each built-in chain, alone.
     #[must_use]
     pub fn chains() -> Vec<Self> {
-        let published = zbewalgo::DEFAULT.iter().map(|chain| format!("zbewalgo:{chain}"));
-        let ours = Chain::builtins().iter().map(|chain| format!("chain:{chain}"));
-        published.chain(ours).map(|name| Self::named(&name).expect("names of built-in chains")).collect()
+        let published = zbewalgo::DEFAULT
+            .iter()
+            .map(|chain| format!("zbewalgo:{chain}"));
+        let ours = Chain::builtins()
+            .iter()
+            .map(|chain| format!("chain:{chain}"));
+        published
+            .chain(ours)
+            .map(|name| Self::named(&name).expect("names of built-in chains"))
+            .collect()
     }
 
     /// `lz4`, `lzo`, `zstd-1`, `zstd-3`, `deflate-6`, `842`, `zbewalgo`, `zbewalgo:STEPS` (`*` for its curated list),
@@ -61,13 +78,22 @@ impl Contestant {
     /// # Errors
     /// [`PagesError::Unknown`].
     pub fn named(name: &str) -> Result<Self, PagesError> {
-        let unknown = |fault: &dyn std::fmt::Display| PagesError::Unknown(format!("{name}: {fault}"));
-        let way = if let Some((_, codec, level)) = CODECS.iter().find(|(known, ..)| *known == name) {
-            Way::Codec { codec: *codec, level: Level(*level), ws: Workspace::default() }
+        let unknown =
+            |fault: &dyn std::fmt::Display| PagesError::Unknown(format!("{name}: {fault}"));
+        let way = if let Some((_, codec, level)) = CODECS.iter().find(|(known, ..)| *known == name)
+        {
+            Way::Codec {
+                codec: *codec,
+                level: Level(*level),
+                ws: Workspace::default(),
+            }
         } else if let Some((_, profile)) = PROFILES.iter().find(|(known, _)| *known == name) {
             Way::Profile(Box::new(Packer::new(*profile)))
         } else if let Some(steps) = name.strip_prefix("chain:") {
-            Way::Chain(Chain::parse(steps).map_err(|fault| unknown(&fault))?, Box::default())
+            Way::Chain(
+                Chain::parse(steps).map_err(|fault| unknown(&fault))?,
+                Box::default(),
+            )
         } else if name == "zbewalgo" {
             Way::Zbewalgo(Box::default(), Settings::default())
         } else if let Some(steps) = name.strip_prefix("zbewalgo:") {
@@ -75,13 +101,19 @@ impl Contestant {
             settings.set(steps).map_err(|fault| unknown(&fault))?;
             Way::Zbewalgo(Box::new(Zbewalgo::new(settings.clone())), settings)
         } else {
-            let known = CODECS.iter().map(|(name, ..)| *name).chain(PROFILES.iter().map(|(name, _)| *name));
+            let known = CODECS
+                .iter()
+                .map(|(name, ..)| *name)
+                .chain(PROFILES.iter().map(|(name, _)| *name));
             let known = known.collect::<Vec<_>>().join(", ");
             return Err(unknown(&format!(
                 "no such codec; there are {known}, zbewalgo, zbewalgo:STEPS and chain:STEPS"
             )));
         };
-        Ok(Self { name: name.into(), way })
+        Ok(Self {
+            name: name.into(),
+            way,
+        })
     }
 
     /// As [`Contestant::named`] takes it.
@@ -113,15 +145,28 @@ impl Contestant {
     /// Another of the same kind, which has learnt nothing yet and refuses what exceeds `limit` bytes.
     pub(super) fn anew(&self, limit: usize) -> Self {
         let way = match &self.way {
-            Way::Codec { codec, level, .. } => Way::Codec { codec: *codec, level: *level, ws: Workspace::default() },
-            Way::Zbewalgo(_, settings) => Way::Zbewalgo(Box::new(Zbewalgo::new(settings.clone())), settings.clone()),
+            Way::Codec { codec, level, .. } => Way::Codec {
+                codec: *codec,
+                level: *level,
+                ws: Workspace::default(),
+            },
+            Way::Zbewalgo(_, settings) => {
+                Way::Zbewalgo(Box::new(Zbewalgo::new(settings.clone())), settings.clone())
+            }
             Way::Profile(packer) => {
                 let shared = Limit::default();
                 shared.set(limit);
-                Way::Profile(Box::new(Packer::with(packer.profile(), shared, Chains::default())))
+                Way::Profile(Box::new(Packer::with(
+                    packer.profile(),
+                    shared,
+                    Chains::default(),
+                )))
             }
             Way::Chain(chain, _) => Way::Chain(*chain, Box::default()),
         };
-        Self { name: self.name.clone(), way }
+        Self {
+            name: self.name.clone(),
+            way,
+        }
     }
 }

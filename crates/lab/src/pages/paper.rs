@@ -37,7 +37,11 @@ const fn ratio(ratio: f64) -> Published {
 }
 
 const fn speeds(ratio: f64, pack_mib_s: f64, unpack_mib_s: f64) -> Published {
-    Published { ratio, pack_mib_s, unpack_mib_s }
+    Published {
+        ratio,
+        pack_mib_s,
+        unpack_mib_s,
+    }
 }
 
 /// The data sets.
@@ -69,7 +73,11 @@ pub const ROWS: [Row; 13] = [
         name: "hpcg",
         title: "memory of HPCG",
         made: Some("hpcg:40:8"),
-        published: &[("zstd-3", ratio(6.02)), ("deflate-6", ratio(4.61)), ("zbewalgo", speeds(16.33, 0.0, 420.0))],
+        published: &[
+            ("zstd-3", ratio(6.02)),
+            ("deflate-6", ratio(4.61)),
+            ("zbewalgo", speeds(16.33, 0.0, 420.0)),
+        ],
     },
     Row {
         name: "csv",
@@ -113,22 +121,42 @@ pub const ROWS: [Row; 13] = [
         made: None,
         published: &[("zbewalgo", ratio(1.51))],
     },
-    Row { name: "isabel-cloud", title: "hurricane Isabel, cloud", made: None, published: &[("zbewalgo", ratio(2.60))] },
-    Row { name: "ecoham", title: "ECOHAM, a sparse ocean", made: None, published: &[("zbewalgo", ratio(8.0))] },
+    Row {
+        name: "isabel-cloud",
+        title: "hurricane Isabel, cloud",
+        made: None,
+        published: &[("zbewalgo", ratio(2.60))],
+    },
+    Row {
+        name: "ecoham",
+        title: "ECOHAM, a sparse ocean",
+        made: None,
+        published: &[("zbewalgo", ratio(8.0))],
+    },
     Row {
         name: "image",
         title: "image of 16 bits",
         made: None,
         published: &[("deflate-6", ratio(1.49)), ("zbewalgo", ratio(1.31))],
     },
-    Row { name: "fmri", title: "fMRI", made: None, published: &[("zbewalgo", speeds(0.0, 2.5, 0.0))] },
+    Row {
+        name: "fmri",
+        title: "fMRI",
+        made: None,
+        published: &[("zbewalgo", speeds(0.0, 2.5, 0.0))],
+    },
     Row {
         name: "sao",
         title: "SAO's catalogue of stars",
         made: None,
         published: &[("zbewalgo", speeds(0.0, 3.0, 0.0))],
     },
-    Row { name: "memory", title: "memory of applications", made: None, published: &[] },
+    Row {
+        name: "memory",
+        title: "memory of applications",
+        made: None,
+        published: &[],
+    },
 ];
 
 /// A table for which there is no data here.
@@ -142,9 +170,18 @@ pub struct Absent {
 
 /// The devices that stand behind memory: the paper's disk, and what users have besides. The speeds are ours.
 pub const BACKINGS: [Backing; 3] = [
-    Backing { name: "hdd", bytes_per_s: 100e6 },
-    Backing { name: "ssd", bytes_per_s: 500e6 },
-    Backing { name: "net", bytes_per_s: 125e6 },
+    Backing {
+        name: "hdd",
+        bytes_per_s: 100e6,
+    },
+    Backing {
+        name: "ssd",
+        bytes_per_s: 500e6,
+    },
+    Backing {
+        name: "net",
+        bytes_per_s: 125e6,
+    },
 ];
 
 /// The sets that can be had: all that are made here, and those of `files`, each `NAME=FILE` with a name of [`ROWS`];
@@ -153,17 +190,35 @@ pub const BACKINGS: [Backing; 3] = [
 /// # Errors
 /// [`PagesError`] for another name, or a file that cannot be read.
 pub fn sets(files: &[String], most: usize) -> Result<(Vec<Set>, Vec<Absent>), PagesError> {
-    let given: Vec<(&str, &str)> = files.iter().filter_map(|file| file.split_once('=')).collect();
-    let known = |file: &&String| file.split_once('=').is_some_and(|(name, _)| ROWS.iter().any(|row| row.name == name));
+    let given: Vec<(&str, &str)> = files
+        .iter()
+        .filter_map(|file| file.split_once('='))
+        .collect();
+    let known = |file: &&String| {
+        file.split_once('=')
+            .is_some_and(|(name, _)| ROWS.iter().any(|row| row.name == name))
+    };
     if let Some(other) = files.iter().find(|file| !known(file)) {
         let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
-        return Err(PagesError::Unknown(format!("{other}: the paper's data are NAME=FILE, of {}", names.join(", "))));
+        return Err(PagesError::Unknown(format!(
+            "{other}: the paper's data are NAME=FILE, of {}",
+            names.join(", ")
+        )));
     }
     let (mut sets, mut absent) = (vec![], vec![]);
-    for Row { name, title, made, .. } in &ROWS {
-        let file = given.iter().find(|given| given.0 == *name).map(|(_, file)| *file);
+    for Row {
+        name, title, made, ..
+    } in &ROWS
+    {
+        let file = given
+            .iter()
+            .find(|given| given.0 == *name)
+            .map(|(_, file)| *file);
         match file.or(*made) {
-            Some(from) => sets.push(Set { name: (*name).into(), ..Set::load(from, most)? }),
+            Some(from) => sets.push(Set {
+                name: (*name).into(),
+                ..Set::load(from, most)?
+            }),
             None => absent.push(Absent { name, title }),
         }
     }
@@ -173,10 +228,15 @@ pub fn sets(files: &[String], most: usize) -> Result<(Vec<Set>, Vec<Absent>), Pa
 /// Notes titles, what was published beside each result, and what is `absent`.
 pub fn compare(document: &mut Document, absent: Vec<Absent>) {
     for set in &mut document.sets {
-        let Some(row) = ROWS.iter().find(|row| row.name == set.name) else { continue };
+        let Some(row) = ROWS.iter().find(|row| row.name == set.name) else {
+            continue;
+        };
         set.title = Some(row.title);
         for measured in &mut set.results {
-            let published = row.published.iter().find(|(name, _)| *name == measured.name);
+            let published = row
+                .published
+                .iter()
+                .find(|(name, _)| *name == measured.name);
             measured.published = published.map(|(_, published)| *published);
         }
     }

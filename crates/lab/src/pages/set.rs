@@ -28,18 +28,28 @@ impl Set {
     pub fn load(name: &str, most: usize) -> Result<Self, PagesError> {
         let bytes = match simulated::named(name) {
             Some(bytes) => bytes,
-            None => fs::read(name).map_err(|source| PagesError::Read { path: name.into(), source })?,
+            None => fs::read(name).map_err(|source| PagesError::Read {
+                path: name.into(),
+                source,
+            })?,
         };
         let short = name.rsplit('/').next().unwrap_or(name);
         let set = Self::of(short, &bytes, most);
-        if set.pages.is_empty() { Err(PagesError::Empty(name.into())) } else { Ok(set) }
+        if set.pages.is_empty() {
+            Err(PagesError::Empty(name.into()))
+        } else {
+            Ok(set)
+        }
     }
 
     /// Up to `most` pages of `bytes`, in 16 contiguous runs if there are more, none of one repeated word.
     #[must_use]
     pub fn of(name: &str, bytes: &[u8], most: usize) -> Self {
         let all = bytes.as_chunks::<PAGE>().0;
-        let mixed: Vec<&Page> = all.iter().filter(|page| page[..PAGE - 8] != page[8..]).collect();
+        let mixed: Vec<&Page> = all
+            .iter()
+            .filter(|page| page[..PAGE - 8] != page[8..])
+            .collect();
         let run = most.div_ceil(RUNS);
         let pages: Vec<Page> = if mixed.len() <= most {
             mixed.iter().map(|page| **page).collect()
@@ -48,6 +58,11 @@ impl Set {
             let pages = (0..RUNS).flat_map(|n| mixed[n * apart..][..run].iter().map(|page| **page));
             pages.take(most).collect()
         };
-        Self { name: name.into(), from: name.into(), pages, same_filled: all.len() - mixed.len() }
+        Self {
+            name: name.into(),
+            from: name.into(),
+            pages,
+            same_filled: all.len() - mixed.len(),
+        }
     }
 }

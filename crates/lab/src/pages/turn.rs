@@ -43,7 +43,15 @@ impl Turn {
     pub(super) fn new(who: &Contestant, limit: usize, threads: usize) -> Self {
         let workers = (0..threads).map(|_| who.anew(limit)).collect();
         let (together, alone) = Default::default();
-        Self { name: who.name().into(), limit, workers, packed: vec![], passes: 1, together, alone }
+        Self {
+            name: who.name().into(),
+            limit,
+            workers,
+            packed: vec![],
+            passes: 1,
+            together,
+            alone,
+        }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -57,26 +65,44 @@ impl Turn {
         let start = Instant::now();
         for (n, page) in set.pages.iter().enumerate() {
             let worker = &mut self.workers[n / BATCH % count];
-            let packed = worker.pack(page, &mut out, self.limit).map(|len| out[..len].to_vec());
+            let packed = worker
+                .pack(page, &mut out, self.limit)
+                .map(|len| out[..len].to_vec());
             if let Some(packed) = &packed
                 && !(worker.unpack(packed, &mut back) && back == *page)
             {
-                return Err(PagesError::Damaged { who: self.name.clone(), set: set.name.clone(), page: n });
+                return Err(PagesError::Damaged {
+                    who: self.name.clone(),
+                    set: set.name.clone(),
+                    page: n,
+                });
             }
             self.packed.push(packed);
         }
         let passes = ROUND.as_nanos() / start.elapsed().as_nanos().max(1);
-        self.passes = usize::try_from(passes).unwrap_or(PASSES_MAX).clamp(1, PASSES_MAX);
+        self.passes = usize::try_from(passes)
+            .unwrap_or(PASSES_MAX)
+            .clamp(1, PASSES_MAX);
         Ok(())
     }
 
     pub(super) fn time(&mut self, set: &Set) {
         let pages = set.pages.len() * self.passes;
         let slow = Duration::from_nanos(SLOW_NS) * pages as u32 / self.workers.len() as u32;
-        if self.together.pack.first().is_some_and(|taken| *taken > slow) {
+        if self
+            .together
+            .pack
+            .first()
+            .is_some_and(|taken| *taken > slow)
+        {
             return;
         }
-        let work = &Work { pages: &set.pages, packed: &self.packed, limit: self.limit, passes: self.passes };
+        let work = &Work {
+            pages: &set.pages,
+            packed: &self.packed,
+            limit: self.limit,
+            passes: self.passes,
+        };
         self.together.add(work, &mut self.workers);
         if self.workers.len() > 1 {
             self.alone.add(work, &mut self.workers[..1]);
@@ -86,12 +112,22 @@ impl Turn {
     pub(super) fn measured(self, set: &Set) -> Measured {
         let raw_bytes = (set.pages.len() * PAGE) as f64;
         let timed_bytes = raw_bytes * self.passes as f64;
-        let stored: usize = self.packed.iter().map(|packed| packed.as_ref().map_or(PAGE, Vec::len)).sum();
+        let stored: usize = self
+            .packed
+            .iter()
+            .map(|packed| packed.as_ref().map_or(PAGE, Vec::len))
+            .sum();
         let one_thread = (self.workers.len() > 1)
             .then(|| self.alone.mb_s(timed_bytes))
-            .map(|(pack_mb_s, unpack_mb_s)| OneThread { pack_mb_s, unpack_mb_s });
+            .map(|(pack_mb_s, unpack_mb_s)| OneThread {
+                pack_mb_s,
+                unpack_mb_s,
+            });
         let (pack, unpack) = self.together.mb_s(timed_bytes);
-        Measured { one_thread, ..Measured::new(&self.name, raw_bytes, stored as f64, pack, unpack) }
+        Measured {
+            one_thread,
+            ..Measured::new(&self.name, raw_bytes, stored as f64, pack, unpack)
+        }
     }
 }
 
@@ -113,7 +149,12 @@ struct Times {
 impl Times {
     /// Packs and unpacks every page once more.
     fn add(&mut self, work: &Work<'_>, workers: &mut [Contestant]) {
-        let Work { pages, packed, limit, .. } = *work;
+        let Work {
+            pages,
+            packed,
+            limit,
+            ..
+        } = *work;
         self.pack.push(time_all(work, workers, |worker, batch| {
             let mut out = [0; PAGE];
             for page in &pages[batch] {
@@ -146,8 +187,12 @@ impl Times {
 /// threads that live for a round of 20 ms were found on one processor most of the time, while another was idle. Where
 /// it may not, it runs where it runs.
 fn bind(number: usize) {
-    let Ok(allowed) = sched_getaffinity(None) else { return };
-    let processors: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&at| allowed.is_set(at)).collect();
+    let Ok(allowed) = sched_getaffinity(None) else {
+        return;
+    };
+    let processors: Vec<usize> = (0..CpuSet::MAX_CPU)
+        .filter(|&at| allowed.is_set(at))
+        .collect();
     if let Some(&own) = processors.get(number % processors.len().max(1)) {
         let mut only = CpuSet::new();
         only.set(own);
@@ -189,7 +234,10 @@ fn time_all(
                 })
             };
             let running: Vec<_> = workers.iter_mut().enumerate().map(run).collect();
-            running.into_iter().map(|thread| thread.join().expect("it does not panic")).collect()
+            running
+                .into_iter()
+                .map(|thread| thread.join().expect("it does not panic"))
+                .collect()
         }),
     };
     let first = spans.iter().map(|span| span.0).min().expect("a worker");

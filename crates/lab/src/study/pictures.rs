@@ -52,7 +52,11 @@ impl Verdict {
 /// The sections of all studies together, since shards are one study.
 #[must_use]
 pub fn sections(runs: &[&Run]) -> Vec<Section> {
-    let rows: Vec<&Row> = runs.iter().flat_map(|run| &run.rows).filter(|row| row.fault.is_none()).collect();
+    let rows: Vec<&Row> = runs
+        .iter()
+        .flat_map(|run| &run.rows)
+        .filter(|row| row.fault.is_none())
+        .collect();
     let mut sections = vec![findings_section(&findings(&rows))];
     for link in links(&rows) {
         sections.push(best_table(&rows, link));
@@ -61,16 +65,30 @@ pub fn sections(runs: &[&Run]) -> Vec<Section> {
     for link in links(&rows) {
         sections.extend(figure(&rows, link));
     }
-    let faults: Vec<_> = runs.iter().flat_map(|run| &run.rows).filter_map(|row| row.fault.clone()).collect();
+    let faults: Vec<_> = runs
+        .iter()
+        .flat_map(|run| &run.rows)
+        .filter_map(|row| row.fault.clone())
+        .collect();
     if !faults.is_empty() {
-        let blocks = vec![Block::Note(format!("{} transfers failed: {}", faults.len(), faults.join("; ")))];
-        sections.push(Section { heading: "Failed".into(), blocks });
+        let blocks = vec![Block::Note(format!(
+            "{} transfers failed: {}",
+            faults.len(),
+            faults.join("; ")
+        ))];
+        sections.push(Section {
+            heading: "Failed".into(),
+            blocks,
+        });
     }
     sections
 }
 
 fn part<'a>(rows: &[&'a Row], part: &str) -> Vec<&'a Row> {
-    rows.iter().copied().filter(|row| row.case.part.as_deref() == Some(part)).collect()
+    rows.iter()
+        .copied()
+        .filter(|row| row.case.part.as_deref() == Some(part))
+        .collect()
 }
 
 fn links(rows: &[&Row]) -> Vec<f64> {
@@ -92,7 +110,10 @@ fn cells<'a>(rows: &[&'a Row]) -> BTreeMap<(u64, String, String), Vec<&'a Row>> 
     for row in part(rows, "search") {
         let link = row.case.link_mbit_s.unwrap_or(0.0) as u64;
         let name = |name: &Option<String>| name.clone().unwrap_or_default();
-        cells.entry((link, name(&row.case.data), name(&row.case.codec))).or_default().push(row);
+        cells
+            .entry((link, name(&row.case.data), name(&row.case.codec)))
+            .or_default()
+            .push(row);
     }
     cells
 }
@@ -107,8 +128,12 @@ fn staged<'a>(rows: &[&'a Row]) -> Option<(&'a Row, usize)> {
         looked.extend(rows.iter().map(|row| super::key(&row.case)));
         best(&rows, WEIGHTS).map(|(row, _)| row)
     };
-    let chunk = stage(&|case| case.depth == Some(depth) && case.threads == Some(threads))?.case.chunk_bytes;
-    depth = stage(&|case| case.chunk_bytes == chunk && case.threads == Some(threads))?.case.depth?;
+    let chunk = stage(&|case| case.depth == Some(depth) && case.threads == Some(threads))?
+        .case
+        .chunk_bytes;
+    depth = stage(&|case| case.chunk_bytes == chunk && case.threads == Some(threads))?
+        .case
+        .depth?;
     let found = stage(&|case| case.chunk_bytes == chunk && case.depth == Some(depth))?;
     threads = found.case.threads?;
     debug_assert!(threads > 0, "a search has threads");
@@ -139,12 +164,22 @@ fn best_table(rows: &[&Row], link: f64) -> Section {
         if at != link as u64 {
             continue;
         }
-        let Some((found, looked)) = staged(&rows) else { continue };
+        let Some((found, looked)) = staged(&rows) else {
+            continue;
+        };
         let setting = |row: &Row| {
-            let number = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
+            let number =
+                |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
             let rate = row.value("effective_mbit_s").unwrap_or(0.0);
             let chunk = Size(row.case.chunk_bytes.unwrap_or(0));
-            [format!("{chunk}, {}, {}", number(row.case.depth), number(row.case.threads)), digits(rate)]
+            [
+                format!(
+                    "{chunk}, {}, {}",
+                    number(row.case.depth),
+                    number(row.case.threads)
+                ),
+                digits(rate),
+            ]
         };
         let rate = found.value("effective_mbit_s").unwrap_or(0.0);
         let times = raw.get(&data).map(|raw| rate / raw);
@@ -152,16 +187,29 @@ fn best_table(rows: &[&Row], link: f64) -> Section {
         let mut line = vec![Cell::marked(data, Mark::Name), codec.into()];
         line.extend(setting(found).map(Cell::from));
         let text = times.map_or_else(|| "–".into(), |times| format!("{times:.2}"));
-        line.push(Cell::marked(text, if lost { Mark::Loss } else { Mark::Plain }));
+        line.push(Cell::marked(
+            text,
+            if lost { Mark::Loss } else { Mark::Plain },
+        ));
         line.push(looked.to_string().into());
         match best(&rows, WEIGHTS).filter(|_| rows.len() > looked) {
             Some((top, score)) => {
                 line.extend(setting(top).map(Cell::from));
                 let scores = trade_offs(&rows, WEIGHTS);
-                let at = rows.iter().position(|row| row.case == found.case).unwrap_or(0);
+                let at = rows
+                    .iter()
+                    .position(|row| row.case == found.case)
+                    .unwrap_or(0);
                 line.push(rows.len().to_string().into());
                 let share = format!("{:.2} of {score:.2}", scores[at]);
-                line.push(Cell::marked(share, if top.case == found.case { Mark::Best } else { Mark::Plain }));
+                line.push(Cell::marked(
+                    share,
+                    if top.case == found.case {
+                        Mark::Best
+                    } else {
+                        Mark::Plain
+                    },
+                ));
             }
             None => line.extend((0..4).map(|_| Cell::default())),
         }
@@ -190,21 +238,39 @@ fn axes(rows: &[&Row]) -> Option<Section> {
         }
         let most = |of: fn(&Case) -> Option<u64>| rows.iter().filter_map(|row| of(&row.case)).max();
         let (depth, threads) = (most(|case| case.depth), most(|case| case.threads));
-        let Some((found, _)) = staged(&rows) else { continue };
+        let Some((found, _)) = staged(&rows) else {
+            continue;
+        };
         let (chunk, depth_found) = (found.case.chunk_bytes, found.case.depth);
         let lines: [(Held, Place); 3] = [
-            (&|case| case.depth == depth && case.threads == threads, |case| case.chunk_bytes),
-            (&|case| case.chunk_bytes == chunk && case.threads == threads, |case| case.depth),
-            (&|case| case.chunk_bytes == chunk && case.depth == depth_found, |case| case.threads),
+            (
+                &|case| case.depth == depth && case.threads == threads,
+                |case| case.chunk_bytes,
+            ),
+            (
+                &|case| case.chunk_bytes == chunk && case.threads == threads,
+                |case| case.depth,
+            ),
+            (
+                &|case| case.chunk_bytes == chunk && case.depth == depth_found,
+                |case| case.threads,
+            ),
         ];
         for (figure, (held, x)) in lines.into_iter().enumerate() {
             let line: Vec<&Row> = rows.iter().copied().filter(|row| held(&row.case)).collect();
             for (row, score) in line.iter().zip(trade_offs(&line, WEIGHTS)) {
-                values.push((figure, json!({ "data": data, "x": x(&row.case), "score": score })));
+                values.push((
+                    figure,
+                    json!({ "data": data, "x": x(&row.case), "score": score }),
+                ));
             }
         }
     }
-    let names = [("Figure 6", "length of chunks, bytes"), ("Figure 7", "chunks in flight"), ("Figure 8", "threads")];
+    let names = [
+        ("Figure 6", "length of chunks, bytes"),
+        ("Figure 7", "chunks in flight"),
+        ("Figure 8", "threads"),
+    ];
     let panels: Vec<_> = names
         .iter()
         .enumerate()
@@ -240,10 +306,16 @@ fn axes(rows: &[&Row]) -> Option<Section> {
 
 /// Figures 9 to 15: bandwidth over the length of the message; share of chunks packed.
 fn figure(rows: &[&Row], link: f64) -> Option<Section> {
-    let here: Vec<&Row> = part(rows, "figure").into_iter().filter(|row| row.case.link_mbit_s == Some(link)).collect();
+    let here: Vec<&Row> = part(rows, "figure")
+        .into_iter()
+        .filter(|row| row.case.link_mbit_s == Some(link))
+        .collect();
     let name = |value: &Option<String>| value.clone().unwrap_or_default();
     let data: BTreeSet<String> = here.iter().map(|row| name(&row.case.data)).collect();
-    let codecs: BTreeSet<String> = here.iter().filter_map(|row| row.case.codec.clone()).collect();
+    let codecs: BTreeSet<String> = here
+        .iter()
+        .filter_map(|row| row.case.codec.clone())
+        .collect();
     let mut blocks = Vec::new();
     for codec in &codecs {
         let values: Vec<_> = here
@@ -276,10 +348,24 @@ fn figure(rows: &[&Row], link: f64) -> Option<Section> {
     }
     let shares: BTreeMap<(String, String), f64> = part(rows, "share")
         .into_iter()
-        .filter_map(|row| Some(((row.case.data.clone()?, row.case.codec.clone()?), row.value("share_packed")?)))
+        .filter_map(|row| {
+            Some((
+                (row.case.data.clone()?, row.case.codec.clone()?),
+                row.value("share_packed")?,
+            ))
+        })
         .collect();
-    let columns =
-        ["data", "codec", "message", "none", "naive", "pipeline", "keep if smaller", "adaptive", "chunks packed"];
+    let columns = [
+        "data",
+        "codec",
+        "message",
+        "none",
+        "naive",
+        "pipeline",
+        "keep if smaller",
+        "adaptive",
+        "chunks packed",
+    ];
     let mut lines = Vec::new();
     for data in &data {
         for codec in &codecs {
@@ -301,10 +387,15 @@ fn figure(rows: &[&Row], link: f64) -> Option<Section> {
                 };
                 let raw = of(WAYS[0]).unwrap_or(0.0);
                 let most = WAYS.iter().filter_map(|name| of(name)).fold(0.0, f64::max);
-                let mut line =
-                    vec![Cell::marked(data.clone(), Mark::Name), codec.clone().into(), Size(len).to_string().into()];
+                let mut line = vec![
+                    Cell::marked(data.clone(), Mark::Name),
+                    codec.clone().into(),
+                    Size(len).to_string().into(),
+                ];
                 line.extend(WAYS.iter().map(|name| {
-                    let Some(rate) = of(name) else { return Cell::from("–".to_string()) };
+                    let Some(rate) = of(name) else {
+                        return Cell::from("–".to_string());
+                    };
                     let mark = if rate >= most {
                         Mark::Best
                     } else if rate < SLOWER * raw {
@@ -315,7 +406,11 @@ fn figure(rows: &[&Row], link: f64) -> Option<Section> {
                     Cell::marked(digits(rate), mark)
                 }));
                 let share = shares.get(&(data.clone(), codec.clone()));
-                line.push(share.map_or_else(|| "–".into(), |share| format!("{:.0} %", share * 100.0)).into());
+                line.push(
+                    share
+                        .map_or_else(|| "–".into(), |share| format!("{:.0} %", share * 100.0))
+                        .into(),
+                );
                 lines.push(line);
             }
         }
@@ -325,8 +420,10 @@ fn figure(rows: &[&Row], link: f64) -> Option<Section> {
         columns: columns.iter().enumerate().map(|(at, name)| ((*name).to_string(), at > 1)).collect(),
         rows: lines,
     }));
-    (!here.is_empty())
-        .then(|| Section { heading: format!("Figures 9 to 15: messages over {}", Rate::from_mbit(link)), blocks })
+    (!here.is_empty()).then(|| Section {
+        heading: format!("Figures 9 to 15: messages over {}", Rate::from_mbit(link)),
+        blocks,
+    })
 }
 
 /// Where the paper's conclusions hold.
@@ -342,7 +439,10 @@ pub fn findings(rows: &[&Row]) -> Vec<Finding> {
             let (top, score) = best(rows, WEIGHTS).filter(|_| rows.len() > looked)?;
             let at = rows.iter().position(|row| row.case == found.case)?;
             let rate = found.value("effective_mbit_s")? / top.value("effective_mbit_s")?;
-            Some((trade_offs(rows, WEIGHTS)[at] >= score - 0.1 * score.abs(), rate))
+            Some((
+                trade_offs(rows, WEIGHTS)[at] >= score - 0.1 * score.abs(),
+                rate,
+            ))
         })
         .collect();
     if !both.is_empty() {
@@ -353,14 +453,21 @@ pub fn findings(rows: &[&Row]) -> Vec<Finding> {
             holds: Verdict::share(near, both.len()),
         });
     }
-    let settings: Vec<_> = cells.values().filter_map(|rows| Some(staged(rows)?.0)).collect();
+    let settings: Vec<_> = cells
+        .values()
+        .filter_map(|rows| Some(staged(rows)?.0))
+        .collect();
     if !settings.is_empty() {
-        let small =
-            |row: &&&Row| row.case.threads <= Some(2) && (Some(1024)..=Some(4096)).contains(&row.case.chunk_bytes);
+        let small = |row: &&&Row| {
+            row.case.threads <= Some(2) && (Some(1024)..=Some(4096)).contains(&row.case.chunk_bytes)
+        };
         let count = settings.iter().filter(small).count();
         findings.push(Finding {
             paper: "Best are 1 or 2 threads and chunks of 1 to 4 KiB.",
-            ours: format!("The staged search ends there in {count} of {} cells.", settings.len()),
+            ours: format!(
+                "The staged search ends there in {count} of {} cells.",
+                settings.len()
+            ),
             holds: Verdict::of(count * 2 > settings.len()),
         });
     }
@@ -373,7 +480,9 @@ pub fn findings(rows: &[&Row]) -> Vec<Finding> {
                     && other.case.data == row.case.data
                     && other.case.data_bytes == row.case.data_bytes
                     && other.case.link_mbit_s == row.case.link_mbit_s
-                    && (other.case.codec.is_none() || row.case.codec.is_none() || other.case.codec == row.case.codec)
+                    && (other.case.codec.is_none()
+                        || row.case.codec.is_none()
+                        || other.case.codec == row.case.codec)
             })
             .and_then(|row| row.value("effective_mbit_s"))
     };
@@ -382,9 +491,15 @@ pub fn findings(rows: &[&Row]) -> Vec<Finding> {
         .filter(|row| way(&row.case) == "pipeline")
         .filter_map(|row| Some((row.value("effective_mbit_s")? / of(row, "none")?, *row)))
         .collect();
-    let longest = figures.iter().filter_map(|row| row.case.data_bytes).max().unwrap_or(0);
-    if let Some((most, row)) =
-        times.iter().filter(|(_, row)| row.case.data_bytes >= Some(LARGE)).max_by(|a, b| a.0.total_cmp(&b.0))
+    let longest = figures
+        .iter()
+        .filter_map(|row| row.case.data_bytes)
+        .max()
+        .unwrap_or(0);
+    if let Some((most, row)) = times
+        .iter()
+        .filter(|(_, row)| row.case.data_bytes >= Some(LARGE))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
     {
         let place = format!(
             "{} of {}, {} over {}",
@@ -399,8 +514,11 @@ pub fn findings(rows: &[&Row]) -> Vec<Finding> {
             holds: Verdict::of(*most >= 1.8),
         });
     }
-    let small: Vec<f64> =
-        times.iter().filter(|(_, row)| row.case.data_bytes <= Some(4096)).map(|(times, _)| *times).collect();
+    let small: Vec<f64> = times
+        .iter()
+        .filter(|(_, row)| row.case.data_bytes <= Some(4096))
+        .map(|(times, _)| *times)
+        .collect();
     if !small.is_empty() {
         let lost = small.iter().filter(|times| **times < SLOWER).count();
         findings.push(Finding {
@@ -466,14 +584,23 @@ fn findings_section(findings: &[Finding]) -> Section {
             Verdict::Mostly => "mostly".to_string().into(),
             Verdict::DoesNot => Cell::marked("does not hold".into(), Mark::Loss),
         };
-        vec![finding.paper.to_string().into(), finding.ours.clone().into(), verdict]
+        vec![
+            finding.paper.to_string().into(),
+            finding.ours.clone().into(),
+            verdict,
+        ]
     });
     let table = Table {
         caption: "Peñaranda, Reaño and Silla, Sensors 2024, 24(14), 4649, and this run".into(),
-        columns: ["the paper", "here", ""].map(|name| (name.to_string(), false)).into(),
+        columns: ["the paper", "here", ""]
+            .map(|name| (name.to_string(), false))
+            .into(),
         rows: rows.collect(),
     };
-    Section { heading: "Findings".into(), blocks: vec![Block::Table(table)] }
+    Section {
+        heading: "Findings".into(),
+        blocks: vec![Block::Table(table)],
+    }
 }
 
 /// What counts as large: shorter ones are over before the link is felt.

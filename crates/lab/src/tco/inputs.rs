@@ -141,7 +141,10 @@ impl Inputs {
 
     fn check(&self) -> Result<(), Fault> {
         if self.schema != SCHEMA {
-            return Err(Fault::Toml(format!("schema `{}`; this reads {SCHEMA}", self.schema)));
+            return Err(Fault::Toml(format!(
+                "schema `{}`; this reads {SCHEMA}",
+                self.schema
+            )));
         }
         for (known, given) in [(STORAGE, &self.inputs), (LINK, &self.link)] {
             // The link's inputs are for another command and may be left out, but not half of them.
@@ -155,7 +158,10 @@ impl Inputs {
                 return Err(Fault::Unknown(name.clone(), known.join(", ")));
             }
         }
-        for (name, empty) in [("processors", self.processors.is_empty()), ("designs", self.designs.is_empty())] {
+        for (name, empty) in [
+            ("processors", self.processors.is_empty()),
+            ("designs", self.designs.is_empty()),
+        ] {
             if empty {
                 return Err(Fault::Empty(name));
             }
@@ -164,20 +170,32 @@ impl Inputs {
             return Err(Fault::Baseline(self.baseline.clone()));
         }
         for (name, input) in self.all() {
-            for value in [Some(input.value), input.low, input.high].into_iter().flatten() {
+            for value in [Some(input.value), input.low, input.high]
+                .into_iter()
+                .flatten()
+            {
                 number(&name, value)?;
             }
         }
         for processor in &self.processors {
-            for (what, value) in [("sockets", processor.sockets), ("threads", processor.threads)] {
+            for (what, value) in [
+                ("sockets", processor.sockets),
+                ("threads", processor.threads),
+            ] {
                 positive(&format!("{}.{what}", processor.name), value)?;
             }
-            for (what, value) in [("watts_each", processor.watts_each), ("usd_each", processor.usd_each)] {
+            for (what, value) in [
+                ("watts_each", processor.watts_each),
+                ("usd_each", processor.usd_each),
+            ] {
                 number(&format!("{}.{what}", processor.name), value)?;
             }
         }
         for design in &self.designs {
-            for (what, value) in [("unit_bytes", design.unit_bytes), ("granule_bytes", design.granule_bytes)] {
+            for (what, value) in [
+                ("unit_bytes", design.unit_bytes),
+                ("granule_bytes", design.granule_bytes),
+            ] {
                 positive(&format!("{}.{what}", design.name), value)?;
             }
         }
@@ -187,7 +205,9 @@ impl Inputs {
     /// The design the others are compared with.
     #[must_use]
     pub fn baseline(&self) -> Option<usize> {
-        self.designs.iter().position(|design| design.name == self.baseline)
+        self.designs
+            .iter()
+            .position(|design| design.name == self.baseline)
     }
 
     /// A storage input that [`Inputs::parse`] found there.
@@ -212,8 +232,15 @@ impl Inputs {
             ];
             inputs.map(|(name, input)| (format!("{}.{name}", design.name), input))
         });
-        let link = self.link.iter().map(|(name, input)| (format!("link.{name}"), input));
-        self.inputs.iter().map(|(name, input)| (name.clone(), input)).chain(designs).chain(link)
+        let link = self
+            .link
+            .iter()
+            .map(|(name, input)| (format!("link.{name}"), input));
+        self.inputs
+            .iter()
+            .map(|(name, input)| (name.clone(), input))
+            .chain(designs)
+            .chain(link)
     }
 
     /// Adds a design on plain drives that packs on the host as `row` of a bench was measured to, and gives the link its
@@ -224,7 +251,10 @@ impl Inputs {
     /// [`Fault`] where the row lacks a number.
     pub fn measured(&mut self, row: &Row) -> Result<(), Fault> {
         let codec = row.case.codec.as_deref().unwrap_or("a codec");
-        let of = |name: &str| row.value(name).ok_or_else(|| Fault::Missing(format!("{codec}: {name}")));
+        let of = |name: &str| {
+            row.value(name)
+                .ok_or_else(|| Fault::Missing(format!("{codec}: {name}")))
+        };
         let chunk = row.case.chunk_bytes.unwrap_or(0);
         let source = format!(
             "measured by narrows bench on {}: {codec}, chunks of {}",
@@ -244,8 +274,16 @@ impl Inputs {
             // The sum over chunks is rounded already.
             unit_bytes: 1e15,
             granule_bytes: 1.0,
-            ratio: input(of("ratio_4k")?, ratio, &format!("{source}, each rounded up to 4 KiB")),
-            pack_cpu_s_per_gb: input(of("pack_cpu_s_per_gb")?, per_gb, &format!("{source}, for each copy")),
+            ratio: input(
+                of("ratio_4k")?,
+                ratio,
+                &format!("{source}, each rounded up to 4 KiB"),
+            ),
+            pack_cpu_s_per_gb: input(
+                of("pack_cpu_s_per_gb")?,
+                per_gb,
+                &format!("{source}, for each copy"),
+            ),
             packs_each_copy: true,
             drive_price_factor: input(1.0, "price of a plain drive", "plain drives"),
         });
@@ -271,7 +309,11 @@ impl Inputs {
         let input = if let Some(link) = name.strip_prefix("link.") {
             self.link.get_mut(link).ok_or_else(missing)?
         } else if let Some((design, what)) = name.rsplit_once('.') {
-            let design = self.designs.iter_mut().find(|held| held.name == design).ok_or_else(missing)?;
+            let design = self
+                .designs
+                .iter_mut()
+                .find(|held| held.name == design)
+                .ok_or_else(missing)?;
             match what {
                 "ratio" => &mut design.ratio,
                 "pack_cpu_s_per_gb" => &mut design.pack_cpu_s_per_gb,
@@ -312,7 +354,13 @@ fn may_be_zero(name: &str) -> bool {
 }
 
 fn number(name: &str, value: f64) -> Result<(), Fault> {
-    let fault = |why| Err(Fault::Number { name: name.into(), value, why });
+    let fault = |why| {
+        Err(Fault::Number {
+            name: name.into(),
+            value,
+            why,
+        })
+    };
     match value {
         v if !(0.0..=1e15).contains(&v) => fault("it must be a number from 0 to 10^15"),
         0.0 if !may_be_zero(name) => fault("it must be above 0"),
@@ -324,7 +372,11 @@ fn number(name: &str, value: f64) -> Result<(), Fault> {
 fn positive(name: &str, value: f64) -> Result<(), Fault> {
     match value {
         v if v > 0.0 && v <= 1e15 => Ok(()),
-        _ => Err(Fault::Number { name: name.into(), value, why: "it must be above 0" }),
+        _ => Err(Fault::Number {
+            name: name.into(),
+            value,
+            why: "it must be above 0",
+        }),
     }
 }
 
@@ -381,8 +433,14 @@ mod tests {
         let deck = Inputs::deck();
         for (name, input) in deck.all() {
             assert!(input.source.len() > 6 && !input.unit.is_empty(), "{name}");
-            let (low, high) = (input.low.unwrap_or(input.value), input.high.unwrap_or(input.value));
-            assert!(low <= input.value && input.value <= high, "{name}: {low} to {high}");
+            let (low, high) = (
+                input.low.unwrap_or(input.value),
+                input.high.unwrap_or(input.value),
+            );
+            assert!(
+                low <= input.value && input.value <= high,
+                "{name}: {low} to {high}"
+            );
         }
     }
 
@@ -398,16 +456,26 @@ mod tests {
                 "colour = { value = 1, unit = \"\", source = \"\" }\nyears = { value = 5",
                 "colour",
             ),
-            ("utilisation = { value = 0.8", "utilisation = { value = 80", "share"),
+            (
+                "utilisation = { value = 0.8",
+                "utilisation = { value = 80",
+                "share",
+            ),
             ("threads = 128", "threads = 0", "6338.threads"),
             ("granule_bytes = 512", "granule_bytes = -1", "granule"),
             ("ratio = { value = 2.46", "ratio = { value = 0", "ratio"),
-            ("baseline = \"zstd on the host\"", "baseline = \"x\"", "baseline"),
+            (
+                "baseline = \"zstd on the host\"",
+                "baseline = \"x\"",
+                "baseline",
+            ),
             ("narrows.tco/1\"", "narrows.tco/2\"", "narrows.tco/1"),
             ("tb_per_month", "tb_per_year", "tb_per_month"),
         ] {
             assert!(DECK.contains(from), "{from}");
-            let fault = Inputs::parse(&DECK.replacen(from, to, 1)).unwrap_err().to_string();
+            let fault = Inputs::parse(&DECK.replacen(from, to, 1))
+                .unwrap_err()
+                .to_string();
             assert!(fault.contains(said), "{to}: {fault}");
         }
         assert!(matches!(Inputs::parse("years"), Err(Fault::Toml(_))));
@@ -416,21 +484,46 @@ mod tests {
     // Goal: own results are a design like the others; doubling what packing takes shows in its bandwidth.
     #[test]
     fn measured_rows_become_a_design_and_the_links_numbers() {
-        let case = crate::result::Case { codec: Some("zstd:1".into()), chunk_bytes: Some(65536), ..Default::default() };
+        let case = crate::result::Case {
+            codec: Some("zstd:1".into()),
+            chunk_bytes: Some(65536),
+            ..Default::default()
+        };
         let row = Row::new(
             case,
-            [("ratio", 2.5), ("ratio_4k", 2.2), ("pack_cpu_s_per_gb", 4.0), ("unpack_cpu_s_per_gb", 1.0)],
+            [
+                ("ratio", 2.5),
+                ("ratio_4k", 2.2),
+                ("pack_cpu_s_per_gb", 4.0),
+                ("unpack_cpu_s_per_gb", 1.0),
+            ],
         );
         let mut deck = Inputs::deck();
         deck.measured(&row).unwrap();
         let costs = crate::tco::costs(&deck).unwrap();
-        assert!((costs[2].allocated_ratio - 2.2).abs() < 1e-6 && costs[2].design == "measured zstd:1");
-        assert!((costs[2].gb_per_s - 128.0 * 0.93 / (10.25 + 8.0)).abs() < 1e-6, "{:?}", costs[2]);
-        assert_eq!((deck.link["ratio"].value, deck.link["pack_cpu_s_per_gb"].value), (2.5, 4.0));
+        assert!(
+            (costs[2].allocated_ratio - 2.2).abs() < 1e-6 && costs[2].design == "measured zstd:1"
+        );
+        assert!(
+            (costs[2].gb_per_s - 128.0 * 0.93 / (10.25 + 8.0)).abs() < 1e-6,
+            "{:?}",
+            costs[2]
+        );
+        assert_eq!(
+            (
+                deck.link["ratio"].value,
+                deck.link["pack_cpu_s_per_gb"].value
+            ),
+            (2.5, 4.0)
+        );
         // Each of three copies is packed, whenever it is said that there are three.
         deck.set("replication", 3.0).unwrap();
         let costs = crate::tco::costs(&deck).unwrap();
-        assert!((costs[2].gb_per_s - 128.0 * 0.93 / (10.25 + 12.0)).abs() < 1e-6, "{:?}", costs[2]);
+        assert!(
+            (costs[2].gb_per_s - 128.0 * 0.93 / (10.25 + 12.0)).abs() < 1e-6,
+            "{:?}",
+            costs[2]
+        );
         assert_eq!(
             Inputs::deck().measured(&Row::new(Default::default(), [])),
             Err(Fault::Missing("a codec: ratio_4k".into()))
@@ -445,7 +538,12 @@ mod tests {
             deck.set(name, 0.5).unwrap();
         }
         assert!(deck.all().all(|(_, input)| input.value == 0.5));
-        for name in ["colour", "link.colour", "nobody.ratio", "drives that compress.colour"] {
+        for name in [
+            "colour",
+            "link.colour",
+            "nobody.ratio",
+            "drives that compress.colour",
+        ] {
             assert_eq!(deck.set(name, 1.0), Err(Fault::Missing(name.into())));
         }
     }

@@ -38,7 +38,11 @@ pub struct Transfer {
 /// [`Fault::Missing`] where the file has no `[link]`.
 pub fn month(inputs: &Inputs) -> Result<Transfer, Fault> {
     let of = |name: &str| {
-        inputs.link.get(name).map(|input| input.value).ok_or_else(|| Fault::Missing(format!("link.{name}")))
+        inputs
+            .link
+            .get(name)
+            .map(|input| input.value)
+            .ok_or_else(|| Fault::Missing(format!("link.{name}")))
     };
     let (gb, ratio) = (of("tb_per_month")? * 1e3, of("ratio")?.max(1.0));
     let gb_per_s = of("rate_mbit_s")? / 8e3;
@@ -47,7 +51,8 @@ pub fn month(inputs: &Inputs) -> Result<Transfer, Fault> {
     let raw_hours = gb / gb_per_s / 3600.0;
     let packed_hours = raw_hours / ratio;
     let thread_hours = gb * (pack + unpack) / 3600.0;
-    let (raw_egress_usd, packed_egress_usd, cpu_usd) = (gb * egress, gb / ratio * egress, thread_hours * core);
+    let (raw_egress_usd, packed_egress_usd, cpu_usd) =
+        (gb * egress, gb / ratio * egress, thread_hours * core);
     let saved_gb = gb - gb / ratio;
     Ok(Transfer {
         raw_hours,
@@ -60,7 +65,11 @@ pub fn month(inputs: &Inputs) -> Result<Transfer, Fault> {
         cpu_usd,
         saved_usd: raw_egress_usd - packed_egress_usd - cpu_usd,
         pack_threads: gb_per_s * ratio * pack,
-        break_even_usd_per_gb: if saved_gb > 0.0 { cpu_usd / saved_gb } else { f64::INFINITY },
+        break_even_usd_per_gb: if saved_gb > 0.0 {
+            cpu_usd / saved_gb
+        } else {
+            f64::INFINITY
+        },
     })
 }
 
@@ -76,7 +85,9 @@ mod tests {
         let mut inputs = Inputs::deck();
         inputs.set("link.ratio", 2.0).unwrap();
         let month = month(&inputs).unwrap();
-        let close = |found: f64, by_hand: f64| assert!((found / by_hand - 1.0).abs() < 1e-9, "{found} {by_hand}");
+        let close = |found: f64, by_hand: f64| {
+            assert!((found / by_hand - 1.0).abs() < 1e-9, "{found} {by_hand}")
+        };
         close(month.raw_hours, 800_000.0 / 3600.0);
         close(month.packed_hours, 400_000.0 / 3600.0);
         close(month.raw_egress_usd, 9000.0);

@@ -24,12 +24,20 @@ pub fn document(inputs: &Inputs) -> Result<Value, Fault> {
     let baseline = baseline(inputs)?;
     let mut designs = Vec::new();
     for (number, cost) in costs.iter().enumerate() {
-        let swings = if number == baseline { Vec::new() } else { swings(inputs, number)? };
-        designs.push(json!({ "cost": cost, "saving": cost.saving(&costs[baseline]), "sensitivity": swings }));
+        let swings = if number == baseline {
+            Vec::new()
+        } else {
+            swings(inputs, number)?
+        };
+        designs.push(
+            json!({ "cost": cost, "saving": cost.saving(&costs[baseline]), "sensitivity": swings }),
+        );
     }
     let link = link::month(inputs).ok();
-    Ok(json!({ "schema": "narrows.tco/1", "inputs": inputs, "designs": designs, "link": link,
-        "energy": "from data sheets and assumed loads; nothing was measured in joules" }))
+    Ok(
+        json!({ "schema": "narrows.tco/1", "inputs": inputs, "designs": designs, "link": link,
+        "energy": "from data sheets and assumed loads; nothing was measured in joules" }),
+    )
 }
 
 /// The report.
@@ -40,7 +48,11 @@ pub fn report(inputs: &Inputs) -> Result<Report, Fault> {
     let costs = costs(inputs)?;
     let baseline = baseline(inputs)?;
     let mut sections = vec![costs_section(&costs, baseline)];
-    for (number, cost) in costs.iter().enumerate().filter(|(number, _)| *number != baseline) {
+    for (number, cost) in costs
+        .iter()
+        .enumerate()
+        .filter(|(number, _)| *number != baseline)
+    {
         sections.push(sensitivity_section(
             cost,
             cost.saving(&costs[baseline]),
@@ -66,7 +78,9 @@ pub fn report(inputs: &Inputs) -> Result<Report, Fault> {
 }
 
 fn baseline(inputs: &Inputs) -> Result<usize, Fault> {
-    inputs.baseline().ok_or_else(|| Fault::Baseline(inputs.baseline.clone()))
+    inputs
+        .baseline()
+        .ok_or_else(|| Fault::Baseline(inputs.baseline.clone()))
 }
 
 /// What a design saves and where it loses, in a sentence.
@@ -85,7 +99,11 @@ pub fn sentence(cost: &Cost, saving: &Saving, baseline: &str) -> String {
 /// `9.1 % less`, `3.9 % more`.
 #[must_use]
 pub fn less(saving: f64) -> String {
-    format!("{:.1} % {}", saving.abs() * 100.0, if saving < 0.0 { "more" } else { "less" })
+    format!(
+        "{:.1} % {}",
+        saving.abs() * 100.0,
+        if saving < 0.0 { "more" } else { "less" }
+    )
 }
 
 fn costs_section(costs: &[Cost], baseline: usize) -> Section {
@@ -94,21 +112,45 @@ fn costs_section(costs: &[Cost], baseline: usize) -> Section {
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     let mut row = |name: &str, of: &dyn Fn(&Cost) -> String| {
         let cells = costs.iter().map(|cost| Cell::from(of(cost)));
-        rows.push(std::iter::once(Cell::marked(name.into(), Mark::Name)).chain(cells).collect());
+        rows.push(
+            std::iter::once(Cell::marked(name.into(), Mark::Name))
+                .chain(cells)
+                .collect(),
+        );
     };
     row("processors", &|cost| cost.processor.clone());
-    row("ratio after rounding to granules", &|cost| format!("{:.3}", cost.allocated_ratio));
+    row("ratio after rounding to granules", &|cost| {
+        format!("{:.3}", cost.allocated_ratio)
+    });
     row("effective TB a server", &|cost| digits(cost.effective_tb));
     row("GB/s a server", &|cost| {
-        format!("{:.2}{}", cost.gb_per_s, if cost.cpu_bound { ", processors bind" } else { "" })
+        format!(
+            "{:.2}{}",
+            cost.gb_per_s,
+            if cost.cpu_bound {
+                ", processors bind"
+            } else {
+                ""
+            }
+        )
     });
-    row("processor load", &|cost| format!("{:.0} %", cost.cpu_load * 100.0));
+    row("processor load", &|cost| {
+        format!("{:.0} %", cost.cpu_load * 100.0)
+    });
     row("W a server", &|cost| digits(cost.watts));
-    row("USD a server over the years", &|cost| format!("{:.0}", cost.usd_per_server));
-    row("USD a TB and month", &|cost| format!("{:.2}", cost.usd_per_tb_month));
-    row("USD a GB/s", &|cost| format!("{:.0}", cost.usd_per_gb_per_s));
+    row("USD a server over the years", &|cost| {
+        format!("{:.0}", cost.usd_per_server)
+    });
+    row("USD a TB and month", &|cost| {
+        format!("{:.2}", cost.usd_per_tb_month)
+    });
+    row("USD a GB/s", &|cost| {
+        format!("{:.0}", cost.usd_per_gb_per_s)
+    });
     row("servers for the demand", &|cost| cost.servers.to_string());
-    row("USD for the demand", &|cost| format!("{:.0}", cost.usd_for_demand));
+    row("USD for the demand", &|cost| {
+        format!("{:.0}", cost.usd_for_demand)
+    });
     let kinds: [(&str, Of); 4] = [
         ("a server", |saving| saving.per_server),
         ("a TB", |saving| saving.per_tb),
@@ -125,18 +167,35 @@ fn costs_section(costs: &[Cost], baseline: usize) -> Section {
                 saving => Cell::marked(less(saving), Mark::Best),
             }
         });
-        rows.push(std::iter::once(Cell::marked(format!("cost of {name}"), Mark::Name)).chain(cells).collect());
+        rows.push(
+            std::iter::once(Cell::marked(format!("cost of {name}"), Mark::Name))
+                .chain(cells)
+                .collect(),
+        );
     }
-    let caption = "What a server has, costs, and is worth against the baseline. Shaded: dearer.".into();
+    let caption =
+        "What a server has, costs, and is worth against the baseline. Shaded: dearer.".into();
     Section {
         heading: "Cost".into(),
-        blocks: vec![Block::Picture(parts(costs)), Block::Table(Table { caption, columns, rows })],
+        blocks: vec![
+            Block::Picture(parts(costs)),
+            Block::Table(Table {
+                caption,
+                columns,
+                rows,
+            }),
+        ],
     }
 }
 
 /// Cost of a server by part, as stacked bars.
 fn parts(costs: &[Cost]) -> Picture {
-    let names: Vec<&str> = costs[0].capex.iter().chain(&costs[0].opex).map(|(part, _)| *part).collect();
+    let names: Vec<&str> = costs[0]
+        .capex
+        .iter()
+        .chain(&costs[0].opex)
+        .map(|(part, _)| *part)
+        .collect();
     let values: Vec<_> = costs
         .iter()
         .flat_map(|cost| {
@@ -159,12 +218,17 @@ fn parts(costs: &[Cost]) -> Picture {
             "order": { "field": "place", "type": "quantitative" },
         },
     });
-    Picture { caption: "Cost of one server by part.".into(), spec }
+    Picture {
+        caption: "Cost of one server by part.".into(),
+        spec,
+    }
 }
 
 fn sensitivity_section(cost: &Cost, saving: Saving, swings: &[Swing], baseline: &str) -> Section {
-    let kinds: [(&str, Of); 2] =
-        [("a server", |saving| saving.per_server), ("a GB/s of bandwidth", |saving| saving.per_gb_per_s)];
+    let kinds: [(&str, Of); 2] = [
+        ("a server", |saving| saving.per_server),
+        ("a GB/s of bandwidth", |saving| saving.per_gb_per_s),
+    ];
     let mut blocks = Vec::new();
     for (name, of) in kinds {
         let picture = Picture {
@@ -177,11 +241,24 @@ fn sensitivity_section(cost: &Cost, saving: Saving, swings: &[Swing], baseline: 
         };
         blocks.push(Block::Picture(picture));
     }
-    let columns = ["input", "unit", "low", "saving", "high", "saving", "GB/s: low", "GB/s: high"];
+    let columns = [
+        "input",
+        "unit",
+        "low",
+        "saving",
+        "high",
+        "saving",
+        "GB/s: low",
+        "GB/s: high",
+    ];
     let rows = swings.iter().map(|swing| {
         let percent = |saving: f64| {
             let text = format!("{:.1} %", saving * 100.0);
-            if saving < 0.0 { Cell::marked(text, Mark::Loss) } else { text.into() }
+            if saving < 0.0 {
+                Cell::marked(text, Mark::Loss)
+            } else {
+                text.into()
+            }
         };
         vec![
             Cell::marked(swing.input.clone(), Mark::Name),
@@ -196,10 +273,17 @@ fn sensitivity_section(cost: &Cost, saving: Saving, swings: &[Swing], baseline: 
     });
     blocks.push(Block::Table(Table {
         caption: "All inputs with a range, widest first".into(),
-        columns: columns.iter().enumerate().map(|(at, name)| ((*name).to_string(), at > 1)).collect(),
+        columns: columns
+            .iter()
+            .enumerate()
+            .map(|(at, name)| ((*name).to_string(), at > 1))
+            .collect(),
         rows: rows.collect(),
     }));
-    Section { heading: format!("What carries the saving of {}", cost.design), blocks }
+    Section {
+        heading: format!("What carries the saving of {}", cost.design),
+        blocks,
+    }
 }
 
 /// Bars from the saving at the low end to that at the high end, the widest on top.
@@ -240,19 +324,32 @@ fn tornado(swings: &[Swing], base: f64, of: Of) -> Value {
 }
 
 fn link_section(month: &Transfer) -> Section {
-    let rows = link_rows(month)
-        .into_iter()
-        .map(|(name, raw, packed)| vec![Cell::marked(name.into(), Mark::Name), raw.into(), packed.into()]);
+    let rows = link_rows(month).into_iter().map(|(name, raw, packed)| {
+        vec![
+            Cell::marked(name.into(), Mark::Name),
+            raw.into(),
+            packed.into(),
+        ]
+    });
     let table = Table {
         caption: "A month of transfers".into(),
-        columns: vec![("".into(), false), ("raw".into(), true), ("packed".into(), true)],
+        columns: vec![
+            ("".into(), false),
+            ("raw".into(), true),
+            ("packed".into(), true),
+        ],
         rows: rows.collect(),
     };
     let mut blocks = vec![Block::Text(link_sentence(month)), Block::Table(table)];
     if month.saved_usd < 0.0 {
-        blocks.push(Block::Note("On these inputs packing costs more than it saves.".into()));
+        blocks.push(Block::Note(
+            "On these inputs packing costs more than it saves.".into(),
+        ));
     }
-    Section { heading: "A link".into(), blocks }
+    Section {
+        heading: "A link".into(),
+        blocks,
+    }
 }
 
 /// What a month comes to, for people.
@@ -260,7 +357,11 @@ fn link_section(month: &Transfer) -> Section {
 pub fn link_sentence(month: &Transfer) -> String {
     format!(
         "Packing {} {:.0} USD a month, at egress above {:.4} USD a GB it pays, and keeps {:.1} threads busy while the link is full.",
-        if month.saved_usd < 0.0 { "loses" } else { "saves" },
+        if month.saved_usd < 0.0 {
+            "loses"
+        } else {
+            "saves"
+        },
         month.saved_usd.abs(),
         month.break_even_usd_per_gb,
         month.pack_threads,
@@ -272,9 +373,21 @@ pub fn link_sentence(month: &Transfer) -> String {
 pub fn link_rows(month: &Transfer) -> Vec<(&'static str, String, String)> {
     let fits = |fits: bool| if fits { "yes" } else { "no" }.to_string();
     vec![
-        ("hours on the link", digits(month.raw_hours), digits(month.packed_hours)),
-        ("fits into the month", fits(month.fits_raw), fits(month.fits_packed)),
-        ("egress, USD", format!("{:.0}", month.raw_egress_usd), format!("{:.0}", month.packed_egress_usd)),
+        (
+            "hours on the link",
+            digits(month.raw_hours),
+            digits(month.packed_hours),
+        ),
+        (
+            "fits into the month",
+            fits(month.fits_raw),
+            fits(month.fits_packed),
+        ),
+        (
+            "egress, USD",
+            format!("{:.0}", month.raw_egress_usd),
+            format!("{:.0}", month.packed_egress_usd),
+        ),
         ("thread-hours", "0".into(), digits(month.thread_hours)),
         ("processors, USD", "0".into(), digits(month.cpu_usd)),
     ]
@@ -284,7 +397,11 @@ fn inputs_section(inputs: &Inputs) -> Section {
     let rows = inputs.all().map(|(name, input)| {
         let range = match (input.low, input.high) {
             (None, None) => String::new(),
-            (low, high) => format!("{} to {}", short(low.unwrap_or(input.value)), short(high.unwrap_or(input.value))),
+            (low, high) => format!(
+                "{} to {}",
+                short(low.unwrap_or(input.value)),
+                short(high.unwrap_or(input.value))
+            ),
         };
         vec![
             Cell::marked(name, Mark::Name),
@@ -294,10 +411,19 @@ fn inputs_section(inputs: &Inputs) -> Section {
             input.source.clone().into(),
         ]
     });
-    let columns = [("input", false), ("value", true), ("unit", false), ("range", false), ("source", false)];
+    let columns = [
+        ("input", false),
+        ("value", true),
+        ("unit", false),
+        ("range", false),
+        ("source", false),
+    ];
     let table = |caption: &str, columns: &[(&str, bool)], rows| Table {
         caption: caption.into(),
-        columns: columns.iter().map(|(name, number)| ((*name).to_string(), *number)).collect(),
+        columns: columns
+            .iter()
+            .map(|(name, number)| ((*name).to_string(), *number))
+            .collect(),
         rows,
     };
     let processors = inputs.processors.iter().map(|processor| {
@@ -309,7 +435,13 @@ fn inputs_section(inputs: &Inputs) -> Section {
             processor.source.clone().into(),
         ]
     });
-    let heads = [("processors", false), ("threads", true), ("W", true), ("USD", true), ("source", false)];
+    let heads = [
+        ("processors", false),
+        ("threads", true),
+        ("W", true),
+        ("USD", true),
+        ("source", false),
+    ];
     Section {
         heading: "Inputs and where they are from".into(),
         blocks: vec![
@@ -328,12 +460,18 @@ fn inputs_section(inputs: &Inputs) -> Section {
 }
 
 fn short(value: f64) -> String {
-    if value == value.trunc() { format!("{value:.0}") } else { format!("{value}") }
+    if value == value.trunc() {
+        format!("{value:.0}")
+    } else {
+        format!("{value}")
+    }
 }
 
 const TORNADO_MAX: usize = 14;
-const PALETTE: [&str; 10] =
-    ["#0b7a75", "#3f6f9f", "#8bbf9f", "#a9bcc9", "#5d6d78", "#9cc3e4", "#c2571a", "#e0a030", "#d98cb3", "#7a4b2a"];
+const PALETTE: [&str; 10] = [
+    "#0b7a75", "#3f6f9f", "#8bbf9f", "#a9bcc9", "#5d6d78", "#9cc3e4", "#c2571a", "#e0a030",
+    "#d98cb3", "#7a4b2a",
+];
 
 #[cfg(test)]
 mod tests {
@@ -344,9 +482,13 @@ mod tests {
     fn the_page_says_claims_losses_and_sources() {
         let inputs = Inputs::deck();
         let html = report(&inputs).unwrap().html();
-        for said in
-            ["9.1 % less a server", "31.0 % less a GB/s", "more a terabyte", "class=\"loss\"", "fitted: at this price"]
-        {
+        for said in [
+            "9.1 % less a server",
+            "31.0 % less a GB/s",
+            "more a terabyte",
+            "class=\"loss\"",
+            "fitted: at this price",
+        ] {
             assert!(html.contains(said), "{said}");
         }
         for (name, _) in inputs.all() {

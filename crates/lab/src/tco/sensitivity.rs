@@ -37,10 +37,15 @@ impl Swing {
 /// # Panics
 /// Where `design` is none of the inputs'.
 pub fn swings(inputs: &Inputs, design: usize) -> Result<Vec<Swing>, Fault> {
-    let baseline = inputs.baseline().ok_or_else(|| Fault::Baseline(inputs.baseline.clone()))?;
+    let baseline = inputs
+        .baseline()
+        .ok_or_else(|| Fault::Baseline(inputs.baseline.clone()))?;
     let mut swings = Vec::new();
     for (name, input) in inputs.all().filter(|(name, _)| !name.starts_with("link.")) {
-        let (low, high) = (input.low.unwrap_or(input.value), input.high.unwrap_or(input.value));
+        let (low, high) = (
+            input.low.unwrap_or(input.value),
+            input.high.unwrap_or(input.value),
+        );
         if low == high {
             continue;
         }
@@ -50,9 +55,19 @@ pub fn swings(inputs: &Inputs, design: usize) -> Result<Vec<Swing>, Fault> {
             let costs = costs(&changed)?;
             Ok::<_, Fault>(costs[design].saving(&costs[baseline]))
         };
-        swings.push(Swing { low, high, at_low: at(low)?, at_high: at(high)?, unit: input.unit.clone(), input: name });
+        swings.push(Swing {
+            low,
+            high,
+            at_low: at(low)?,
+            at_high: at(high)?,
+            unit: input.unit.clone(),
+            input: name,
+        });
     }
-    swings.sort_by(|a, b| b.width(|saving| saving.per_server).total_cmp(&a.width(|saving| saving.per_server)));
+    swings.sort_by(|a, b| {
+        b.width(|saving| saving.per_server)
+            .total_cmp(&a.width(|saving| saving.per_server))
+    });
     Ok(swings)
 }
 
@@ -66,12 +81,22 @@ mod tests {
     fn what_carries_the_claims_is_among_the_widest() {
         let swings = swings(&Inputs::deck(), 1).unwrap();
         let place = |name: &str| swings.iter().position(|swing| swing.input == name).unwrap();
-        for name in ["stack_cpu_s_per_gb", "io_gb_per_s", "cpu_load_max", "drive_usd_per_tb", "drives", "drive_tb"] {
+        for name in [
+            "stack_cpu_s_per_gb",
+            "io_gb_per_s",
+            "cpu_load_max",
+            "drive_usd_per_tb",
+            "drives",
+            "drive_tb",
+        ] {
             assert!(place(name) < 7, "{name}: {}", place(name));
         }
         assert_eq!(swings[0].input, "drives that compress.drive_price_factor");
         let io = &swings[place("io_gb_per_s")];
         assert!(io.width(|saving| saving.per_gb_per_s) > 0.1, "{io:?}");
-        assert_eq!(swings[place("demand_tb")].width(|saving| saving.per_server), 0.0);
+        assert_eq!(
+            swings[place("demand_tb")].width(|saving| saving.per_server),
+            0.0
+        );
     }
 }

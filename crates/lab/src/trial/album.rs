@@ -17,10 +17,17 @@ pub fn sections(run: &Run) -> Vec<Section> {
     let mut links: BTreeMap<(String, u64, u64), Vec<&Row>> = BTreeMap::new();
     for row in &run.rows {
         let micro = |value: Option<f64>| value.map_or(u64::MAX, |value| (value * 1e6) as u64);
-        let key = (row.case.data.clone().unwrap_or_default(), micro(row.case.link_mbit_s), micro(row.case.delay_ms));
+        let key = (
+            row.case.data.clone().unwrap_or_default(),
+            micro(row.case.link_mbit_s),
+            micro(row.case.delay_ms),
+        );
         links.entry(key).or_default().push(row);
     }
-    links.into_iter().map(|((data, ..), rows)| section(&data, &rows)).collect()
+    links
+        .into_iter()
+        .map(|((data, ..), rows)| section(&data, &rows))
+        .collect()
 }
 
 fn section(data: &str, rows: &[&Row]) -> Section {
@@ -28,16 +35,27 @@ fn section(data: &str, rows: &[&Row]) -> Section {
     let mut seen = std::collections::BTreeSet::new();
     names.retain(|name| seen.insert(name.clone()));
     let of = |who: &str, value: &str| {
-        let values: Vec<f64> = rows.iter().filter(|row| name(row) == who).filter_map(|row| row.value(value)).collect();
+        let values: Vec<f64> = rows
+            .iter()
+            .filter(|row| name(row) == who)
+            .filter_map(|row| row.value(value))
+            .collect();
         (!values.is_empty()).then(|| median(values))
     };
     let raw = of("none", "effective_mbit_s");
-    let best = names.iter().filter_map(|name| of(name, "effective_mbit_s")).fold(0.0, f64::max);
+    let best = names
+        .iter()
+        .filter_map(|name| of(name, "effective_mbit_s"))
+        .fold(0.0, f64::max);
     let link = rows.first().and_then(|row| row.case.link_mbit_s);
-    let heading =
-        link.map_or_else(|| "no limit".to_string(), |rate| narrows::core::units::Rate::from_mbit(rate).to_string());
+    let heading = link.map_or_else(
+        || "no limit".to_string(),
+        |rate| narrows::core::units::Rate::from_mbit(rate).to_string(),
+    );
     let cells = names.iter().map(|name| {
-        let number = |value: &str, of_number: fn(f64) -> String| of(name, value).map_or_else(|| "–".into(), of_number);
+        let number = |value: &str, of_number: fn(f64) -> String| {
+            of(name, value).map_or_else(|| "–".into(), of_number)
+        };
         let rate = of(name, "effective_mbit_s").unwrap_or(0.0);
         let mark = match raw {
             _ if rate >= best => Mark::Best,
@@ -47,16 +65,28 @@ fn section(data: &str, rows: &[&Row]) -> Section {
         vec![
             Cell::marked(name.clone(), Mark::Name),
             Cell::marked(number("effective_mbit_s", digits), mark),
-            raw.map_or_else(|| "–".into(), |raw| format!("{:.2}", rate / raw)).into(),
+            raw.map_or_else(|| "–".into(), |raw| format!("{:.2}", rate / raw))
+                .into(),
             number("ratio", |ratio| format!("{ratio:.2}")).into(),
             number("send_cpu_s", digits).into(),
             number("recv_cpu_s", digits).into(),
         ]
     });
-    let columns = ["policy", "Mbit/s", "× raw", "ratio", "CPU send, s", "CPU receive, s"];
+    let columns = [
+        "policy",
+        "Mbit/s",
+        "× raw",
+        "ratio",
+        "CPU send, s",
+        "CPU receive, s",
+    ];
     let table = Table {
         caption: "Medians. Shaded: slower than raw.".into(),
-        columns: columns.iter().enumerate().map(|(at, name)| ((*name).to_string(), at > 0)).collect(),
+        columns: columns
+            .iter()
+            .enumerate()
+            .map(|(at, name)| ((*name).to_string(), at > 0))
+            .collect(),
         rows: cells.collect(),
     };
     let values: Vec<_> = names
@@ -83,13 +113,23 @@ fn section(data: &str, rows: &[&Row]) -> Section {
         "layer": layers,
     });
     let mut blocks = vec![
-        Block::Picture(Picture { caption: "Effective rate: medians; the link's own rate dashed.".into(), spec }),
+        Block::Picture(Picture {
+            caption: "Effective rate: medians; the link's own rate dashed.".into(),
+            spec,
+        }),
         Block::Table(table),
     ];
-    blocks.extend(
-        rows.iter().filter_map(|row| Some(Block::Note(format!("{} failed: {}", name(row), row.fault.as_ref()?)))),
-    );
-    Section { heading: format!("{heading}: {data}"), blocks }
+    blocks.extend(rows.iter().filter_map(|row| {
+        Some(Block::Note(format!(
+            "{} failed: {}",
+            name(row),
+            row.fault.as_ref()?
+        )))
+    }));
+    Section {
+        heading: format!("{heading}: {data}"),
+        blocks,
+    }
 }
 
 /// As the contestant was named.

@@ -14,7 +14,11 @@ use crate::report::{Block, Cell, INK, Mark, Picture, Report, Section, Table};
 /// Never: a document of numbers and text is JSON.
 #[must_use]
 pub fn report(document: &Document) -> Report {
-    let mut sections: Vec<_> = document.links.iter().map(|link| link_section(document, link)).collect();
+    let mut sections: Vec<_> = document
+        .links
+        .iter()
+        .map(|link| link_section(document, link))
+        .collect();
     if document.links.len() > 1 {
         sections.insert(0, overview(document));
     }
@@ -36,7 +40,11 @@ pub fn report(document: &Document) -> Report {
 
 /// `a/b.csv, c, d` as `b.csv and 2 more`: a title is one line.
 fn short(what: &str) -> String {
-    let mut names = what.split(", ").map(|path| path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path));
+    let mut names = what.split(", ").map(|path| {
+        path.rsplit('/')
+            .find(|part| !part.is_empty())
+            .unwrap_or(path)
+    });
     let first = names.next().unwrap_or(what);
     match names.count() {
         0 => first.into(),
@@ -49,11 +57,23 @@ fn overview(document: &Document) -> Section {
     columns.extend(document.links.iter().map(|link| (link.link.clone(), true)));
     let names = document.links[0].policies.iter().map(|policy| &policy.name);
     let rows = names.enumerate().map(|(number, name)| {
-        let cells = document.links.iter().map(|link| rate(&link.policies[number], link));
-        std::iter::once(Cell::marked(name.clone(), Mark::Name)).chain(cells).collect()
+        let cells = document
+            .links
+            .iter()
+            .map(|link| rate(&link.policies[number], link));
+        std::iter::once(Cell::marked(name.clone(), Mark::Name))
+            .chain(cells)
+            .collect()
     });
-    let table = Table { caption: "Effective rate, Mbit/s (times raw)".into(), columns, rows: rows.collect() };
-    Section { heading: "All links".into(), blocks: vec![Block::Table(table), legend()] }
+    let table = Table {
+        caption: "Effective rate, Mbit/s (times raw)".into(),
+        columns,
+        rows: rows.collect(),
+    };
+    Section {
+        heading: "All links".into(),
+        blocks: vec![Block::Table(table), legend()],
+    }
 }
 
 fn legend() -> Block {
@@ -68,12 +88,19 @@ fn rate(policy: &PolicyResult, link: &LinkResult) -> Cell {
     if !policy.arrived() {
         return Cell::marked("failed".into(), Mark::Loss);
     }
-    let times = policy.times_raw.map_or_else(String::new, |times| format!(" ({times:.2} ×)"));
+    let times = policy
+        .times_raw
+        .map_or_else(String::new, |times| format!(" ({times:.2} ×)"));
     let text = format!("{}{times}", digits(policy.effective_mbit_s));
-    let lost_by = link.verdict.as_ref().map_or(0.0, |verdict| (1.0 - verdict.against_best_other) * 100.0);
+    let lost_by = link
+        .verdict
+        .as_ref()
+        .map_or(0.0, |verdict| (1.0 - verdict.against_best_other) * 100.0);
     match policy.best {
         true => Cell::marked(text, Mark::Best),
-        false if policy.name == "adaptive" => Cell::marked(format!("{text} −{lost_by:.1} %"), Mark::Loss),
+        false if policy.name == "adaptive" => {
+            Cell::marked(format!("{text} −{lost_by:.1} %"), Mark::Loss)
+        }
         false => text.into(),
     }
 }
@@ -90,7 +117,9 @@ fn link_section(document: &Document, link: &LinkResult) -> Section {
                 )
             }
             1 => String::new(),
-            times => format!(", which are the data {times} times over: once would take too short to tell"),
+            times => format!(
+                ", which are the data {times} times over: once would take too short to tell"
+            ),
         },
         rounds(document.repeat)
     ))];
@@ -123,29 +152,57 @@ fn link_section(document: &Document, link: &LinkResult) -> Section {
     if document.links.len() == 1 {
         blocks.push(legend());
     }
-    Section { heading: link.link.clone(), blocks }
+    Section {
+        heading: link.link.clone(),
+        blocks,
+    }
 }
 
 fn numbers(link: &LinkResult) -> Table {
-    let columns = ["policy", "Mbit/s", "least to most", "wire, MB", "ratio", "CPU send, s", "CPU receive, s"];
+    let columns = [
+        "policy",
+        "Mbit/s",
+        "least to most",
+        "wire, MB",
+        "ratio",
+        "CPU send, s",
+        "CPU receive, s",
+    ];
     let rows = link.policies.iter().map(|policy| {
-        let mut row = vec![Cell::marked(policy.name.clone(), Mark::Name), rate(policy, link)];
+        let mut row = vec![
+            Cell::marked(policy.name.clone(), Mark::Name),
+            rate(policy, link),
+        ];
         let numbers = [
             match policy.runs.len() {
                 1 => "one round".into(),
-                _ => format!("{} to {}", digits(policy.effective_mbit_s_min), digits(policy.effective_mbit_s_max)),
+                _ => format!(
+                    "{} to {}",
+                    digits(policy.effective_mbit_s_min),
+                    digits(policy.effective_mbit_s_max)
+                ),
             },
             digits(policy.wire_bytes as f64 / 1e6),
             format!("{:.2}", policy.ratio),
             format!("{:.2}", policy.send_cpu_s),
             format!("{:.2}", policy.recv_cpu_s),
         ];
-        row.extend(numbers.map(|text| if policy.arrived() { text.into() } else { Cell::default() }));
+        row.extend(numbers.map(|text| {
+            if policy.arrived() {
+                text.into()
+            } else {
+                Cell::default()
+            }
+        }));
         row
     });
     Table {
         caption: "Medians of the rounds; × is against raw".into(),
-        columns: columns.iter().enumerate().map(|(at, name)| ((*name).to_string(), at > 0)).collect(),
+        columns: columns
+            .iter()
+            .enumerate()
+            .map(|(at, name)| ((*name).to_string(), at > 0))
+            .collect(),
         rows: rows.collect(),
     }
 }
@@ -153,7 +210,11 @@ fn numbers(link: &LinkResult) -> Table {
 /// Three panels that share their rows: rate, wire bytes, processor time.
 fn bars(link: &LinkResult) -> Value {
     let arrived = || link.policies.iter().filter(|policy| policy.arrived());
-    let names: Vec<_> = link.policies.iter().map(|policy| policy.name.as_str()).collect();
+    let names: Vec<_> = link
+        .policies
+        .iter()
+        .map(|policy| policy.name.as_str())
+        .collect();
     let values: Vec<_> = arrived()
         .map(|policy| {
             let times = policy.times_raw.map_or_else(String::new, |times| format!(" · {times:.2} × raw"));
@@ -178,13 +239,21 @@ fn bars(link: &LinkResult) -> Value {
             json!({ "policy": policy.name, "cpu": total, "label": format!("{total:.2}") })
         })
         .collect();
-    let rate_max =
-        link.rate_mbit_s.into_iter().chain(arrived().map(|policy| policy.effective_mbit_s_max)).fold(0.0, f64::max);
-    let wire_max = arrived().map(|policy| policy.wire_bytes as f64 / 1e6).fold(0.0, f64::max);
-    let cpu_max = arrived().map(|policy| policy.send_cpu_s + policy.recv_cpu_s).fold(0.0, f64::max);
+    let rate_max = link
+        .rate_mbit_s
+        .into_iter()
+        .chain(arrived().map(|policy| policy.effective_mbit_s_max))
+        .fold(0.0, f64::max);
+    let wire_max = arrived()
+        .map(|policy| policy.wire_bytes as f64 / 1e6)
+        .fold(0.0, f64::max);
+    let cpu_max = arrived()
+        .map(|policy| policy.send_cpu_s + policy.recv_cpu_s)
+        .fold(0.0, f64::max);
     let height = json!({ "step": 26 });
     let rows = |axis: Value| json!({ "field": "policy", "type": "nominal", "sort": names, "title": null, "axis": axis, "scale": { "paddingInner": 0.28 } });
-    let first = rows(json!({ "ticks": false, "domain": false, "labelFontSize": 13, "labelPadding": 8 }));
+    let first =
+        rows(json!({ "ticks": false, "domain": false, "labelFontSize": 13, "labelPadding": 8 }));
     let later = rows(Value::Null);
     // Room to the right of the longest bar for its label.
     let across = |field: &str, title: &str, max: f64, room: f64| {
@@ -207,7 +276,8 @@ fn bars(link: &LinkResult) -> Value {
             "encoding": { "x": { "field": "rate", "type": "quantitative" }, "y": null } }));
     }
     // A halo, for labels that the dashed line crosses.
-    let halo = json!({ "type": "text", "align": "left", "dx": 6, "stroke": "#ffffff", "strokeWidth": 4 });
+    let halo =
+        json!({ "type": "text", "align": "left", "dx": 6, "stroke": "#ffffff", "strokeWidth": 4 });
     let text = json!({ "text": label("label"), "x": { "field": "most", "type": "quantitative" } });
     rate_layers.extend([
         json!({ "mark": { "type": "rule", "strokeWidth": 1.5, "color": INK },
@@ -239,7 +309,11 @@ fn bars(link: &LinkResult) -> Value {
 
 /// Share of each codec in equal parts of the data, with the names of the files above.
 fn timeline(link: &LinkResult) -> Value {
-    let total = link.timeline.last().map_or(1, |span| span.at + span.len).max(1);
+    let total = link
+        .timeline
+        .last()
+        .map_or(1, |span| span.at + span.len)
+        .max(1);
     let bin_len = total.div_ceil(BINS);
     let mut bins: BTreeMap<(u64, &str), u64> = BTreeMap::new();
     for span in &link.timeline {
@@ -267,7 +341,10 @@ fn timeline(link: &LinkResult) -> Value {
             if let Some(len) = bins.get(&(bin, codec)) {
                 let top = below + share(bin, *len);
                 // Each reaches a little under the next, or else the page shows through between them.
-                let (from, to) = (mib(bin * bin_len), mib(((bin + 1) * bin_len + bin_len / 12).min(total)));
+                let (from, to) = (
+                    mib(bin * bin_len),
+                    mib(((bin + 1) * bin_len + bin_len / 12).min(total)),
+                );
                 values.push(json!({ "codec": codec, "from": from, "to": to, "below": below, "top": top.min(1.0) }));
                 below = top;
             }
@@ -283,11 +360,19 @@ fn timeline(link: &LinkResult) -> Value {
             let name = piece.name.rsplit('/').next().unwrap_or(&piece.name);
             // A name wider than its stretch of the axis would run into the next one.
             let room = (piece.len as f64 / total as f64 * WIDTH / 6.2) as usize;
-            let name = if name.chars().count() <= room { name } else { "" };
+            let name = if name.chars().count() <= room {
+                name
+            } else {
+                ""
+            };
             json!({ "name": name, "begin": mib(begin), "middle": mib(begin + piece.len / 2) })
         })
         .collect();
-    let colours: Vec<_> = codecs.iter().zip(palette(&codecs)).map(|(_, colour)| colour).collect();
+    let colours: Vec<_> = codecs
+        .iter()
+        .zip(palette(&codecs))
+        .map(|(_, colour)| colour)
+        .collect();
     let x = |field: &str| json!({ "field": field, "type": "quantitative", "title": "MiB of the data", "scale": { "domain": [0, mib(total)], "nice": false }, "axis": { "grid": false } });
     let mut layers = vec![json!({
         "data": { "values": values }, "mark": { "type": "rect", "strokeWidth": 0 },
@@ -316,13 +401,21 @@ fn timeline(link: &LinkResult) -> Value {
 
 /// Raw is grey; the rest take colours that differ in lightness too, for print and for eyes that see few.
 fn palette(codecs: &[&str]) -> Vec<&'static str> {
-    let mut colours =
-        ["#0b7a75", "#e0a030", "#3f6f9f", "#c2571a", "#8bbf9f", "#7b5ea7", "#9cc3e4", "#7a4b2a", "#d98cb3", "#3a3a55"]
-            .iter()
-            .cycle();
+    let mut colours = [
+        "#0b7a75", "#e0a030", "#3f6f9f", "#c2571a", "#8bbf9f", "#7b5ea7", "#9cc3e4", "#7a4b2a",
+        "#d98cb3", "#3a3a55",
+    ]
+    .iter()
+    .cycle();
     codecs
         .iter()
-        .map(|codec| if *codec == "raw" { "#cfd8de" } else { colours.next().expect("it goes round") })
+        .map(|codec| {
+            if *codec == "raw" {
+                "#cfd8de"
+            } else {
+                colours.next().expect("it goes round")
+            }
+        })
         .collect()
 }
 
@@ -348,34 +441,85 @@ fn how(document: &Document) -> Section {
         Block::Text(format!("To repeat: {}", document.command)),
     ];
     if document.machine.build == "debug" {
-        blocks.push(Block::Note("This was a debug build: processor time is not what it would be.".into()));
+        blocks.push(Block::Note(
+            "This was a debug build: processor time is not what it would be.".into(),
+        ));
     }
-    Section { heading: "How it was measured".into(), blocks }
+    Section {
+        heading: "How it was measured".into(),
+        blocks,
+    }
 }
 
 fn machine(document: &Document) -> Section {
     let sheet = &document.machine;
     let rows = [
         ("begun", document.started.clone()),
-        ("processor", format!("{}, {} usable", sheet.cpu, sheet.cores)),
-        ("memory", sheet.memory_bytes.map_or_else(|| "unknown".into(), |bytes| Size(bytes).to_string())),
+        (
+            "processor",
+            format!("{}, {} usable", sheet.cpu, sheet.cores),
+        ),
+        (
+            "memory",
+            sheet
+                .memory_bytes
+                .map_or_else(|| "unknown".into(), |bytes| Size(bytes).to_string()),
+        ),
         (
             "system",
             format!(
                 "{}{}, {}",
-                sheet.system.as_deref().map_or_else(String::new, |name| format!("{name}, ")),
+                sheet
+                    .system
+                    .as_deref()
+                    .map_or_else(String::new, |name| format!("{name}, ")),
                 sheet.kernel,
                 sheet.arch
             ),
         ),
-        ("load before", sheet.load.map_or_else(|| "unknown".into(), |load| format!("{load:.2}"))),
-        ("narrows", format!("{}, commit {}, {} build", sheet.version, sheet.commit, sheet.build)),
-        ("threads", if document.threads == 0 { "one for each processor".into() } else { document.threads.to_string() }),
-        ("data", format!("{}: {} in {} files", document.data.what, Size(document.data.bytes), document.data.files)),
+        (
+            "load before",
+            sheet
+                .load
+                .map_or_else(|| "unknown".into(), |load| format!("{load:.2}")),
+        ),
+        (
+            "narrows",
+            format!(
+                "{}, commit {}, {} build",
+                sheet.version, sheet.commit, sheet.build
+            ),
+        ),
+        (
+            "threads",
+            if document.threads == 0 {
+                "one for each processor".into()
+            } else {
+                document.threads.to_string()
+            },
+        ),
+        (
+            "data",
+            format!(
+                "{}: {} in {} files",
+                document.data.what,
+                Size(document.data.bytes),
+                document.data.files
+            ),
+        ),
     ];
-    let rows = rows.map(|(name, value)| vec![Cell::marked(name.into(), Mark::Name), value.into()]).into();
-    let table = Table { caption: String::new(), columns: vec![("".into(), false), ("".into(), false)], rows };
-    Section { heading: "Machine".into(), blocks: vec![Block::Table(table)] }
+    let rows = rows
+        .map(|(name, value)| vec![Cell::marked(name.into(), Mark::Name), value.into()])
+        .into();
+    let table = Table {
+        caption: String::new(),
+        columns: vec![("".into(), false), ("".into(), false)],
+        rows,
+    };
+    Section {
+        heading: "Machine".into(),
+        blocks: vec![Block::Table(table)],
+    }
 }
 
 const OURS: &str = "#0b7a75";

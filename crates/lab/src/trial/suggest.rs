@@ -13,19 +13,37 @@ pub(super) fn typed(excerpt: &Excerpt) -> Option<Contestant> {
     let mut bytes = Vec::new();
     excerpt.open().ok()?.read_to_end(&mut bytes).ok()?;
     let step = (bytes.len() / SLICES).max(SLICE_LEN);
-    let slices: Vec<&[u8]> = bytes.chunks(step).map(|chunk| &chunk[..chunk.len().min(SLICE_LEN)]).collect();
+    let slices: Vec<&[u8]> = bytes
+        .chunks(step)
+        .map(|chunk| &chunk[..chunk.len().min(SLICE_LEN)])
+        .collect();
     let registry = narrows::default_registry();
     let mut ws = Workspace::default();
     let mut packed = |name: &str| -> Option<usize> {
         let codec = registry.by_name(name)?;
         let mut out = vec![0; SLICE_LEN];
-        let pack =
-            |slice: &&[u8]| codec.pack(slice, LEVEL, &[], &mut out[..slice.len() - 1], &mut ws).unwrap_or(slice.len());
-        Some(slices.iter().filter(|slice| slice.len() > 1).map(pack).sum())
+        let pack = |slice: &&[u8]| {
+            codec
+                .pack(slice, LEVEL, &[], &mut out[..slice.len() - 1], &mut ws)
+                .unwrap_or(slice.len())
+        };
+        Some(
+            slices
+                .iter()
+                .filter(|slice| slice.len() > 1)
+                .map(pack)
+                .sum(),
+        )
     };
     let plain = packed("zstd")?;
-    let (len, name) = TYPED.iter().filter_map(|name| Some((packed(name)?, *name))).min()?;
-    ((len as f64) < 0.9 * plain as f64).then(|| Contestant { policy: "fixed", codec: Some(format!("{name}:1")) })
+    let (len, name) = TYPED
+        .iter()
+        .filter_map(|name| Some((packed(name)?, *name)))
+        .min()?;
+    ((len as f64) < 0.9 * plain as f64).then(|| Contestant {
+        policy: "fixed",
+        codec: Some(format!("{name}:1")),
+    })
 }
 
 const TYPED: [&str; 8] = [

@@ -39,7 +39,9 @@ impl Last {
     /// Takes a position off the front.
     pub fn read(&mut self, bytes: &mut &[u8]) -> Option<u32> {
         let zigzag = sparse::read_len(bytes)? as u32;
-        self.0 = self.0.wrapping_add((zigzag >> 1) ^ (zigzag & 1).wrapping_neg());
+        self.0 = self
+            .0
+            .wrapping_add((zigzag >> 1) ^ (zigzag & 1).wrapping_neg());
         Some(self.0)
     }
 }
@@ -79,7 +81,15 @@ pub fn read(
         if len == 0 || len > PAGE_LEN - at || from > PAGE_LEN || len > PAGE_LEN - from {
             return None;
         }
-        on_step(own, Some(Copied { at, len, source, from }))?;
+        on_step(
+            own,
+            Some(Copied {
+                at,
+                len,
+                source,
+                from,
+            }),
+        )?;
         at += len;
     }
     Some(())
@@ -98,7 +108,10 @@ pub fn unpack<'a>(
         let (bytes, rest) = own.split_at_checked(len)?;
         *own = rest;
         out.extend_from_slice(bytes);
-        if let Some(Copied { len, source, from, .. }) = copy {
+        if let Some(Copied {
+            len, source, from, ..
+        }) = copy
+        {
             out.extend_from_slice(&kept(source)?[from..from + len]);
         }
         Some(())

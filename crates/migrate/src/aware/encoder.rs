@@ -98,18 +98,30 @@ impl Encoder {
     /// # Panics
     /// When `chunk` is shorter than [`Encoder::room`].
     pub fn pack(&mut self, header: &[u8; HEADER_LEN], packet: &Packet, chunk: &mut [u8]) -> usize {
-        let ways = self.sender.ways(header, packet, &chunk[PAGES_AT..], self.round);
+        let ways = self
+            .sender
+            .ways(header, packet, &chunk[PAGES_AT..], self.round);
         let search = self.sender.keeps_first.load(Relaxed);
         self.samples.clear();
         let (mut place, mut kept) = (0, Vec::new());
-        for (index, way) in ways.iter().enumerate().filter(|(_, way)| !matches!(way, Way::LeftOut)) {
+        for (index, way) in ways
+            .iter()
+            .enumerate()
+            .filter(|(_, way)| !matches!(way, Way::LeftOut))
+        {
             if let Way::Kept { before } = *way {
                 let from = self.samples.len();
                 // Most that were sent before become differences.
                 if search && before.is_none() {
                     similar::samples(page_of(chunk, index), &mut self.samples);
                 }
-                kept.push(Kept { index, place, before, form: Form::Full, samples: from..self.samples.len() });
+                kept.push(Kept {
+                    index,
+                    place,
+                    before,
+                    form: Form::Full,
+                    samples: from..self.samples.len(),
+                });
             }
             place += 1;
         }
@@ -158,18 +170,38 @@ impl Encoder {
         let sender = self.sender.clone();
         let mut state = sender.state.lock();
         let (oldest, head) = (state.oldest(), state.head);
-        let State { blocks, known, ring, similar, .. } = &mut *state;
-        let Some(block) = blocks.number(packet::block(header)) else { return (0, 0) };
+        let State {
+            blocks,
+            known,
+            ring,
+            similar,
+            ..
+        } = &mut *state;
+        let Some(block) = blocks.number(packet::block(header)) else {
+            return (0, 0);
+        };
         self.packed.clear();
         self.copied.clear();
         // All before the first is kept: the receiver has none of a packet's pages before it has made all.
-        for Kept { index, before, form, samples, .. } in &mut *pages {
+        for Kept {
+            index,
+            before,
+            form,
+            samples,
+            ..
+        } in &mut *pages
+        {
             let page = page_of(chunk, *index);
             let before = before.filter(|position| *position >= oldest);
-            if let Some((position, before)) = before.and_then(|position| Some((position, ring.page(position)?))) {
+            if let Some((position, before)) =
+                before.and_then(|position| Some((position, ring.page(position)?)))
+            {
                 let from = self.packed.len();
                 if difference(page, before, &mut self.packed) {
-                    *form = Form::Difference { position, packed: from..self.packed.len() };
+                    *form = Form::Difference {
+                        position,
+                        packed: from..self.packed.len(),
+                    };
                     continue;
                 }
             }
@@ -179,7 +211,13 @@ impl Encoder {
                 *samples = from..self.samples.len();
             }
             let from = self.copied.len();
-            similar.find(page, &self.samples[samples.clone()], ring, oldest, &mut self.copied);
+            similar.find(
+                page,
+                &self.samples[samples.clone()],
+                ring,
+                oldest,
+                &mut self.copied,
+            );
             if self.copied.len() > from {
                 *form = Form::Copies(from..self.copied.len());
             }
@@ -187,7 +225,14 @@ impl Encoder {
         // What will not be there much longer is kept again.
         let lasts = |position: u32| position >= oldest + (head - oldest) / 2;
         let (mut keeps, mut next) = (0, head);
-        for Kept { index, place, samples, form, .. } in &*pages {
+        for Kept {
+            index,
+            place,
+            samples,
+            form,
+            ..
+        } in &*pages
+        {
             let there = match form {
                 Form::Full => false,
                 Form::Difference { position, packed } => packed.is_empty() && lasts(*position),
@@ -221,7 +266,11 @@ impl Encoder {
     /// Moves what travels of the pages to the front of the chunk; returns where that ends.
     fn arrange(&self, ways: &[Way], kept: &[Kept], chunk: &mut [u8]) -> usize {
         let (mut to, mut kept) = (PAGES_AT, kept.iter().peekable());
-        for (index, _) in ways.iter().enumerate().filter(|(_, way)| !matches!(way, Way::LeftOut)) {
+        for (index, _) in ways
+            .iter()
+            .enumerate()
+            .filter(|(_, way)| !matches!(way, Way::LeftOut))
+        {
             let at = PAGES_AT + index * PAGE_LEN;
             let mut bring = |from: usize, len: usize| {
                 if to != from {
@@ -229,7 +278,10 @@ impl Encoder {
                 }
                 to += len;
             };
-            match kept.next_if(|kept| kept.index == index).map(|kept| &kept.form) {
+            match kept
+                .next_if(|kept| kept.index == index)
+                .map(|kept| &kept.form)
+            {
                 Some(Form::Difference { .. }) => {}
                 Some(Form::Copies(copies)) => {
                     let mut done = 0;
@@ -266,7 +318,9 @@ impl Encoder {
                 Form::Full => {}
             }
         }
-        self.sender.differences.fetch_add(differences as u64, Relaxed);
+        self.sender
+            .differences
+            .fetch_add(differences as u64, Relaxed);
         self.sender.copies.fetch_add(copied as u64, Relaxed);
         differences + copied
     }
@@ -274,14 +328,18 @@ impl Encoder {
 
 /// Page `index` of a chunk.
 fn page_of(chunk: &[u8], index: usize) -> &Page {
-    chunk[PAGES_AT + index * PAGE_LEN..].first_chunk().expect("a page")
+    chunk[PAGES_AT + index * PAGE_LEN..]
+        .first_chunk()
+        .expect("a page")
 }
 
 /// Appends a page's difference against `before`; `false` and nothing where it is not worth it.
 fn difference(page: &Page, before: &Page, out: &mut Vec<u8>) -> bool {
     let from = out.len();
     let mut rest = *page;
-    rest.iter_mut().zip(before).for_each(|(byte, before)| *byte ^= before);
+    rest.iter_mut()
+        .zip(before)
+        .for_each(|(byte, before)| *byte ^= before);
     sparse::write(&rest, out);
     let worth = out.len() - from <= DIFFERENCE_MAX;
     if !worth {

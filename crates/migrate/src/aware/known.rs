@@ -83,7 +83,10 @@ impl Known {
         if !self.0.contains_key(&at) && self.0.len() >= TABLES_MAX {
             return Seen::Never;
         }
-        let table = self.0.entry(at).or_insert_with(|| Box::new([Entry::default(); PAGES_OF_TABLE as usize]));
+        let table = self
+            .0
+            .entry(at)
+            .or_insert_with(|| Box::new([Entry::default(); PAGES_OF_TABLE as usize]));
         let entry = &mut table[(page % PAGES_OF_TABLE) as usize];
         let hash = [hash as u64, (hash >> 64) as u64];
         let (round, before) = (round.saturating_add(1), *entry);
@@ -92,7 +95,11 @@ impl Known {
         }
         // Twice in a round by two ways: whichever comes last, we cannot tell. Nothing is the same as this.
         let sure = before.round < round || before.hash == hash;
-        *entry = Entry { hash: if sure { hash } else { UNSURE }, round, kept: before.kept };
+        *entry = Entry {
+            hash: if sure { hash } else { UNSURE },
+            round,
+            kept: before.kept,
+        };
         match before.round {
             0 => Seen::Never,
             held if held == round => Seen::Later,
@@ -135,7 +142,11 @@ mod tests {
         assert_eq!(known.note(page, 2, 5), Seen::Same);
         assert_eq!(known.note((4, 0x7000), 2, 6), Seen::Never);
         assert_eq!(known.note((4, 0x7000), 3, 6), Seen::Later);
-        assert_eq!(known.note((4, 0x7000), 3, 7), Seen::Other, "which of two was last is not known");
+        assert_eq!(
+            known.note((4, 0x7000), 3, 7),
+            Seen::Other,
+            "which of two was last is not known"
+        );
     }
 
     #[test]

@@ -56,16 +56,26 @@ mod tests {
             let mut waiting: Vec<Vec<(u64, u32)>> = (0..3)
                 .map(|lane| {
                     let first = (0..4).map(|packet| (packet * 3 + lane, 0));
-                    first.chain((4..6).map(|packet| (packet * 3 + lane, 1))).rev().collect()
+                    first
+                        .chain((4..6).map(|packet| (packet * 3 + lane, 1)))
+                        .rev()
+                        .collect()
                 })
                 .collect();
             let (mut numbers, mut x) = (Numbers::default(), seed * 2 + 1);
             while !waiting.iter().all(Vec::is_empty) {
-                x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                let Some((number, round)) = waiting[(x >> 33) as usize % 3].pop() else { continue };
+                x = x
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                let Some((number, round)) = waiting[(x >> 33) as usize % 3].pop() else {
+                    continue;
+                };
                 numbers.note(number, round);
                 let unheard = waiting.iter().any(|lane| lane.len() == 6);
-                assert!(!(unheard && numbers.is_complete()), "seed {seed}, packet {number}");
+                assert!(
+                    !(unheard && numbers.is_complete()),
+                    "seed {seed}, packet {number}"
+                );
             }
             assert!(numbers.is_complete(), "seed {seed}");
         }

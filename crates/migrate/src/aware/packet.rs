@@ -69,10 +69,14 @@ impl Packet {
         }
         let flags = u32_at(header, 8);
         if flags & !FLAG_SYNC != 0 {
-            return Err(Surprise("flags of compression, device state or later versions"));
+            return Err(Surprise(
+                "flags of compression, device state or later versions",
+            ));
         }
         let (places, normal, zero) = (u32_at(header, 12), u32_at(header, 16), u32_at(header, 32));
-        let named = normal.checked_add(zero).ok_or(Surprise("more pages than a packet holds"))?;
+        let named = normal
+            .checked_add(zero)
+            .ok_or(Surprise("more pages than a packet holds"))?;
         if named > places || places as usize > PAGES_MAX {
             return Err(Surprise("more pages than a packet holds"));
         }
@@ -80,8 +84,15 @@ impl Packet {
         if normal > 0 && u64::from(u32_at(header, 20)) != u64::from(normal) * PAGE_LEN as u64 {
             return Err(Surprise("pages of another length"));
         }
-        let packet = Self { sync: flags & FLAG_SYNC != 0, normal: normal as usize, zero: zero as usize };
-        if packet.offsets(header).any(|offset| offset % PAGE_LEN as u64 != 0) {
+        let packet = Self {
+            sync: flags & FLAG_SYNC != 0,
+            normal: normal as usize,
+            zero: zero as usize,
+        };
+        if packet
+            .offsets(header)
+            .any(|offset| offset % PAGE_LEN as u64 != 0)
+        {
             return Err(Surprise("pages that do not begin at a page"));
         }
         Ok(packet)
@@ -95,7 +106,10 @@ impl Packet {
 
     /// Offsets of its pages in their block: those that follow, then those that are zero.
     pub fn offsets<'a>(&self, header: &'a [u8; HEADER_LEN]) -> impl Iterator<Item = u64> + use<'a> {
-        header[OFFSETS_AT..].chunks_exact(8).take(self.normal + self.zero).map(u64_of)
+        header[OFFSETS_AT..]
+            .chunks_exact(8)
+            .take(self.normal + self.zero)
+            .map(u64_of)
     }
 }
 
@@ -106,7 +120,9 @@ pub(super) fn number(header: &[u8; HEADER_LEN]) -> u64 {
 
 /// Name of the block a header's pages lie in.
 pub(super) fn block(header: &[u8; HEADER_LEN]) -> &[u8; BLOCK_LEN] {
-    header[BLOCK_AT..OFFSETS_AT].try_into().expect("the range is as long as the array")
+    header[BLOCK_AT..OFFSETS_AT]
+        .try_into()
+        .expect("the range is as long as the array")
 }
 
 /// The header without those of its pages that `left_out` says, the places behind filled with zeros.
@@ -117,14 +133,20 @@ pub(super) fn without(
 ) -> [u8; HEADER_LEN] {
     let mut out = *header;
     out[OFFSETS_AT..].fill(0);
-    let kept = header[OFFSETS_AT..].chunks_exact(8).take(packet.normal + packet.zero).enumerate();
+    let kept = header[OFFSETS_AT..]
+        .chunks_exact(8)
+        .take(packet.normal + packet.zero)
+        .enumerate();
     let mut normal = packet.normal;
     let mut places = out[OFFSETS_AT..].chunks_exact_mut(8);
     for (index, offset) in kept {
         if index < packet.normal && left_out(index) {
             normal -= 1;
         } else {
-            places.next().expect("no more are kept than there were").copy_from_slice(offset);
+            places
+                .next()
+                .expect("no more are kept than there were")
+                .copy_from_slice(offset);
         }
     }
     out[16..20].copy_from_slice(&(normal as u32).to_be_bytes());
@@ -133,13 +155,21 @@ pub(super) fn without(
 }
 
 /// Appends `header` as what differs from its prediction: the lane's header before, and each page one behind the other.
-pub(super) fn write_header(header: &[u8; HEADER_LEN], before: &[u8; HEADER_LEN], out: &mut Vec<u8>) {
+pub(super) fn write_header(
+    header: &[u8; HEADER_LEN],
+    before: &[u8; HEADER_LEN],
+    out: &mut Vec<u8>,
+) {
     let mut rest = *header;
     let named = named(header);
-    rest[..OFFSETS_AT].iter_mut().zip(before).for_each(|(byte, before)| *byte ^= before);
+    rest[..OFFSETS_AT]
+        .iter_mut()
+        .zip(before)
+        .for_each(|(byte, before)| *byte ^= before);
     for index in (0..PAGES_MAX).rev() {
         let at = OFFSETS_AT + 8 * index;
-        let value = u64_of(&header[at..at + 8]).wrapping_sub(predicted(header, before, named, index));
+        let value =
+            u64_of(&header[at..at + 8]).wrapping_sub(predicted(header, before, named, index));
         rest[at..at + 8].copy_from_slice(&value.to_be_bytes());
     }
     sparse::write(&rest, out);
@@ -149,18 +179,27 @@ pub(super) fn write_header(header: &[u8; HEADER_LEN], before: &[u8; HEADER_LEN],
 pub(super) fn read_header(bytes: &[u8], before: &[u8; HEADER_LEN]) -> Option<[u8; HEADER_LEN]> {
     let mut header = [0; HEADER_LEN];
     sparse::read(bytes, &mut header)?;
-    header[..OFFSETS_AT].iter_mut().zip(before).for_each(|(byte, before)| *byte ^= before);
+    header[..OFFSETS_AT]
+        .iter_mut()
+        .zip(before)
+        .for_each(|(byte, before)| *byte ^= before);
     let named = named(&header);
     for index in 0..PAGES_MAX {
         let at = OFFSETS_AT + 8 * index;
-        let value = u64_of(&header[at..at + 8]).wrapping_add(predicted(&header, before, named, index));
+        let value =
+            u64_of(&header[at..at + 8]).wrapping_add(predicted(&header, before, named, index));
         header[at..at + 8].copy_from_slice(&value.to_be_bytes());
     }
     Some(header)
 }
 
 /// Offset `index` as far as one can tell from those before it.
-fn predicted(header: &[u8; HEADER_LEN], before: &[u8; HEADER_LEN], named: usize, index: usize) -> u64 {
+fn predicted(
+    header: &[u8; HEADER_LEN],
+    before: &[u8; HEADER_LEN],
+    named: usize,
+    index: usize,
+) -> u64 {
     let at = OFFSETS_AT + 8 * index;
     if index > 0 && index < named {
         u64_of(&header[at - 8..at]).wrapping_add(PAGE_LEN as u64)
@@ -171,7 +210,9 @@ fn predicted(header: &[u8; HEADER_LEN], before: &[u8; HEADER_LEN], named: usize,
 
 /// Pages a header names, if one believes it.
 fn named(header: &[u8; HEADER_LEN]) -> usize {
-    (u32_at(header, 16) as usize).saturating_add(u32_at(header, 32) as usize).min(PAGES_MAX)
+    (u32_at(header, 16) as usize)
+        .saturating_add(u32_at(header, 32) as usize)
+        .min(PAGES_MAX)
 }
 
 fn u32_at(header: &[u8; HEADER_LEN], at: usize) -> u32 {
@@ -189,18 +230,31 @@ pub(crate) mod made {
     use super::*;
 
     /// A header of these pages.
-    pub(crate) fn header(sync: bool, number: u64, block_name: &str, normal: &[u64], zero: &[u64]) -> [u8; HEADER_LEN] {
+    pub(crate) fn header(
+        sync: bool,
+        number: u64,
+        block_name: &str,
+        normal: &[u64],
+        zero: &[u64],
+    ) -> [u8; HEADER_LEN] {
         let mut header = [0; HEADER_LEN];
         header[..8].copy_from_slice(&MAGIC);
         header[8..12].copy_from_slice(&u32::from(sync).to_be_bytes());
-        let places: u32 = if normal.is_empty() && zero.is_empty() { 0 } else { 128 };
+        let places: u32 = if normal.is_empty() && zero.is_empty() {
+            0
+        } else {
+            128
+        };
         header[12..16].copy_from_slice(&places.to_be_bytes());
         header[16..20].copy_from_slice(&(normal.len() as u32).to_be_bytes());
         header[20..24].copy_from_slice(&((normal.len() * PAGE_LEN) as u32).to_be_bytes());
         header[24..32].copy_from_slice(&number.to_be_bytes());
         header[32..36].copy_from_slice(&(zero.len() as u32).to_be_bytes());
         header[BLOCK_AT..BLOCK_AT + block_name.len()].copy_from_slice(block_name.as_bytes());
-        for (place, offset) in header[OFFSETS_AT..].chunks_exact_mut(8).zip(normal.iter().chain(zero)) {
+        for (place, offset) in header[OFFSETS_AT..]
+            .chunks_exact_mut(8)
+            .zip(normal.iter().chain(zero))
+        {
             place.copy_from_slice(&offset.to_be_bytes());
         }
         header

@@ -44,7 +44,11 @@ impl Ring {
     #[must_use]
     pub fn new(len_max: usize) -> Self {
         let len_max = if len_max < LEN_MIN { 0 } else { len_max };
-        Self { len_max, regions: Vec::new(), held: Vec::new() }
+        Self {
+            len_max,
+            regions: Vec::new(),
+            held: Vec::new(),
+        }
     }
 
     /// How many pages it holds, at most; 0 where none are kept.
@@ -55,9 +59,13 @@ impl Ring {
 
     /// Puts the page of a position in its place; `false` where there is no memory for it.
     pub fn put(&mut self, position: u32, page: &Page) -> bool {
-        let Some(at) = self.place(position) else { return false };
+        let Some(at) = self.place(position) else {
+            return false;
+        };
         while self.held.len() <= at {
-            let Ok(region) = Region::paid(PAGES_OF_REGION * PAGE_LEN) else { return false };
+            let Ok(region) = Region::paid(PAGES_OF_REGION * PAGE_LEN) else {
+                return false;
+            };
             self.regions.push(region);
             self.held.resize(self.held.len() + PAGES_OF_REGION, 0);
         }
@@ -77,7 +85,8 @@ impl Ring {
     /// Whether the page of a position has yet to come.
     #[must_use]
     pub fn lacks(&self, position: u32) -> bool {
-        self.place(position).is_some_and(|at| self.held.get(at).is_none_or(|&held| held <= position))
+        self.place(position)
+            .is_some_and(|at| self.held.get(at).is_none_or(|&held| held <= position))
     }
 
     fn place(&self, position: u32) -> Option<usize> {
@@ -130,7 +139,11 @@ mod tests {
             assert!(!ring.lacks(position) && ring.page(position) == Some(&page(position)));
         }
         let kept = |position: u32| ring.page(position) == Some(&page(position));
-        assert!(kept(2 * LEN_MIN as u32) && !kept(2 * LEN_MIN as u32 - 1) && !ring.lacks(2 * LEN_MIN as u32 - 1));
+        assert!(
+            kept(2 * LEN_MIN as u32)
+                && !kept(2 * LEN_MIN as u32 - 1)
+                && !ring.lacks(2 * LEN_MIN as u32 - 1)
+        );
         assert!(!Ring::new(LEN_MIN - 1).put(0, &page(0)));
     }
 

@@ -110,7 +110,8 @@ impl Sender {
     #[must_use]
     pub fn lane(self: &Arc<Self>, init: &[u8]) -> Option<Encoder> {
         let mut state = self.state.lock();
-        let lane = packet::channel_of(init).filter(|lane| !state.lanes_fixed && state.lanes.join(*lane));
+        let lane =
+            packet::channel_of(init).filter(|lane| !state.lanes_fixed && state.lanes.join(*lane));
         if lane.is_none() {
             // What it carries is not known from now on.
             state.surprised = true;
@@ -136,9 +137,18 @@ impl Sender {
     }
 
     /// Decides on each page that follows the header.
-    pub(super) fn ways(&self, header: &[u8; HEADER_LEN], packet: &Packet, pages: &[u8], round: u32) -> Vec<Way> {
-        let hashes: Vec<Hash> =
-            pages.chunks_exact(PAGE_LEN).take(packet.normal).map(|page| self.hasher.hash(page)).collect();
+    pub(super) fn ways(
+        &self,
+        header: &[u8; HEADER_LEN],
+        packet: &Packet,
+        pages: &[u8],
+        round: u32,
+    ) -> Vec<Way> {
+        let hashes: Vec<Hash> = pages
+            .chunks_exact(PAGE_LEN)
+            .take(packet.normal)
+            .map(|page| self.hasher.hash(page))
+            .collect();
         let mut ways = Vec::with_capacity(packet.normal);
         let mut state = self.state.lock();
         state.zeros_here |= packet.zero > 0;
@@ -162,7 +172,9 @@ impl Sender {
                     // Which pages will change is not known yet.
                     Seen::Never if keeps && keeps_first => Way::Kept { before: None },
                     Seen::Never => Way::Full,
-                    _ if keeps => Way::Kept { before: state.known.kept((block, offset)) },
+                    _ if keeps => Way::Kept {
+                        before: state.known.kept((block, offset)),
+                    },
                     _ => Way::Full,
                 });
             }
@@ -177,7 +189,8 @@ impl Sender {
             return false;
         }
         if !state.lanes.all_at(round) {
-            self.moved.wait_while_for(state, |state| !state.lanes.all_at(round), self.patience);
+            self.moved
+                .wait_while_for(state, |state| !state.lanes.all_at(round), self.patience);
         }
         state.lanes.all_at(round) && state.numbers.is_complete() && !state.surprised
     }

@@ -49,12 +49,18 @@ pub struct Sample {
 pub fn samples(page: &Page, out: &mut Vec<Sample>) {
     let marks = marks(page);
     let mut next = WINDOW;
-    for (at, eight) in (SUM_LEN..).step_by(8).zip(marks[..PAGE_LEN - SUM_LEN].as_chunks::<8>().0) {
+    for (at, eight) in (SUM_LEN..)
+        .step_by(8)
+        .zip(marks[..PAGE_LEN - SUM_LEN].as_chunks::<8>().0)
+    {
         let mut eight = u64::from_le_bytes(*eight);
         while eight != 0 {
             let end = at + eight.trailing_zeros() as usize / 8;
             if end >= next {
-                out.push(Sample { hash: name(page[end - WINDOW..end].as_chunks().0), end: end as u16 });
+                out.push(Sample {
+                    hash: name(page[end - WINDOW..end].as_chunks().0),
+                    end: end as u16,
+                });
                 next = end + GAP_MIN;
             }
             eight &= eight - 1;
@@ -70,7 +76,11 @@ fn marks(page: &Page) -> Page {
     let sums = doubled::<2>(&sums);
     let sums = doubled::<4>(&sums);
     let mut marks = [0; PAGE_LEN];
-    for ((mark, one), other) in marks.iter_mut().zip(&sums[..PAGE_LEN]).zip(&sums[SUM_LEN / 2..]) {
+    for ((mark, one), other) in marks
+        .iter_mut()
+        .zip(&sums[..PAGE_LEN])
+        .zip(&sums[SUM_LEN / 2..])
+    {
         *mark = u8::from(one.wrapping_sub(*other).wrapping_add(SUM_FROM) < SUM_LIMIT);
     }
     marks
@@ -90,7 +100,9 @@ fn name(window: &[[u8; 8]]) -> u64 {
     window
         .iter()
         .zip(FACTORS)
-        .fold(0, |sum: u64, (eight, factor)| sum.wrapping_add(u64::from_le_bytes(*eight).wrapping_mul(factor)))
+        .fold(0, |sum: u64, (eight, factor)| {
+            sum.wrapping_add(u64::from_le_bytes(*eight).wrapping_mul(factor))
+        })
 }
 
 /// Where the samples of kept pages are.
@@ -106,15 +118,24 @@ impl Similar {
     /// One for as many pages.
     #[must_use]
     pub fn new(keep_max: usize) -> Self {
-        let len_bits = (keep_max.max(1) * 32).next_power_of_two().trailing_zeros().min(32);
-        Self { places: Vec::new(), len_bits }
+        let len_bits = (keep_max.max(1) * 32)
+            .next_power_of_two()
+            .trailing_zeros()
+            .min(32);
+        Self {
+            places: Vec::new(),
+            len_bits,
+        }
     }
 
     /// Where a sample is noted, and what must stand there for it: without that every place of a full table would be
     /// looked up in vain.
     fn place(&self, sample: Sample) -> (usize, u64) {
         let hash = sample.hash;
-        ((hash >> (64 - self.len_bits)) as usize, hash << self.len_bits >> (64 - TAG_BITS))
+        (
+            (hash >> (64 - self.len_bits)) as usize,
+            hash << self.len_bits >> (64 - TAG_BITS),
+        )
     }
 
     /// Notes the samples of a page that is kept at a position.
@@ -133,13 +154,23 @@ impl Similar {
     }
 
     /// Appends what of a page others from `oldest` on hold as well.
-    pub fn find(&self, page: &Page, samples: &[Sample], ring: &Ring, oldest: u32, copies: &mut Vec<Copied>) {
+    pub fn find(
+        &self,
+        page: &Page,
+        samples: &[Sample],
+        ring: &Ring,
+        oldest: u32,
+        copies: &mut Vec<Copied>,
+    ) {
         if self.places.is_empty() {
             return;
         }
         // All at once, for each is a miss of the cache.
         let mut names = [0; SAMPLES_MAX];
-        names.iter_mut().zip(samples).for_each(|(name, sample)| *name = self.places[self.place(*sample).0]);
+        names
+            .iter_mut()
+            .zip(samples)
+            .for_each(|(name, sample)| *name = self.places[self.place(*sample).0]);
         // Behind the last copy, behind the one before it, and the last with its page.
         let (mut done, mut done_before, mut last) = (0, 0, None::<(Copied, &Page)>);
         for (&sample, name) in samples.iter().zip(names) {
@@ -148,33 +179,70 @@ impl Similar {
                 continue;
             }
             let around = |done: usize, other: &Page, from: usize| {
-                (alike_before(&page[done..end], &other[..from]), alike(&page[end..], &other[from..]))
+                (
+                    alike_before(&page[done..end], &other[..from]),
+                    alike(&page[end..], &other[from..]),
+                )
             };
             let noted = || {
                 let (number, tag) = ((name >> 32) as u32, name << 32 >> (64 - TAG_BITS));
-                let other = if number > oldest && tag == self.place(sample).1 { ring.page(number - 1) } else { None }?;
+                let other = if number > oldest && tag == self.place(sample).1 {
+                    ring.page(number - 1)
+                } else {
+                    None
+                }?;
                 let from = (name as usize & (PAGE_LEN - 1)) + 1;
                 // What stands in many places was noted at the last of them; the next sample may know one where more is
                 // alike, before it too.
                 let (before, after) = around(done_before, other, from);
                 let covers = last.is_some_and(|(copy, _)| end - before <= copy.at);
-                let before = if covers { before } else { before.min(end - done) };
-                (before + after >= COPY_MIN).then_some((covers, number - 1, other, from, before, after))
+                let before = if covers {
+                    before
+                } else {
+                    before.min(end - done)
+                };
+                (before + after >= COPY_MIN).then_some((
+                    covers,
+                    number - 1,
+                    other,
+                    from,
+                    before,
+                    after,
+                ))
             };
             // Or more of the page copied from last, just as far on.
             let further = || {
                 let (copy, other) = last?;
                 let from = copy.from + end - copy.at;
-                let (before, after) = if from <= PAGE_LEN { around(done, other, from) } else { return None };
-                (before + after >= COPY_MIN).then_some((false, copy.source, other, from, before, after))
+                let (before, after) = if from <= PAGE_LEN {
+                    around(done, other, from)
+                } else {
+                    return None;
+                };
+                (before + after >= COPY_MIN).then_some((
+                    false,
+                    copy.source,
+                    other,
+                    from,
+                    before,
+                    after,
+                ))
             };
-            let Some((covers, source, other, from, before, after)) = noted().or_else(further) else { continue };
+            let Some((covers, source, other, from, before, after)) = noted().or_else(further)
+            else {
+                continue;
+            };
             if covers {
                 copies.pop();
             } else {
                 done_before = done;
             }
-            let copy = Copied { at: end - before, len: before + after, source, from: from - before };
+            let copy = Copied {
+                at: end - before,
+                len: before + after,
+                source,
+                from: from - before,
+            };
             copies.push(copy);
             last = Some((copy, other));
             done = end + after;
@@ -186,14 +254,26 @@ impl Similar {
 fn alike(one: &[u8], other: &[u8]) -> usize {
     let words = one.as_chunks::<8>().0.iter().zip(other.as_chunks::<8>().0);
     let same = 8 * words.take_while(|(one, other)| one == other).count();
-    same + one[same..].iter().zip(&other[same..]).take_while(|(one, other)| one == other).count()
+    same + one[same..]
+        .iter()
+        .zip(&other[same..])
+        .take_while(|(one, other)| one == other)
+        .count()
 }
 
 /// How many bytes both end with.
 fn alike_before(one: &[u8], other: &[u8]) -> usize {
-    let words = one.as_rchunks::<8>().1.iter().rev().zip(other.as_rchunks::<8>().1.iter().rev());
+    let words = one
+        .as_rchunks::<8>()
+        .1
+        .iter()
+        .rev()
+        .zip(other.as_rchunks::<8>().1.iter().rev());
     let same = 8 * words.take_while(|(one, other)| one == other).count();
-    let ends = one[..one.len() - same].iter().rev().zip(other[..other.len() - same].iter().rev());
+    let ends = one[..one.len() - same]
+        .iter()
+        .rev()
+        .zip(other[..other.len() - same].iter().rev());
     same + ends.take_while(|(one, other)| one == other).count()
 }
 
@@ -218,7 +298,9 @@ mod tests {
     fn noise(seed: u64) -> Page {
         let mut state = seed;
         std::array::from_fn(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 56) as u8
         })
     }
@@ -243,7 +325,15 @@ mod tests {
         assert!(find(&similar, &ring, 0).is_empty(), "nothing is noted");
         ring.put(7, &old);
         similar.learn(7, &of(&old));
-        assert_eq!(find(&similar, &ring, 0), [Copied { at: 1000, len: 2000, source: 7, from: 1500 }]);
+        assert_eq!(
+            find(&similar, &ring, 0),
+            [Copied {
+                at: 1000,
+                len: 2000,
+                source: 7,
+                from: 1500
+            }]
+        );
         assert_eq!(find(&similar, &ring, 7).len(), 1);
         assert!(find(&similar, &ring, 8).is_empty(), "too old");
         ring.put(7 + 2048, &noise(6));
@@ -258,17 +348,31 @@ mod tests {
         new[1530..3000].copy_from_slice(&old[1730..3200]);
         let (mut similar, mut ring) = (Similar::new(2048), Ring::new(2048));
         ring.put(0, &old);
-        similar.learn(0, &of(&old).into_iter().take_while(|sample| sample.end < 1700).collect::<Vec<_>>());
+        similar.learn(
+            0,
+            &of(&old)
+                .into_iter()
+                .take_while(|sample| sample.end < 1700)
+                .collect::<Vec<_>>(),
+        );
         let mut copies = Vec::new();
         similar.find(&new, &of(&new), &ring, 0, &mut copies);
-        let copied = |at, len| Copied { at, len, source: 0, from: at + 200 };
+        let copied = |at, len| Copied {
+            at,
+            len,
+            source: 0,
+            from: at + 200,
+        };
         assert_eq!(copies, [copied(100, 1400), copied(1530, 1470)]);
     }
 
     #[test]
     fn what_repeats_every_eight_bytes_has_no_samples() {
         let noise = noise(4);
-        for eight in (0..=255).map(|byte| [byte; 8]).chain(noise.as_chunks().0.iter().copied()) {
+        for eight in (0..=255)
+            .map(|byte| [byte; 8])
+            .chain(noise.as_chunks().0.iter().copied())
+        {
             assert!(of(&std::array::from_fn(|at| eight[at % 8])).is_empty());
         }
     }
@@ -281,14 +385,24 @@ mod tests {
                 let bytes = page[end - SUM_LEN..end].iter().enumerate();
                 let sum = bytes.fold(SUM_FROM, |sum: u8, (at, byte)| {
                     let times = byte.wrapping_mul(3_u8.pow((at as u32 % 8).count_ones()));
-                    if at < 8 { sum.wrapping_add(times) } else { sum.wrapping_sub(times) }
+                    if at < 8 {
+                        sum.wrapping_add(times)
+                    } else {
+                        sum.wrapping_sub(times)
+                    }
                 });
                 if sum < SUM_LIMIT && naive.last().is_none_or(|last| end >= last + GAP_MIN) {
                     naive.push(end);
                 }
             }
-            assert!((20..100).contains(&naive.len()), "one place in 64, less those too close");
-            let found: Vec<_> = of(&page).iter().map(|sample| usize::from(sample.end)).collect();
+            assert!(
+                (20..100).contains(&naive.len()),
+                "one place in 64, less those too close"
+            );
+            let found: Vec<_> = of(&page)
+                .iter()
+                .map(|sample| usize::from(sample.end))
+                .collect();
             assert_eq!(found, naive);
         }
     }

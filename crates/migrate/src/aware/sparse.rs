@@ -43,7 +43,8 @@ pub fn read(mut bytes: &[u8], out: &mut [u8]) -> Option<()> {
         let others = read_len(&mut bytes)?;
         let from = at.checked_add(zeros)?;
         let end = from.checked_add(others)?;
-        out.get_mut(from..end)?.copy_from_slice(bytes.get(..others)?);
+        out.get_mut(from..end)?
+            .copy_from_slice(bytes.get(..others)?);
         bytes = &bytes[others..];
         at = end;
     }

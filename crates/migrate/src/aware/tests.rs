@@ -34,7 +34,10 @@ struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
 }
@@ -49,7 +52,10 @@ struct Guest {
 
 impl Guest {
     fn new(dice: &mut Dice) -> Self {
-        let mut guest = Self { ram: vec![[0; PAGE_LEN]; PAGES as usize], number: 0 };
+        let mut guest = Self {
+            ram: vec![[0; PAGE_LEN]; PAGES as usize],
+            number: 0,
+        };
         for page in 0..PAGES {
             if dice.roll(4) > 0 {
                 guest.fill(page, dice);
@@ -80,7 +86,8 @@ impl Guest {
                 2 => self.ram[page as usize] = [0; PAGE_LEN],
                 _ => {
                     for _ in 0..1 + dice.roll(20) {
-                        self.ram[page as usize][dice.roll(PAGE_LEN as u64) as usize] ^= dice.roll(256) as u8;
+                        self.ram[page as usize][dice.roll(PAGE_LEN as u64) as usize] ^=
+                            dice.roll(256) as u8;
                     }
                 }
             }
@@ -95,13 +102,33 @@ impl Guest {
         for some in pages.chunks(1 + dice.roll(20) as usize) {
             let is_zero = |page: &&u64| self.ram[**page as usize] == [0; PAGE_LEN];
             let (zero, normal): (Vec<u64>, Vec<u64>) = some.iter().partition(is_zero);
-            let offsets = |pages: &[u64]| pages.iter().map(|page| page * PAGE_LEN as u64).collect::<Vec<_>>();
-            let bytes = normal.iter().flat_map(|page| self.ram[*page as usize]).collect();
+            let offsets = |pages: &[u64]| {
+                pages
+                    .iter()
+                    .map(|page| page * PAGE_LEN as u64)
+                    .collect::<Vec<_>>()
+            };
+            let bytes = normal
+                .iter()
+                .flat_map(|page| self.ram[*page as usize])
+                .collect();
             let lane = dice.roll(lanes as u64) as usize;
-            rounds[lane].push((header(false, self.next_number(), BLOCK, &offsets(&normal), &offsets(&zero)), bytes));
+            rounds[lane].push((
+                header(
+                    false,
+                    self.next_number(),
+                    BLOCK,
+                    &offsets(&normal),
+                    &offsets(&zero),
+                ),
+                bytes,
+            ));
         }
         for round in &mut rounds {
-            round.push((header(true, self.next_number(), BLOCK, &[], &[]), Vec::new()));
+            round.push((
+                header(true, self.next_number(), BLOCK, &[], &[]),
+                Vec::new(),
+            ));
         }
         rounds
     }
@@ -122,13 +149,18 @@ type Taken = (Packet, [u8; HEADER_LEN], Vec<u8>);
 
 impl Arrived {
     fn new(lanes: usize) -> Self {
-        Self { lanes: vec![vec![Vec::new()]; lanes] }
+        Self {
+            lanes: vec![vec![Vec::new()]; lanes],
+        }
     }
 
     fn take(&mut self, lane: usize, unpacked: &Unpacked<'_>) {
         let packet = Packet::parse(unpacked.header).unwrap();
         let rounds = &mut self.lanes[lane];
-        rounds.last_mut().unwrap().push((packet, *unpacked.header, unpacked.pages.to_vec()));
+        rounds
+            .last_mut()
+            .unwrap()
+            .push((packet, *unpacked.header, unpacked.pages.to_vec()));
         if packet.sync {
             rounds.push(Vec::new());
         }
@@ -138,10 +170,17 @@ impl Arrived {
         let mut ram = HashMap::new();
         let rounds = self.lanes.iter().map(Vec::len).max().unwrap_or(0);
         for round in 0..rounds {
-            for (packet, header, pages) in self.lanes.iter().filter_map(|lane| lane.get(round)).flatten() {
+            for (packet, header, pages) in self
+                .lanes
+                .iter()
+                .filter_map(|lane| lane.get(round))
+                .flatten()
+            {
                 for (index, offset) in packet.offsets(header).enumerate() {
-                    let page =
-                        pages.chunks_exact(PAGE_LEN).nth(index).map_or([0; PAGE_LEN], |page| page.try_into().unwrap());
+                    let page = pages
+                        .chunks_exact(PAGE_LEN)
+                        .nth(index)
+                        .map_or([0; PAGE_LEN], |page| page.try_into().unwrap());
                     ram.insert(offset / PAGE_LEN as u64, page);
                 }
             }
@@ -189,21 +228,31 @@ fn migrate(seed: u64, lanes: usize, rounds: usize, keep: usize) -> Moved {
         } else {
             guest.live(&mut dice)
         };
-        for (lane, more) in guest.round(&pages, lanes, &mut dice).into_iter().enumerate() {
+        for (lane, more) in guest
+            .round(&pages, lanes, &mut dice)
+            .into_iter()
+            .enumerate()
+        {
             to_encode[lane].extend(more);
         }
         // Some of it now, the rest when there is more: lanes run ahead of one another, even by rounds.
-        let turns = if round == rounds { usize::MAX } else { dice.roll(40) as usize };
+        let turns = if round == rounds {
+            usize::MAX
+        } else {
+            dice.roll(40) as usize
+        };
         for _ in 0..turns {
             let lane = dice.roll(lanes as u64) as usize;
             if dice.roll(2) == 0 && !to_encode[lane].is_empty() {
                 let (head, bytes) = to_encode[lane].remove(0);
-                let encoder = encoders[lane].get_or_insert_with(|| sender.lane(&init(lane as u8)).unwrap());
+                let encoder =
+                    encoders[lane].get_or_insert_with(|| sender.lane(&init(lane as u8)).unwrap());
                 let chunk = encode(encoder, &head, &bytes);
                 sent += chunk.len();
                 under_way[lane].push(chunk);
             } else if !under_way[lane].is_empty() {
-                let decoder = decoders[lane].get_or_insert_with(|| receiver.lane(&first_of(lane as u8, keep)).unwrap());
+                let decoder = decoders[lane]
+                    .get_or_insert_with(|| receiver.lane(&first_of(lane as u8, keep)).unwrap());
                 if decoder.is_ready(&under_way[lane][0], Duration::ZERO) {
                     let chunk = under_way[lane].remove(0);
                     arrived.take(lane, &decoder.unpack(&chunk).unwrap());
@@ -216,9 +265,15 @@ fn migrate(seed: u64, lanes: usize, rounds: usize, keep: usize) -> Moved {
     }
     let ram = arrived.ram();
     for page in 0..PAGES {
-        assert!(ram[&page] == guest.ram[page as usize], "page {page} differs, seed {seed}, {lanes} lanes");
+        assert!(
+            ram[&page] == guest.ram[page as usize],
+            "page {page} differs, seed {seed}, {lanes} lanes"
+        );
     }
-    Moved { counts: sender.counts(), sent }
+    Moved {
+        counts: sender.counts(),
+        sent,
+    }
 }
 
 proptest! {
@@ -264,13 +319,22 @@ fn what_is_sent_again_costs_little() {
     let mut lens = Vec::new();
     for round in 0..4 {
         if round == 3 {
-            let Counts { pages, left_out, differences, .. } = sender.counts();
+            let Counts {
+                pages,
+                left_out,
+                differences,
+                ..
+            } = sender.counts();
             assert_eq!((left_out, differences), (pages / 3 * 2, 0));
             guest.ram.iter_mut().for_each(|page| page[100] ^= 1);
             guest.ram[0] = [0; PAGE_LEN];
         }
         let sent = guest.round(&all, 1, &mut dice).remove(0);
-        lens.push(sent.iter().map(|(head, bytes)| encode(&mut encoder, head, bytes).len()).sum::<usize>());
+        lens.push(
+            sent.iter()
+                .map(|(head, bytes)| encode(&mut encoder, head, bytes).len())
+                .sum::<usize>(),
+        );
     }
     // Round 0 is before the first SYNC. Round 1 has the same pages: nothing but headers. In round 3 every page changed,
     // but none was kept before, as none had changed; the one after would be differences.
@@ -278,15 +342,31 @@ fn what_is_sent_again_costs_little() {
     assert!(lens[1] < 1500 && lens[2] < 1500, "{lens:?}");
     guest.ram.iter_mut().skip(1).for_each(|page| page[7] ^= 1);
     let sent = guest.round(&all, 1, &mut dice).remove(0);
-    let len: usize = sent.iter().map(|(head, bytes)| encode(&mut encoder, head, bytes).len()).sum();
-    assert!(len < 2500 && sender.counts().differences > 0, "{len} {:?}", sender.counts());
+    let len: usize = sent
+        .iter()
+        .map(|(head, bytes)| encode(&mut encoder, head, bytes).len())
+        .sum();
+    assert!(
+        len < 2500 && sender.counts().differences > 0,
+        "{len} {:?}",
+        sender.counts()
+    );
 }
 
 #[test]
 fn lanes_in_step_save_and_lanes_out_of_step_stay_right() {
     let in_step = migrate(3, 1, 20, KEEP);
-    let Counts { pages, left_out, differences, copies } = in_step.counts;
-    assert!(left_out > 20 && differences > 20 && copies > 5, "{:?}", in_step.counts);
+    let Counts {
+        pages,
+        left_out,
+        differences,
+        copies,
+    } = in_step.counts;
+    assert!(
+        left_out > 20 && differences > 20 && copies > 5,
+        "{:?}",
+        in_step.counts
+    );
     assert!(in_step.sent < pages as usize * PAGE_LEN * 3 / 4);
     let out_of_step = migrate(3, 4, 20, KEEP);
     assert!(out_of_step.counts.copies > 0, "{:?}", out_of_step.counts);
@@ -306,8 +386,14 @@ fn nothing_is_left_out_before_zero_pages_are_seen_here_nor_after_a_surprise() {
         len
     };
     assert!(send(&mut encoder, &[]) > PAGE_LEN);
-    assert!(send(&mut encoder, &[]) > PAGE_LEN, "an older QEMU sends zero pages elsewhere");
-    assert!(send(&mut encoder, &[0]) < 100, "now it is known that it does not");
+    assert!(
+        send(&mut encoder, &[]) > PAGE_LEN,
+        "an older QEMU sends zero pages elsewhere"
+    );
+    assert!(
+        send(&mut encoder, &[0]) < 100,
+        "now it is known that it does not"
+    );
     encoder.surprised();
     assert!(send(&mut encoder, &[0]) > PAGE_LEN);
 }
@@ -320,8 +406,15 @@ fn a_lane_that_nobody_could_expect_or_that_comes_twice_travels_plain() {
     let sender = Arc::new(Sender::with_patience(KEEP, Duration::ZERO));
     first = sender.lane(&init(0)).unwrap_or(first);
     encode(&mut first, &header(true, 0, BLOCK, &[], &[]), &[]);
-    encode(&mut first, &header(false, 1, BLOCK, &[4096], &[0]), &[1; PAGE_LEN]);
-    assert!(sender.lane(&init(1)).is_none(), "no number is missing, so others rely on there being one lane");
+    encode(
+        &mut first,
+        &header(false, 1, BLOCK, &[4096], &[0]),
+        &[1; PAGE_LEN],
+    );
+    assert!(
+        sender.lane(&init(1)).is_none(),
+        "no number is missing, so others rely on there being one lane"
+    );
     assert!(sender.lane(&[0; INIT_LEN]).is_none());
 }
 
@@ -333,9 +426,17 @@ fn nothing_is_relied_on_while_a_packet_is_missing() {
     let mut first = sender.lane(&init(0)).unwrap();
     let mut send = |sync, data| {
         encode(&mut first, &header(true, sync, BLOCK, &[], &[]), &[]);
-        encode(&mut first, &header(false, data, BLOCK, &[4096], &[0]), &[1; PAGE_LEN]).len()
+        encode(
+            &mut first,
+            &header(false, data, BLOCK, &[4096], &[0]),
+            &[1; PAGE_LEN],
+        )
+        .len()
     };
-    assert!(send(0, 2) > PAGE_LEN && send(3, 5) > PAGE_LEN, "1 and 4 are another lane's");
+    assert!(
+        send(0, 2) > PAGE_LEN && send(3, 5) > PAGE_LEN,
+        "1 and 4 are another lane's"
+    );
     let mut second = sender.lane(&init(1)).expect("nothing is fixed yet");
     for number in [1, 4, 7] {
         encode(&mut second, &header(true, number, BLOCK, &[], &[]), &[]);
@@ -346,7 +447,14 @@ fn nothing_is_relied_on_while_a_packet_is_missing() {
 #[test]
 fn headers_that_are_not_known_are_a_surprise() {
     let good = header(false, 9, BLOCK, &[0, 4096], &[8192]);
-    assert_eq!(Packet::parse(&good), Ok(Packet { sync: false, normal: 2, zero: 1 }));
+    assert_eq!(
+        Packet::parse(&good),
+        Ok(Packet {
+            sync: false,
+            normal: 2,
+            zero: 1
+        })
+    );
     for (at, value, why) in [
         (0, 0x51, "magic"),
         (7, 2, "version"),
@@ -366,12 +474,19 @@ fn headers_that_are_not_known_are_a_surprise() {
 // Goal: on a slow link a page that changes for the first time travels as difference already.
 #[test]
 fn on_a_slow_link_the_first_change_is_a_difference() {
-    for (rate, processors, differences) in
-        [(0, 1.0, 0), (12_500_000, 1.0, 1), (125_000_000, 1.0, 0), (125_000_000, 4.0, 1), (1_250_000_000, 64.0, 0)]
-    {
+    for (rate, processors, differences) in [
+        (0, 1.0, 0),
+        (12_500_000, 1.0, 1),
+        (125_000_000, 1.0, 0),
+        (125_000_000, 4.0, 1),
+        (1_250_000_000, 64.0, 0),
+    ] {
         let (sender, receiver) = (Arc::new(Sender::new(KEEP)), Arc::new(Receiver::new(KEEP)));
         sender.set_link(rate, processors);
-        let (mut encoder, mut decoder) = (sender.lane(&init(0)).unwrap(), receiver.lane(&first(0)).unwrap());
+        let (mut encoder, mut decoder) = (
+            sender.lane(&init(0)).unwrap(),
+            receiver.lane(&first(0)).unwrap(),
+        );
         // As QEMU does: a SYNC before the first page.
         let first = header(true, 1, BLOCK, &[0], &[4096]);
         let (mut page, mut changed) = ([5; PAGE_LEN], [5; PAGE_LEN]);
@@ -396,9 +511,19 @@ fn on_a_slow_link_the_first_change_is_a_difference() {
 fn a_length_left_standing_where_no_page_follows_arrives() {
     let mut end = header(true, 7, BLOCK, &[], &[]);
     end[20..24].copy_from_slice(&(128 * PAGE_LEN as u32).to_be_bytes());
-    assert_eq!(Packet::parse(&end), Ok(Packet { sync: true, normal: 0, zero: 0 }));
+    assert_eq!(
+        Packet::parse(&end),
+        Ok(Packet {
+            sync: true,
+            normal: 0,
+            zero: 0
+        })
+    );
     let (sender, receiver) = (Arc::new(Sender::new(KEEP)), Arc::new(Receiver::new(KEEP)));
-    let (mut encoder, mut decoder) = (sender.lane(&init(0)).unwrap(), receiver.lane(&first(0)).unwrap());
+    let (mut encoder, mut decoder) = (
+        sender.lane(&init(0)).unwrap(),
+        receiver.lane(&first(0)).unwrap(),
+    );
     for sent in [header(false, 6, BLOCK, &[0], &[]), end] {
         let pages = if sent == end { &[][..] } else { &[5; PAGE_LEN] };
         let chunk = encode(&mut encoder, &sent, pages);
@@ -413,12 +538,18 @@ fn a_length_left_standing_where_no_page_follows_arrives() {
 fn pages_that_cannot_be_left_out_are_empty_differences() {
     let (sender, receiver) = (Arc::new(Sender::new(KEEP)), Arc::new(Receiver::new(KEEP)));
     sender.set_link(12_500_000, 1.0);
-    let (mut encoder, mut decoder) = (sender.lane(&init(0)).unwrap(), receiver.lane(&first(0)).unwrap());
+    let (mut encoder, mut decoder) = (
+        sender.lane(&init(0)).unwrap(),
+        receiver.lane(&first(0)).unwrap(),
+    );
     for number in 0..4 {
         let page = vec![5; PAGE_LEN];
         for (head, pages) in [
             (header(true, 2 * number, BLOCK, &[], &[]), &[][..]),
-            (header(false, 2 * number + 1, BLOCK, &[4096], &[]), &page[..]),
+            (
+                header(false, 2 * number + 1, BLOCK, &[4096], &[]),
+                &page[..],
+            ),
         ] {
             let chunk = encode(&mut encoder, &head, pages);
             assert!(number == 0 || chunk.len() < 100);
@@ -426,7 +557,10 @@ fn pages_that_cannot_be_left_out_are_empty_differences() {
             assert!(got.header == &head && got.pages == pages);
         }
     }
-    assert_eq!((sender.counts().left_out, sender.counts().differences), (0, 3));
+    assert_eq!(
+        (sender.counts().left_out, sender.counts().differences),
+        (0, 3)
+    );
 }
 
 // Goal: what was kept long ago is not referred to, and what is still needed is kept again before it goes.
@@ -434,7 +568,10 @@ fn pages_that_cannot_be_left_out_are_empty_differences() {
 fn the_ring_turns() {
     let (sender, receiver) = (Arc::new(Sender::new(FEW)), Arc::new(Receiver::new(FEW)));
     sender.set_link(12_500_000, 1.0);
-    let (mut encoder, mut decoder) = (sender.lane(&init(0)).unwrap(), receiver.lane(&first_of(0, FEW)).unwrap());
+    let (mut encoder, mut decoder) = (
+        sender.lane(&init(0)).unwrap(),
+        receiver.lane(&first_of(0, FEW)).unwrap(),
+    );
     let mut dice = Dice(5);
     let mut noise = || -> Page { std::array::from_fn(|_| dice.roll(256) as u8) };
     let popular = noise();
@@ -442,8 +579,14 @@ fn the_ring_turns() {
     decoder.unpack(&chunk).unwrap();
     let mut in_full = 0;
     for number in 0..40 {
-        let pages: Vec<u8> = [popular].into_iter().chain((0..99).map(|_| noise())).flatten().collect();
-        let offsets: Vec<u64> = (0..100).map(|at| (number * 100 + at) * PAGE_LEN as u64).collect();
+        let pages: Vec<u8> = [popular]
+            .into_iter()
+            .chain((0..99).map(|_| noise()))
+            .flatten()
+            .collect();
+        let offsets: Vec<u64> = (0..100)
+            .map(|at| (number * 100 + at) * PAGE_LEN as u64)
+            .collect();
         let head = header(false, 1 + number, BLOCK, &offsets, &[]);
         let chunk = encode(&mut encoder, &head, &pages);
         in_full += usize::from(chunk.len() > 100 * PAGE_LEN);
@@ -458,7 +601,14 @@ fn a_source_keeps_no_more_than_the_destination_allows() {
     let receiver = Arc::new(Receiver::new(FEW + 2));
     assert!(receiver.lane(&first_of(0, FEW + 3)).is_err());
     assert!(receiver.lane(&first_of(0, FEW + 1)).is_ok());
-    assert!(receiver.lane(&first_of(1, FEW + 2)).is_err(), "another number than the lane before");
+    assert!(
+        receiver.lane(&first_of(1, FEW + 2)).is_err(),
+        "another number than the lane before"
+    );
     assert!(receiver.lane(&first_of(1, FEW + 1)).is_ok());
-    assert!(receiver.lane(&first_of(2, FEW + 1)[..FIRST_LEN - 1]).is_err());
+    assert!(
+        receiver
+            .lane(&first_of(2, FEW + 1)[..FIRST_LEN - 1])
+            .is_err()
+    );
 }

@@ -55,7 +55,9 @@ impl ReadAhead {
         let mut watch = None;
         if let Some((probe, look)) = &mut self.watched
             && self.may_watch
-            && look.look(|| Ok(probe.unread().filter(|&len| len > 0)))?.is_none()
+            && look
+                .look(|| Ok(probe.unread().filter(|&len| len > 0)))?
+                .is_none()
         {
             watch = Some((look, Instant::now()));
         }
@@ -128,7 +130,9 @@ impl ReadAhead {
         while filled < out.len() {
             let rest = out.len() - filled;
             let unfilled = &mut out[filled..];
-            match self.wait(|half, buf| half.read_vectored(&mut [IoSliceMut::new(unfilled), IoSliceMut::new(buf)])) {
+            match self.wait(|half, buf| {
+                half.read_vectored(&mut [IoSliceMut::new(unfilled), IoSliceMut::new(buf)])
+            }) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(len) => {
                     filled += len.min(rest);
@@ -146,7 +150,9 @@ impl ReadAhead {
         if self.start == self.end {
             return self.half;
         }
-        Box::new(Chained(io::Cursor::new(self.buf[self.start..self.end].to_vec()).chain(self.half)))
+        Box::new(Chained(
+            io::Cursor::new(self.buf[self.start..self.end].to_vec()).chain(self.half),
+        ))
     }
 }
 

@@ -34,7 +34,11 @@ struct Untold {
 
 impl Untold {
     fn add(&mut self, channel: ChannelId, consumer: Unpacker, len: usize) {
-        if self.consumer.as_ref().is_some_and(|(other, _)| *other != channel) {
+        if self
+            .consumer
+            .as_ref()
+            .is_some_and(|(other, _)| *other != channel)
+        {
             self.tell();
         }
         self.consumer = Some((channel, consumer));
@@ -57,7 +61,13 @@ impl Drop for Untold {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(inner: &'a Arc<Inner>, link: &'a Link, ahead: ReadAhead) -> Self {
-        Self { inner, link, ahead, untold: Untold::default(), ws: Workspace::default() }
+        Self {
+            inner,
+            link,
+            ahead,
+            untold: Untold::default(),
+            ws: Workspace::default(),
+        }
     }
 
     /// Called before `len` bytes are read: nobody waits for a chunk that is here because the next is not.
@@ -77,8 +87,13 @@ impl<'a> Reader<'a> {
             self.tell_before(HEADER_LEN_MAX);
             let id = self.link.id;
             let next_seq = |channel| inner.state.lock().machine.next_seq(id, channel);
-            let Some(header) = self.ahead.read_header(&inner.limits, next_seq)? else { return Ok(()) };
-            inner.tallies.received_wire.fetch_add(header.wire_len() as u64, Relaxed);
+            let Some(header) = self.ahead.read_header(&inner.limits, next_seq)? else {
+                return Ok(());
+            };
+            inner
+                .tallies
+                .received_wire
+                .fetch_add(header.wire_len() as u64, Relaxed);
             let now_ns = inner.engine.clock.now_ns();
             self.link.heard_ns.store(now_ns, Relaxed);
             if header.channel == ChannelId::CONTROL {
@@ -95,7 +110,8 @@ impl<'a> Reader<'a> {
                 }
                 continue;
             }
-            self.ahead.may_watch = header.codec == CodecId::RAW || header.raw_len as usize <= INLINE_LEN;
+            self.ahead.may_watch =
+                header.codec == CodecId::RAW || header.raw_len as usize <= INLINE_LEN;
             inner.tallies.chunk_ns.store(now_ns, Relaxed);
             inner.state.lock().machine.check_frame(&header)?;
             let payload = self.read_payload(&header)?;
@@ -104,14 +120,23 @@ impl<'a> Reader<'a> {
             }
             if inner.unpacking.whole {
                 // Nothing is consumed before the end, so credit must not wait for it.
-                inner.state.lock().machine.consumed(header.channel, header.cost());
+                inner
+                    .state
+                    .lock()
+                    .machine
+                    .consumed(header.channel, header.cost());
                 inner.to_send.notify_all();
             }
-            let Some(unpacker) = inner.unpacker(header.channel) else { continue };
+            let Some(unpacker) = inner.unpacker(header.channel) else {
+                continue;
+            };
             match unpacker.accept(Frame { header, payload }, &mut self.ws) {
                 // This thread must not wait for the peer to read: the peer may wait for it to.
                 Accepted::Consumed(cost) => inner.consumed(header.channel, cost, false),
-                Accepted::Untold => self.untold.add(header.channel, unpacker, header.raw_len as usize),
+                Accepted::Untold => {
+                    self.untold
+                        .add(header.channel, unpacker, header.raw_len as usize)
+                }
                 Accepted::Done => {}
             }
         }
@@ -123,7 +148,9 @@ impl<'a> Reader<'a> {
         let (clock, counters) = (&self.inner.engine.clock, self.inner.counters());
         let cpu = clock.thread_cpu_ns();
         self.ahead.fill_payload(&mut payload)?;
-        counters.io_ns.fetch_add(clock.thread_cpu_ns() - cpu, Relaxed);
+        counters
+            .io_ns
+            .fetch_add(clock.thread_cpu_ns() - cpu, Relaxed);
         Ok(Bytes::new(payload))
     }
 }

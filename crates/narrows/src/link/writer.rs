@@ -53,8 +53,21 @@ enum Payload {
 
 impl Writer {
     pub(super) fn new(half: Box<dyn TransportWrite>, probe: Probe, now_ns: u64) -> Self {
-        let unsent_len = if probe.set_notsent_lowat(UNSENT_LEN_MIN) { UNSENT_LEN_MIN } else { 0 };
-        Self { half, batch: Vec::new(), probe, unsent_len, pace: Pace { since_ns: now_ns, ..Pace::default() } }
+        let unsent_len = if probe.set_notsent_lowat(UNSENT_LEN_MIN) {
+            UNSENT_LEN_MIN
+        } else {
+            0
+        };
+        Self {
+            half,
+            batch: Vec::new(),
+            probe,
+            unsent_len,
+            pace: Pace {
+                since_ns: now_ns,
+                ..Pace::default()
+            },
+        }
     }
 
     /// Takes what may be sent, up to a batch, and sends it. `false` where there was nothing.
@@ -68,7 +81,9 @@ impl Writer {
             while len < batch_len {
                 let (header, payload) = match state.machine.poll_send(id) {
                     None => break,
-                    Some(Out::Control(seq, payload)) => (control_header(seq, &payload), Payload::Control(payload)),
+                    Some(Out::Control(seq, payload)) => {
+                        (control_header(seq, &payload), Payload::Control(payload))
+                    }
                     Some(Out::Frame(frame)) => {
                         state.left(&frame);
                         (frame.header, Payload::Chunk(frame.payload.clone()))
@@ -92,7 +107,9 @@ impl Writer {
     /// decided on before what the link is doing now was known.
     fn set_unsent(&mut self, rate_per_ms: u64) {
         let slow = (rate_per_ms * UNSENT_MS_SLOW).min(UNSENT_LEN_SLOW);
-        let wanted = (rate_per_ms * UNSENT_MS).max(slow).clamp(UNSENT_LEN_MIN.into(), UNSENT_LEN_MAX.into()) as u32;
+        let wanted = (rate_per_ms * UNSENT_MS)
+            .max(slow)
+            .clamp(UNSENT_LEN_MIN.into(), UNSENT_LEN_MAX.into()) as u32;
         let far = wanted > self.unsent_len / 2 * 3 || wanted < self.unsent_len / 2;
         if self.unsent_len > 0 && far && self.probe.set_notsent_lowat(wanted) {
             self.unsent_len = wanted;
@@ -101,7 +118,11 @@ impl Writer {
 
     fn write_batch(&mut self, inner: &Inner, len: usize, write_len: usize) -> io::Result<()> {
         let tallies = &inner.tallies;
-        let headers: Vec<_> = self.batch.iter().map(|(header, _)| (header.to_bytes(), header.len())).collect();
+        let headers: Vec<_> = self
+            .batch
+            .iter()
+            .map(|(header, _)| (header.to_bytes(), header.len()))
+            .collect();
         let mut parts: Vec<&[u8]> = Vec::with_capacity(2 * headers.len());
         for ((header, header_len), (_, payload)) in headers.iter().zip(&self.batch) {
             parts.push(&header[..*header_len]);
@@ -127,7 +148,9 @@ impl Writer {
             let sent = write_len - room;
             let began_ns = inner.engine.clock.now_ns();
             self.half.write_slices(&mut slices)?;
-            tallies.sending_ns.fetch_add(inner.engine.clock.now_ns() - began_ns, Relaxed);
+            tallies
+                .sending_ns
+                .fetch_add(inner.engine.clock.now_ns() - began_ns, Relaxed);
             tallies.sent_wire.fetch_add(sent as u64, Relaxed);
             self.pace.bytes += sent as u64;
             left -= sent;
@@ -154,7 +177,15 @@ pub(crate) fn control_header(seq: Seq, payload: &[u8]) -> Header {
     let len = payload.len() as u32;
     let check = chunk_check(ChannelId::CONTROL, seq, payload);
     let channel = ChannelId::CONTROL;
-    Header { codec: CodecId::RAW, channel, seq, raw_len: len, packed_len: len, history_len: 0, check }
+    Header {
+        codec: CodecId::RAW,
+        channel,
+        seq,
+        raw_len: len,
+        packed_len: len,
+        history_len: 0,
+        check,
+    }
 }
 
 /// Frames gathered for one system call, in bytes: at most, and on a slow link.
@@ -180,7 +211,10 @@ mod tests {
 
     #[test]
     fn the_pace_is_what_left_in_the_last_span_and_nothing_before_it() {
-        let mut pace = Pace { since_ns: 5, ..Pace::default() };
+        let mut pace = Pace {
+            since_ns: 5,
+            ..Pace::default()
+        };
         pace.bytes = 1 << 20;
         assert_eq!(pace.per_ms(5 + PACE_NS - 1), 0);
         assert_eq!(pace.per_ms(5 + PACE_NS), (1 << 20) / (PACE_NS / 1_000_000));

@@ -11,7 +11,9 @@ use narrows::Engine;
 use super::{Out, Piece, Pieces, Unreadable, Writer, read_array, read_piece, read_u32};
 
 /// Magic, DEFLATE, `FLG.FEXTRA`, no time, no hints, unknown system; 12 bytes of extra field: `QZ`, 8 bytes.
-const HEAD: [u8; 16] = [0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 255, 12, 0, b'Q', b'Z', 8, 0];
+const HEAD: [u8; 16] = [
+    0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 255, 12, 0, b'Q', b'Z', 8, 0,
+];
 /// Longest stored DEFLATE block (RFC 1951 §3.2.4).
 const STORED_LEN_MAX: usize = 65_535;
 
@@ -22,7 +24,13 @@ pub struct Members {
 }
 
 impl Writer for Members {
-    fn block(&mut self, raw: &[u8], packed: Option<&[u8]>, check: u32, out: &mut dyn Out) -> io::Result<()> {
+    fn block(
+        &mut self,
+        raw: &[u8],
+        packed: Option<&[u8]>,
+        check: u32,
+        out: &mut dyn Out,
+    ) -> io::Result<()> {
         let stored;
         let stream = match packed {
             Some(packed) => packed,
@@ -39,12 +47,18 @@ impl Writer for Members {
         tail[..4].copy_from_slice(&check.to_le_bytes());
         tail[4..].copy_from_slice(&(raw.len() as u32).to_le_bytes());
         self.any = true;
-        [&head[..], stream, &tail].into_iter().try_for_each(|part| out.append(part))
+        [&head[..], stream, &tail]
+            .into_iter()
+            .try_for_each(|part| out.append(part))
     }
 
     fn end(&mut self, out: &mut dyn Out) -> io::Result<()> {
         // A file without a member is no gzip file.
-        if self.any { Ok(()) } else { self.block(&[], None, 0, out) }
+        if self.any {
+            Ok(())
+        } else {
+            self.block(&[], None, 0, out)
+        }
     }
 }
 
@@ -88,7 +102,9 @@ impl<R: Read + Send> Pieces for MemberReader<R> {
         }
         // Time, hints and system may be anything; the rest is what places the lengths.
         if head[2..4] != HEAD[2..4] || head[10..] != HEAD[10..] {
-            return Err(Unreadable::NoBlocks("a member that does not say how long it is"));
+            return Err(Unreadable::NoBlocks(
+                "a member that does not say how long it is",
+            ));
         }
         let (raw_len, packed_len) = (read_u32(&mut self.0)?, read_u32(&mut self.0)?);
         let mut piece = read_piece(&mut self.0, packed_len.into(), raw_len.into(), None, engine)?;

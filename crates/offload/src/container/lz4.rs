@@ -43,8 +43,17 @@ impl Blocks {
     /// blocks.
     #[must_use]
     pub fn new(block_len: usize) -> Self {
-        let code = BLOCK_LENS.iter().position(|len| block_len <= *len).unwrap_or(3) as u8 + 4;
-        Self { code, begun: false, content_len: 0, hash: Xxh32::new(0) }
+        let code = BLOCK_LENS
+            .iter()
+            .position(|len| block_len <= *len)
+            .unwrap_or(3) as u8
+            + 4;
+        Self {
+            code,
+            begun: false,
+            content_len: 0,
+            hash: Xxh32::new(0),
+        }
     }
 
     fn head(&self) -> [u8; HEAD_LEN] {
@@ -58,12 +67,22 @@ impl Blocks {
 
     fn begin(&mut self, out: &mut dyn Out) -> io::Result<()> {
         // The content's size is known at the end; until then the head says that it is empty.
-        if std::mem::replace(&mut self.begun, true) { Ok(()) } else { out.append(&self.head()) }
+        if std::mem::replace(&mut self.begun, true) {
+            Ok(())
+        } else {
+            out.append(&self.head())
+        }
     }
 }
 
 impl Writer for Blocks {
-    fn block(&mut self, raw: &[u8], packed: Option<&[u8]>, _: u32, out: &mut dyn Out) -> io::Result<()> {
+    fn block(
+        &mut self,
+        raw: &[u8],
+        packed: Option<&[u8]>,
+        _: u32,
+        out: &mut dyn Out,
+    ) -> io::Result<()> {
         self.begin(out)?;
         self.content_len += raw.len() as u64;
         self.hash.update(raw);
@@ -105,7 +124,9 @@ impl<R: Read> BlockReader<R> {
             return Err(Unreadable::NoBlocks("another version of the format"));
         }
         if flags & CONTENT_SIZE == 0 {
-            return Err(Unreadable::NoBlocks("it does not say how long its content is"));
+            return Err(Unreadable::NoBlocks(
+                "it does not say how long its content is",
+            ));
         }
         if flags & INDEPENDENT == 0 || flags & DICTIONARY != 0 {
             return Err(Unreadable::NoBlocks("its blocks do not unpack alone"));
@@ -144,10 +165,14 @@ impl<R: Read + Send> Pieces for BlockReader<R> {
         let raw_len = self.left.min(self.block_len);
         let (packed_len, stored) = (len & !STORED, len & STORED != 0);
         if raw_len == 0 || stored && u64::from(packed_len) != raw_len {
-            return Err(Unreadable::NoBlocks("they are of other lengths than it says"));
+            return Err(Unreadable::NoBlocks(
+                "they are of other lengths than it says",
+            ));
         }
         let mut piece = read_piece(&mut self.file, packed_len.into(), raw_len, None, engine)?;
-        if self.block_checksums && xxh32(&piece.bytes[Question::HEAD_LEN..], 0) != read_u32(&mut self.file)? {
+        if self.block_checksums
+            && xxh32(&piece.bytes[Question::HEAD_LEN..], 0) != read_u32(&mut self.file)?
+        {
             return Err(Unreadable::Damaged("a block's checksum"));
         }
         self.left -= raw_len;

@@ -44,7 +44,13 @@ pub trait Writer: Send {
     ///
     /// # Errors
     /// Those of `out`.
-    fn block(&mut self, raw: &[u8], packed: Option<&[u8]>, check: u32, out: &mut dyn Out) -> io::Result<()>;
+    fn block(
+        &mut self,
+        raw: &[u8],
+        packed: Option<&[u8]>,
+        check: u32,
+        out: &mut dyn Out,
+    ) -> io::Result<()>;
 
     /// Ends the file.
     ///
@@ -113,10 +119,15 @@ impl Unreadable {
     pub fn of(self, path: &Path) -> OffloadError {
         match self {
             Self::Io(fault) if fault.kind() == io::ErrorKind::UnexpectedEof => {
-                OffloadError::Damaged(format!("{} is damaged: it ends within a block", path.display()))
+                OffloadError::Damaged(format!(
+                    "{} is damaged: it ends within a block",
+                    path.display()
+                ))
             }
             Self::Io(fault) => OffloadError::file("cannot read", path, fault),
-            Self::Damaged(what) => OffloadError::Damaged(format!("{} is damaged: {what}", path.display())),
+            Self::Damaged(what) => {
+                OffloadError::Damaged(format!("{} is damaged: {what}", path.display()))
+            }
             Self::NoBlocks(what) => OffloadError::NoBlocks(format!(
                 "{} is no file of blocks: {what}; unpack it with its own program (gzip -d, zstd -d, lz4 -d)",
                 path.display()
@@ -129,15 +140,23 @@ impl Unreadable {
 ///
 /// # Errors
 /// [`Unreadable`]; nothing is allocated for a length that the file claims before it is found small enough.
-pub fn pieces(mut file: impl Read + Seek + Send + 'static) -> Result<(Method, Box<dyn Pieces>), Unreadable> {
+pub fn pieces(
+    mut file: impl Read + Seek + Send + 'static,
+) -> Result<(Method, Box<dyn Pieces>), Unreadable> {
     let mut magic = [0; 4];
     file.read_exact(&mut magic)?;
     file.seek(SeekFrom::Start(0))?;
     Ok(match u32::from_le_bytes(magic) {
-        magic if magic & 0xffff == 0x8b1f => (Method::Deflate, Box::new(gzip::MemberReader::new(file))),
+        magic if magic & 0xffff == 0x8b1f => {
+            (Method::Deflate, Box::new(gzip::MemberReader::new(file)))
+        }
         zstd::FRAME_MAGIC => (Method::Zstd, Box::new(zstd::FrameReader::new(file)?)),
         lz4::FRAME_MAGIC => (Method::Lz4, Box::new(lz4::BlockReader::new(file)?)),
-        _ => return Err(Unreadable::NoBlocks("it begins like no gzip, zstd or LZ4 file")),
+        _ => {
+            return Err(Unreadable::NoBlocks(
+                "it begins like no gzip, zstd or LZ4 file",
+            ));
+        }
     })
 }
 
@@ -162,11 +181,18 @@ fn read_piece(
         return Err(Unreadable::NoBlocks("they are longer than 8 MiB"));
     }
     if packed_len > packed_len_max(raw_len as usize) as u64 {
-        return Err(Unreadable::Damaged("a block packed to far more than it was"));
+        return Err(Unreadable::Damaged(
+            "a block packed to far more than it was",
+        ));
     }
     let mut bytes = engine.buffer(Question::HEAD_LEN + packed_len as usize);
     file.read_exact(&mut bytes[Question::HEAD_LEN..])?;
-    Ok(Piece { bytes, raw_len: raw_len as u32, check, stored: false })
+    Ok(Piece {
+        bytes,
+        raw_len: raw_len as u32,
+        check,
+        stored: false,
+    })
 }
 
 fn read_array<const N: usize>(file: &mut impl Read) -> io::Result<[u8; N]> {

@@ -28,14 +28,23 @@ impl Out for Memory {
 
 /// `raw` as a file; every block that packing does not shrink, and every one where `store`, as it is.
 fn file(method: Method, raw: &[u8], block_len: usize, store: bool, engine: &Engine) -> Vec<u8> {
-    let packer = method.packer(&engine.registry, method.level_default()).unwrap();
+    let packer = method
+        .packer(&engine.registry, method.level_default())
+        .unwrap();
     let mut writer = writer(method, block_len);
     let mut out = Memory::default();
     let mut ws = Workspace::default();
     for block in raw.chunks(block_len) {
         let mut packed = vec![0; block.len()];
         let len = packer.pack(block, &mut packed, &mut ws).filter(|_| !store);
-        writer.block(block, len.map(|len| &packed[..len]), method.check(block), &mut out).unwrap();
+        writer
+            .block(
+                block,
+                len.map(|len| &packed[..len]),
+                method.check(block),
+                &mut out,
+            )
+            .unwrap();
     }
     writer.end(&mut out).unwrap();
     out.0
@@ -54,7 +63,10 @@ fn unpack(file: Vec<u8>, engine: &Engine) -> Result<Vec<u8>, String> {
         } else if !unpacker.unpack(packed, &mut block, &mut ws) {
             return Err("a block".into());
         }
-        if piece.check.is_some_and(|check| check != method.check(&block)) {
+        if piece
+            .check
+            .is_some_and(|check| check != method.check(&block))
+        {
             return Err("a check".into());
         }
         raw.extend(block);
@@ -69,7 +81,11 @@ fn unpack(file: Vec<u8>, engine: &Engine) -> Result<Vec<u8>, String> {
 /// What a program makes of its standard input; `None` where it is not there.
 fn pipe(program: &str, args: &[&str], input: &[u8]) -> Option<(bool, Vec<u8>)> {
     let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     let Ok(mut child) = command.spawn() else {
         eprintln!("skipped: there is no {program} here");
         return None;
@@ -106,7 +122,11 @@ fn files_come_back_whatever_they_hold() {
             let raw = make(kind, len, 1);
             let file = file(method, &raw, 64 << 10, store, &engine);
             let back = unpack(file.clone(), &engine);
-            assert!(back.as_ref() == Ok(&raw), "{method:?} {kind:?} {len}: {:?}", back.map(|back| back.len()));
+            assert!(
+                back.as_ref() == Ok(&raw),
+                "{method:?} {kind:?} {len}: {:?}",
+                back.map(|back| back.len())
+            );
             // The format's own program reads it too.
             if let Some((good, out)) = pipe(program(method), &["-d", "-c"], &file) {
                 assert!(good && out == raw, "{method:?} {kind:?} {len}");
@@ -121,20 +141,31 @@ fn files_come_back_whatever_they_hold() {
 fn a_frames_window_is_as_long_as_its_block() {
     let engine = Engine::new(1);
     let raw = make(Kind::Text, 1 << 20, 3);
-    let packer = Method::Zstd.packer(&engine.registry, Method::Zstd.level_default()).unwrap();
+    let packer = Method::Zstd
+        .packer(&engine.registry, Method::Zstd.level_default())
+        .unwrap();
     let mut packed = vec![0; raw.len()];
-    let len = packer.pack(&raw, &mut packed, &mut Workspace::default()).unwrap();
+    let len = packer
+        .pack(&raw, &mut packed, &mut Workspace::default())
+        .unwrap();
     packed.truncate(len);
     for descriptor in [0, 0xa0] {
         packed[5] = descriptor;
         let (mut writer, mut out) = (writer(Method::Zstd, raw.len()), Memory::default());
-        writer.block(&raw, Some(&packed), Method::Zstd.check(&raw), &mut out).unwrap();
+        writer
+            .block(&raw, Some(&packed), Method::Zstd.check(&raw), &mut out)
+            .unwrap();
         writer.end(&mut out).unwrap();
         if let Some((good, back)) = pipe("zstd", &["-d", "-c"], &out.0) {
             assert!(good && back == raw, "{descriptor:#x}");
         }
     }
-    for (descriptor, plain) in [(0, true), (0b0001_0000, true), (0b0000_1000, false), (0b0000_0001, false)] {
+    for (descriptor, plain) in [
+        (0, true),
+        (0b0001_0000, true),
+        (0b0000_1000, false),
+        (0b0000_0001, false),
+    ] {
         packed[4] = descriptor;
         assert_eq!(zstd::is_plain(&packed), plain);
     }
@@ -149,7 +180,11 @@ fn a_frame_of_lz4s_own_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("raw");
     std::fs::write(&path, &raw).unwrap();
-    let made = Command::new("lz4").args(["-q", "--content-size", "-B4"]).arg(&path).arg(dir.path().join("p")).status();
+    let made = Command::new("lz4")
+        .args(["-q", "--content-size", "-B4"])
+        .arg(&path)
+        .arg(dir.path().join("p"))
+        .status();
     if !made.is_ok_and(|status| status.success()) {
         eprintln!("skipped: there is no lz4 here");
         return;
@@ -163,14 +198,22 @@ fn files_without_findable_blocks_are_told_from_damaged_ones() {
     let engine = Engine::new(1);
     let raw = make(Kind::Text, 100_000, 3);
     for method in METHODS {
-        let Some((_, file)) = pipe(program(method), &["-c"], &raw) else { continue };
+        let Some((_, file)) = pipe(program(method), &["-c"], &raw) else {
+            continue;
+        };
         let fault = match pieces(Cursor::new(file)) {
             Ok((_, mut pieces)) => pieces.next(&engine).map(|_| ()).unwrap_err(),
             Err(fault) => fault,
         };
-        assert!(matches!(fault, Unreadable::NoBlocks(_)), "{method:?}: {fault}");
+        assert!(
+            matches!(fault, Unreadable::NoBlocks(_)),
+            "{method:?}: {fault}"
+        );
     }
-    assert!(matches!(pieces(Cursor::new(b"a text".to_vec())), Err(Unreadable::NoBlocks(_))));
+    assert!(matches!(
+        pieces(Cursor::new(b"a text".to_vec())),
+        Err(Unreadable::NoBlocks(_))
+    ));
 }
 
 // Goal: a file that was cut or changed never gives other bytes, and never more memory than its length allows. Method:
@@ -182,7 +225,10 @@ fn cuts_and_changes_are_found() {
     for method in METHODS {
         let whole = file(method, &raw, 64 << 10, false, &engine);
         for cut in 0..whole.len() {
-            assert!(unpack(whole[..cut].to_vec(), &engine).is_err(), "{method:?} cut at {cut}");
+            assert!(
+                unpack(whole[..cut].to_vec(), &engine).is_err(),
+                "{method:?} cut at {cut}"
+            );
         }
         let mut random = Random(5);
         for _ in 0..2000 {
@@ -207,7 +253,11 @@ fn lengths_that_a_file_only_claims_are_refused() {
     let mut zstd = file(Method::Zstd, &raw, 64 << 10, false, &engine);
     let at = zstd.len() - 9;
     zstd[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
-    assert!(unpack(zstd, &engine).unwrap_err().contains("longer than the file"));
+    assert!(
+        unpack(zstd, &engine)
+            .unwrap_err()
+            .contains("longer than the file")
+    );
     let mut lz4 = file(Method::Lz4, &raw, 64 << 10, false, &engine);
     lz4[15..19].copy_from_slice(&0x7fff_ffff_u32.to_le_bytes());
     assert!(unpack(lz4, &engine).is_err());

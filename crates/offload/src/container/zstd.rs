@@ -40,7 +40,13 @@ pub struct Frames {
 }
 
 impl Writer for Frames {
-    fn block(&mut self, raw: &[u8], packed: Option<&[u8]>, check: u32, out: &mut dyn Out) -> io::Result<()> {
+    fn block(
+        &mut self,
+        raw: &[u8],
+        packed: Option<&[u8]>,
+        check: u32,
+        out: &mut dyn Out,
+    ) -> io::Result<()> {
         let made;
         let frame = match packed {
             Some(packed) => packed,
@@ -70,7 +76,8 @@ impl Writer for Frames {
             self.block(&[], None, crate::Method::Zstd.check(&[]), out)?;
         }
         let len = self.table.len() as u64 + FOOT_LEN;
-        let len = u32::try_from(len).map_err(|_| io::Error::other("more frames than a seek table holds"))?;
+        let len = u32::try_from(len)
+            .map_err(|_| io::Error::other("more frames than a seek table holds"))?;
         let mut head = SKIPPABLE_MAGIC.to_le_bytes().to_vec();
         head.extend(len.to_le_bytes());
         self.table.extend(self.frames.to_le_bytes());
@@ -91,7 +98,10 @@ pub fn is_plain(frame: &[u8]) -> bool {
 
 /// The window descriptor of the shortest window for so many bytes.
 fn window(len: usize) -> u8 {
-    let log = len.max(1 << WINDOW_LOG_MIN).next_power_of_two().trailing_zeros();
+    let log = len
+        .max(1 << WINDOW_LOG_MIN)
+        .next_power_of_two()
+        .trailing_zeros();
     ((log - WINDOW_LOG_MIN) << 3) as u8
 }
 
@@ -131,7 +141,9 @@ impl<R: Read + Seek> FrameReader<R> {
     pub fn new(mut file: R) -> Result<Self, Unreadable> {
         const NO_TABLE: Unreadable = Unreadable::NoBlocks("no seek table at its end");
         let file_len = file.seek(SeekFrom::End(0))?;
-        file.seek(SeekFrom::Start(file_len.checked_sub(FOOT_LEN).ok_or(NO_TABLE)?))?;
+        file.seek(SeekFrom::Start(
+            file_len.checked_sub(FOOT_LEN).ok_or(NO_TABLE)?,
+        ))?;
         let foot: [u8; FOOT_LEN as usize] = read_array(&mut file)?;
         if foot[5..] != SEEKABLE_MAGIC.to_le_bytes() {
             return Err(NO_TABLE);
@@ -139,7 +151,9 @@ impl<R: Read + Seek> FrameReader<R> {
         let frames = u64::from(u32::from_le_bytes([foot[0], foot[1], foot[2], foot[3]]));
         let checksums = foot[4] & CHECKSUMS != 0;
         let table_len = frames * if checksums { 12 } else { 8 } + FOOT_LEN;
-        let at = file_len.checked_sub(table_len + 8).ok_or(Unreadable::Damaged("a seek table longer than the file"))?;
+        let at = file_len
+            .checked_sub(table_len + 8)
+            .ok_or(Unreadable::Damaged("a seek table longer than the file"))?;
         file.seek(SeekFrom::Start(at))?;
         if read_u32(&mut file)? != SKIPPABLE_MAGIC || u64::from(read_u32(&mut file)?) != table_len {
             return Err(Unreadable::Damaged("a seek table of another length"));
@@ -147,21 +161,43 @@ impl<R: Read + Seek> FrameReader<R> {
         let mut table = Vec::with_capacity(frames as usize);
         for _ in 0..frames {
             let (packed_len, raw_len) = (read_u32(&mut file)?, read_u32(&mut file)?);
-            let check = if checksums { Some(read_u32(&mut file)?) } else { None };
+            let check = if checksums {
+                Some(read_u32(&mut file)?)
+            } else {
+                None
+            };
             table.push((packed_len, raw_len, check));
         }
-        if table.iter().map(|(packed_len, ..)| u64::from(*packed_len)).sum::<u64>() != at {
+        if table
+            .iter()
+            .map(|(packed_len, ..)| u64::from(*packed_len))
+            .sum::<u64>()
+            != at
+        {
             return Err(Unreadable::Damaged("a seek table of another file"));
         }
         file.seek(SeekFrom::Start(0))?;
-        Ok(Self { file, table: table.into_iter(), checksums })
+        Ok(Self {
+            file,
+            table: table.into_iter(),
+            checksums,
+        })
     }
 }
 
 impl<R: Read + Send> Pieces for FrameReader<R> {
     fn next(&mut self, engine: &Engine) -> Result<Option<Piece>, Unreadable> {
-        let Some((packed_len, raw_len, check)) = self.table.next() else { return Ok(None) };
-        read_piece(&mut self.file, packed_len.into(), raw_len.into(), check, engine).map(Some)
+        let Some((packed_len, raw_len, check)) = self.table.next() else {
+            return Ok(None);
+        };
+        read_piece(
+            &mut self.file,
+            packed_len.into(),
+            raw_len.into(),
+            check,
+            engine,
+        )
+        .map(Some)
     }
 
     fn is_checked(&self) -> bool {

@@ -14,23 +14,42 @@ fn says(packed: &[u8], raw: &[u8]) -> bool {
 /// Whether the plainest unpacker makes `raw` of it.
 fn unpacks(packed: &[u8], raw: &[u8]) -> bool {
     let (registry, mut out) = (default_registry(), vec![0; raw.len()]);
-    let entries = registry.entries().find(|entries| entries[0].codec.info().name == "deflate").unwrap();
+    let entries = registry
+        .entries()
+        .find(|entries| entries[0].codec.info().name == "deflate")
+        .unwrap();
     let codec = &entries.last().unwrap().codec;
-    codec.unpack(packed, &[], &mut out, &mut Workspace::default()).is_ok() && out == raw
+    codec
+        .unpack(packed, &[], &mut out, &mut Workspace::default())
+        .is_ok()
+        && out == raw
 }
 
 /// `raw` packed by every backend at some of its levels.
 fn packed(raw: &[u8]) -> Vec<Vec<u8>> {
     let registry = default_registry();
-    let entries = registry.entries().find(|entries| entries[0].codec.info().name == "deflate").unwrap();
+    let entries = registry
+        .entries()
+        .find(|entries| entries[0].codec.info().name == "deflate")
+        .unwrap();
     let pack = |entry: &Entry, level| {
         let mut out = vec![0; raw.len() + raw.len() / 8 + 100];
-        let len = entry.codec.pack(raw, Level(level), &[], &mut out, &mut Workspace::default())?;
+        let len = entry
+            .codec
+            .pack(raw, Level(level), &[], &mut out, &mut Workspace::default())?;
         out.truncate(len);
         Some(out)
     };
-    let each = entries.iter().flat_map(|entry| entry.codec.info().levels.clone().map(move |level| (entry, level)));
-    each.filter_map(|(entry, level)| pack(entry, level)).collect()
+    let each = entries.iter().flat_map(|entry| {
+        entry
+            .codec
+            .info()
+            .levels
+            .clone()
+            .map(move |level| (entry, level))
+    });
+    each.filter_map(|(entry, level)| pack(entry, level))
+        .collect()
 }
 
 // Goal: what packers make is found right, whatever is in it, and nothing else is taken for it. Method: every kind of
@@ -38,7 +57,10 @@ fn packed(raw: &[u8]) -> Vec<Vec<u8>> {
 // missing.
 #[test]
 fn what_packers_make_is_found_right_and_nothing_else() {
-    for raw in KINDS.iter().flat_map(|kind| [1, 2, 3, 4, 5, 300, 20_000].map(|len| make(*kind, len, 1))) {
+    for raw in KINDS
+        .iter()
+        .flat_map(|kind| [1, 2, 3, 4, 5, 300, 20_000].map(|len| make(*kind, len, 1)))
+    {
         for stream in packed(&raw) {
             assert!(says(&stream, &raw), "{} bytes", raw.len());
             assert!(!says(&stream, &raw[1..]) && !says(&stream[..stream.len() - 1], &raw));
@@ -56,13 +78,22 @@ fn what_packers_make_is_found_right_and_nothing_else() {
 // what the unpacker does with those is what counts.
 #[test]
 fn a_damaged_stream_is_right_only_where_it_unpacks_to_the_bytes_all_the_same() {
-    for kind in [Kind::Text, Kind::Sparse, Kind::Skewed, Kind::Period, Kind::Floats] {
+    for kind in [
+        Kind::Text,
+        Kind::Sparse,
+        Kind::Skewed,
+        Kind::Period,
+        Kind::Floats,
+    ] {
         let raw = make(kind, 300, 2);
         for stream in packed(&raw) {
             for bit in 0..stream.len() * 8 {
                 let mut damaged = stream.clone();
                 damaged[bit / 8] ^= 1 << (bit % 8);
-                assert!(!says(&damaged, &raw) || unpacks(&damaged, &raw), "bit {bit}");
+                assert!(
+                    !says(&damaged, &raw) || unpacks(&damaged, &raw),
+                    "bit {bit}"
+                );
             }
             assert!((0..stream.len()).all(|cut| !says(&stream[..cut], &raw)));
         }
@@ -87,7 +118,13 @@ fn bits(fields: &[(u32, u32)]) -> Vec<u8> {
 /// A dynamic block of the byte 0 eight times, as literals of one bit, which says that it has so many lengths of
 /// literals and of distances.
 fn eight_zeros(symbols: u32, distances: u32) -> Vec<u8> {
-    let mut fields = vec![(1, 1), (2, 2), (symbols - 257, 5), (distances - 1, 5), (18 - 4, 4)];
+    let mut fields = vec![
+        (1, 1),
+        (2, 2),
+        (symbols - 257, 5),
+        (distances - 1, 5),
+        (18 - 4, 4),
+    ];
     // Codes of one bit for 1 and of two for 0 and 18, in the format's order of them.
     fields.extend(LENGTHS_ORDER[..18].iter().map(|symbol| match symbol {
         1 => (1, 3),

@@ -5,14 +5,26 @@ use proptest::prelude::*;
 
 use super::*;
 
-const RULES: Rules = Rules { depth: 3, span: 6, patience_ns: 100, spill: true };
+const RULES: Rules = Rules {
+    depth: 3,
+    span: 6,
+    patience_ns: 100,
+    spill: true,
+};
 
 fn block() -> Block {
-    Block { bytes: Arc::new(Buf::from_vec(vec![0; 9])), raw_len: 1, check: None }
+    Block {
+        bytes: Arc::new(Buf::from_vec(vec![0; 9])),
+        raw_len: 1,
+        check: None,
+    }
 }
 
 fn done() -> Done {
-    Done { bytes: None, check: 7 }
+    Done {
+        bytes: None,
+        check: 7,
+    }
 }
 
 fn answer(index: u32, outcome: Outcome) -> Answer {
@@ -40,7 +52,10 @@ fn task(ledger: &mut Ledger, now_ns: u64) -> String {
 #[test]
 fn the_server_is_given_its_depth_and_answers_come_out_in_order() {
     let mut ledger = ledger(RULES, 4);
-    assert_eq!([0, 1, 2, 3].map(|now| ledger.send(now).is_some()), [true, true, true, false]);
+    assert_eq!(
+        [0, 1, 2, 3].map(|now| ledger.send(now).is_some()),
+        [true, true, true, false]
+    );
     ledger.answer(answer(2, Outcome::Done));
     assert!(ledger.send(4).is_some());
     assert_eq!(task(&mut ledger, 5), "check 2");
@@ -53,7 +68,13 @@ fn the_server_is_given_its_depth_and_answers_come_out_in_order() {
     }
     assert_eq!(std::iter::from_fn(|| ledger.pop()).count(), 4);
     assert!(ledger.is_over() && ledger.fault().is_none());
-    assert_eq!(ledger.counts(), Counts { remote: 4, ..Counts::default() });
+    assert_eq!(
+        ledger.counts(),
+        Counts {
+            remote: 4,
+            ..Counts::default()
+        }
+    );
 }
 
 #[test]
@@ -68,8 +89,22 @@ fn a_wrong_answer_is_done_here_and_the_third_ends_the_asking() {
     }
     assert!(ledger.lost().is_some_and(|why| why.contains("wrong")));
     assert!(ledger.send(0).is_none() && ledger.is_all_sent());
-    assert_eq!([task(&mut ledger, 0), task(&mut ledger, 0), task(&mut ledger, 0)], ["do 3", "do 4", "wait None"]);
-    assert_eq!(ledger.counts(), Counts { bad: 3, lost: 2, ..Counts::default() });
+    assert_eq!(
+        [
+            task(&mut ledger, 0),
+            task(&mut ledger, 0),
+            task(&mut ledger, 0)
+        ],
+        ["do 3", "do 4", "wait None"]
+    );
+    assert_eq!(
+        ledger.counts(),
+        Counts {
+            bad: 3,
+            lost: 2,
+            ..Counts::default()
+        }
+    );
 }
 
 #[test]
@@ -77,12 +112,25 @@ fn a_slow_server_keeps_what_it_has_been_sent_until_the_rest_is_done() {
     let mut ledger = ledger(RULES, 5);
     (10..13).for_each(|now| drop(ledger.send(now)));
     assert_eq!(task(&mut ledger, 50), "wait Some(110)");
-    assert_eq!([task(&mut ledger, 110), task(&mut ledger, 110)], ["do 3", "do 4"]);
+    assert_eq!(
+        [task(&mut ledger, 110), task(&mut ledger, 110)],
+        ["do 3", "do 4"]
+    );
     // Block 0 is late, 1 and 2 are not yet.
-    assert_eq!([task(&mut ledger, 110), task(&mut ledger, 110)], ["do 0", "wait Some(111)"]);
+    assert_eq!(
+        [task(&mut ledger, 110), task(&mut ledger, 110)],
+        ["do 0", "wait Some(111)"]
+    );
     ledger.settle(0, done());
     ledger.answer(answer(0, Outcome::Done));
-    assert_eq!(ledger.counts(), Counts { slow: 3, late: 1, ..Counts::default() });
+    assert_eq!(
+        ledger.counts(),
+        Counts {
+            slow: 3,
+            late: 1,
+            ..Counts::default()
+        }
+    );
     assert_eq!(task(&mut ledger, 110), "wait Some(111)");
 }
 
@@ -102,13 +150,19 @@ fn an_answer_nobody_asked_for_ends_the_asking() {
         assert!(ledger.send(0).is_some());
         ledger.answer(answer(index, Outcome::Done));
         assert!(ledger.lost().is_some());
-        assert_eq!([task(&mut ledger, 0), task(&mut ledger, 0)], ["do 0", "do 1"]);
+        assert_eq!(
+            [task(&mut ledger, 0), task(&mut ledger, 0)],
+            ["do 0", "do 1"]
+        );
     }
 }
 
 #[test]
 fn without_leave_to_spill_each_reason_ends_the_job() {
-    let rules = Rules { spill: false, ..RULES };
+    let rules = Rules {
+        spill: false,
+        ..RULES
+    };
     let ends: [fn(&mut Ledger); 5] = [
         |ledger| ledger.answer(answer(0, Outcome::Busy)),
         |ledger| ledger.answer(answer(0, Outcome::Failed)),

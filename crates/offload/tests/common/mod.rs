@@ -12,7 +12,9 @@ use narrows::{
     Acceptor, Dial, Endpoint, Engine, Settings,
     io::{Address, Listener, Stop, Tuning, transport},
 };
-use narrows_offload::{Method, OffloadError, Options, Report, Server, ServerOptions, Spill, file, server};
+use narrows_offload::{
+    Method, OffloadError, Options, Report, Server, ServerOptions, Spill, file, server,
+};
 use narrows_testkit::data::{Kind, make};
 use tempfile::TempDir;
 
@@ -20,7 +22,10 @@ pub const METHODS: [Method; 3] = [Method::Deflate, Method::Zstd, Method::Lz4];
 
 /// Sessions that end soon where nobody is at the other end.
 pub fn settings() -> Settings {
-    Settings { resume_within: Duration::from_millis(200), ..server::settings() }
+    Settings {
+        resume_within: Duration::from_millis(200),
+        ..server::settings()
+    }
 }
 
 /// Listens and hands out sessions until it is dropped.
@@ -31,7 +36,11 @@ pub struct Listening {
 
 impl Listening {
     pub fn start(engine: &Engine, each: impl Fn(Endpoint) + Send + Sync + 'static) -> Self {
-        let listener = Listener::bind(&Address::parse("127.0.0.1:0", 0).unwrap(), &Tuning::default()).unwrap();
+        let listener = Listener::bind(
+            &Address::parse("127.0.0.1:0", 0).unwrap(),
+            &Tuning::default(),
+        )
+        .unwrap();
         let (address, stop) = (listener.local().clone(), listener.stopper());
         let acceptor = Arc::new(Acceptor::new(engine.clone(), settings()));
         let each = Arc::new(each);
@@ -62,16 +71,33 @@ pub fn serve(engine: &Engine, options: ServerOptions) -> Listening {
 }
 
 pub fn dial(address: Address) -> Dial {
-    Box::new(move || transport::connect(&address, &Tuning::default()).map_err(std::io::Error::other))
+    Box::new(move || {
+        transport::connect(&address, &Tuning::default()).map_err(std::io::Error::other)
+    })
 }
 
 pub fn connect(engine: &Engine, address: &Address) -> Result<Arc<Endpoint>, OffloadError> {
-    Ok(Arc::new(Endpoint::connect(engine, settings(), dial(address.clone()))?))
+    Ok(Arc::new(Endpoint::connect(
+        engine,
+        settings(),
+        dial(address.clone()),
+    )?))
 }
 
 pub fn options(method: Method) -> Options {
-    let block_len = if method == Method::Lz4 { 64 << 10 } else { 16 << 10 };
-    Options { method, level: method.level_default(), block_len, threads: 2, verify: true, spill: Spill::Auto }
+    let block_len = if method == Method::Lz4 {
+        64 << 10
+    } else {
+        16 << 10
+    };
+    Options {
+        method,
+        level: method.level_default(),
+        block_len,
+        threads: 2,
+        verify: true,
+        spill: Spill::Auto,
+    }
 }
 
 /// A file and where its packed and unpacked forms go.
@@ -82,7 +108,10 @@ pub struct Place {
 
 impl Place {
     pub fn new(kind: Kind, len: usize, seed: u64) -> Self {
-        let place = Self { dir: tempfile::tempdir().unwrap(), raw: make(kind, len, seed) };
+        let place = Self {
+            dir: tempfile::tempdir().unwrap(),
+            raw: make(kind, len, seed),
+        };
         std::fs::write(place.from(), &place.raw).unwrap();
         place
     }
@@ -102,7 +131,11 @@ impl Place {
     /// Nothing that was begun and not finished.
     pub fn is_tidy(&self) -> bool {
         let names = std::fs::read_dir(self.dir.path()).unwrap();
-        names.flatten().all(|entry| ["raw", "packed", "back"].iter().any(|name| entry.file_name() == *name))
+        names.flatten().all(|entry| {
+            ["raw", "packed", "back"]
+                .iter()
+                .any(|name| entry.file_name() == *name)
+        })
     }
 }
 
@@ -115,7 +148,12 @@ pub fn run<T>(
 ) -> Result<T, OffloadError> {
     let endpoint = server.map(|address| connect(engine, address)).transpose()?;
     let stop = AtomicBool::new(false);
-    work(&file::Job { engine, server: endpoint.as_ref(), options, stop: &stop })
+    work(&file::Job {
+        engine,
+        server: endpoint.as_ref(),
+        options,
+        stop: &stop,
+    })
 }
 
 pub fn pack(
@@ -124,7 +162,9 @@ pub fn pack(
     options: &Options,
     place: &Place,
 ) -> Result<Report, OffloadError> {
-    run(engine, server, options, |job| file::pack(job, &place.from(), &place.packed()))
+    run(engine, server, options, |job| {
+        file::pack(job, &place.from(), &place.packed())
+    })
 }
 
 pub fn unpack(
@@ -133,7 +173,9 @@ pub fn unpack(
     options: &Options,
     place: &Place,
 ) -> Result<Report, OffloadError> {
-    run(engine, server, options, |job| file::unpack(job, &place.packed(), &place.back()))
+    run(engine, server, options, |job| {
+        file::unpack(job, &place.packed(), &place.back())
+    })
 }
 
 /// Whether a packed file is that of `raw`, by this side's own unpacking and, where it is here, by the format's own
@@ -141,14 +183,20 @@ pub fn unpack(
 pub fn is_packed_form(engine: &Engine, packed: &Path, raw: &[u8]) -> bool {
     let dir = tempfile::tempdir().unwrap();
     let back = dir.path().join("back");
-    let unpacked = run(engine, None, &options(Method::Deflate), |job| file::unpack(job, packed, &back));
+    let unpacked = run(engine, None, &options(Method::Deflate), |job| {
+        file::unpack(job, packed, &back)
+    });
     let program = match std::fs::read(packed).unwrap()[0] {
         0x1f => "gzip",
         0x28 => "zstd",
         _ => "lz4",
     };
     let input = std::fs::File::open(packed).unwrap();
-    let by_program = match std::process::Command::new(program).args(["-d", "-c"]).stdin(input).output() {
+    let by_program = match std::process::Command::new(program)
+        .args(["-d", "-c"])
+        .stdin(input)
+        .output()
+    {
         Ok(output) => output.status.success() && output.stdout == raw,
         Err(_) => true,
     };
@@ -157,5 +205,6 @@ pub fn is_packed_form(engine: &Engine, packed: &Path, raw: &[u8]) -> bool {
 
 /// Waits for `wait` to hear something; longer than any test takes unless it hangs.
 pub fn within<T>(wait: &mpsc::Receiver<T>) -> T {
-    wait.recv_timeout(Duration::from_secs(60)).expect("nothing hangs")
+    wait.recv_timeout(Duration::from_secs(60))
+        .expect("nothing hangs")
 }

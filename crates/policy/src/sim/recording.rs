@@ -26,7 +26,9 @@ impl Recording {
         let mut rotated = self.clone();
         rotated.bytes.truncate(self.chunks.len() * BLOCK_LEN);
         rotated.bytes.rotate_left(block * BLOCK_LEN);
-        rotated.bytes.extend_from_within(..AHEAD.min(rotated.bytes.len()));
+        rotated
+            .bytes
+            .extend_from_within(..AHEAD.min(rotated.bytes.len()));
         rotated.chunks.rotate_left(block);
         rotated.slices.rotate_left(block);
         rotated
@@ -45,7 +47,11 @@ impl Recording {
         let blocks = if audition { &self.slices } else { &self.chunks };
         let first = self.place(offset) / BLOCK_LEN;
         let count = len.div_ceil(BLOCK_LEN);
-        let mut sum = Cost { size: 0.0, pack: 0.0, unpack: 0.0 };
+        let mut sum = Cost {
+            size: 0.0,
+            pack: 0.0,
+            unpack: 0.0,
+        };
         for block in first..first + count {
             let cost = blocks[block % blocks.len()][index];
             sum.size += cost.size / count as f32;

@@ -88,7 +88,11 @@ impl Scene {
     /// The value of a step function.
     #[must_use]
     pub fn step(steps: &[(u64, f64)], now: f64) -> f64 {
-        steps.iter().rev().find(|(from, _)| *from as f64 <= now).map_or(1.0, |(_, value)| *value)
+        steps
+            .iter()
+            .rev()
+            .find(|(from, _)| *from as f64 <= now)
+            .map_or(1.0, |(_, value)| *value)
     }
 
     /// The sort of data at this raw offset.
@@ -125,12 +129,27 @@ impl Scene {
                 } else {
                     f64::from(cost.unpack)
                 };
-                let (pack, unpack) = (f64::from(cost.pack + offer.indexing_beyond(len)), kept * slow);
-                let peers = if offer.candidate.history_len > 0 { 1.0 } else { f64::from(self.peer_workers) };
-                if self.shared {
-                    [((pack + unpack) / cores) as f32, (size / link) as f32, (unpack / peers) as f32]
+                let (pack, unpack) = (
+                    f64::from(cost.pack + offer.indexing_beyond(len)),
+                    kept * slow,
+                );
+                let peers = if offer.candidate.history_len > 0 {
+                    1.0
                 } else {
-                    [(pack / cores) as f32, (size / link) as f32, (unpack / peers) as f32]
+                    f64::from(self.peer_workers)
+                };
+                if self.shared {
+                    [
+                        ((pack + unpack) / cores) as f32,
+                        (size / link) as f32,
+                        (unpack / peers) as f32,
+                    ]
+                } else {
+                    [
+                        (pack / cores) as f32,
+                        (size / link) as f32,
+                        (unpack / peers) as f32,
+                    ]
                 }
             })
             .collect()
@@ -145,7 +164,10 @@ impl Scene {
             .iter()
             .map(|&(mass, sort)| (mass as f32 / whole, self.times(sort, offers, now, len)))
             .collect();
-        let classes: Vec<(f32, &[Times])> = rows.iter().map(|(mass, row)| (*mass, row.as_slice())).collect();
+        let classes: Vec<(f32, &[Times])> = rows
+            .iter()
+            .map(|(mass, row)| (*mass, row.as_slice()))
+            .collect();
         let source = (1.0 / self.source) as f32;
         let fixed = |index: usize| {
             let mut sums = [0.0_f32; 3];
@@ -154,8 +176,15 @@ impl Scene {
             }
             sums.iter().fold(source, |most, &sum| most.max(sum))
         };
-        let best = (0..offers.len()).min_by(|&a, &b| fixed(a).total_cmp(&fixed(b))).unwrap_or(0);
-        Limits { bound: bound(&classes).max(source), fixed: fixed(best), best, raw: fixed(0) }
+        let best = (0..offers.len())
+            .min_by(|&a, &b| fixed(a).total_cmp(&fixed(b)))
+            .unwrap_or(0);
+        Limits {
+            bound: bound(&classes).max(source),
+            fixed: fixed(best),
+            best,
+            raw: fixed(0),
+        }
     }
 }
 
@@ -175,7 +204,11 @@ pub struct Limits {
 /// Longer chunks pack better.
 #[must_use]
 pub fn length_factor(len: usize, size: f32) -> f32 {
-    if size > 0.95 { 1.0 } else { ((256 << 10) as f32 / len as f32).powf(0.03) }
+    if size > 0.95 {
+        1.0
+    } else {
+        ((256 << 10) as f32 / len as f32).powf(0.03)
+    }
 }
 
 /// Data whose costs deviate from the priors as another file's on another machine would: `far` times more than that.
@@ -188,7 +221,8 @@ pub fn truth(offers: &[Offer], kind: Kind, stride: u8, seed: u64, far: f64) -> T
         .iter()
         .map(|offer| {
             let prior = offer.prior(kind, stride);
-            let (own_pack, own_size, own_unpack) = (lognormal(0.15), lognormal(0.04), lognormal(0.1));
+            let (own_pack, own_size, own_unpack) =
+                (lognormal(0.15), lognormal(0.04), lognormal(0.1));
             if offer.name == "raw" || prior.size >= 1.0 {
                 return prior;
             }
@@ -200,7 +234,11 @@ pub fn truth(offers: &[Offer], kind: Kind, stride: u8, seed: u64, far: f64) -> T
             }
         })
         .collect();
-    Truth { kind, costs, bytes: shared_bytes(kind, stride) }
+    Truth {
+        kind,
+        costs,
+        bytes: shared_bytes(kind, stride),
+    }
 }
 
 fn shared_bytes(kind: Kind, stride: u8) -> Arc<Vec<u8>> {
@@ -209,9 +247,18 @@ fn shared_bytes(kind: Kind, stride: u8) -> Arc<Vec<u8>> {
     let all = BYTES.get_or_init(|| {
         data::SHAPES
             .iter()
-            .map(|&(kind, stride)| (kind, stride, Arc::new(data::bytes(kind, stride, 2 << 20, 1))))
+            .map(|&(kind, stride)| {
+                (
+                    kind,
+                    stride,
+                    Arc::new(data::bytes(kind, stride, 2 << 20, 1)),
+                )
+            })
             .collect()
     });
-    let (.., bytes) = all.iter().find(|(k, s, _)| (*k, *s) == (kind, stride)).expect("one of the shapes");
+    let (.., bytes) = all
+        .iter()
+        .find(|(k, s, _)| (*k, *s) == (kind, stride))
+        .expect("one of the shapes");
     Arc::clone(bytes)
 }

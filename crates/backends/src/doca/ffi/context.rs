@@ -10,8 +10,8 @@ use std::{
 };
 
 use super::{
-    ACCESS_LOCAL_READ_WRITE, CTX_STATE_IDLE, DOCA_ERROR_IN_PROGRESS, DOCA_ERROR_NO_MEMORY, DOCA_SUCCESS, Data, Library,
-    Object, Opened, check,
+    ACCESS_LOCAL_READ_WRITE, CTX_STATE_IDLE, DOCA_ERROR_IN_PROGRESS, DOCA_ERROR_NO_MEMORY,
+    DOCA_SUCCESS, Data, Library, Object, Opened, check,
 };
 use crate::device::{Fault, Session, Unpacked, Wait};
 
@@ -65,7 +65,12 @@ impl Context {
                 check((library.pack_conf)(self.compress, completed, completed, 1))?;
             }
             if opened.unpack_max.is_some() {
-                check((library.unpack_conf)(self.compress, completed, completed, 1))?;
+                check((library.unpack_conf)(
+                    self.compress,
+                    completed,
+                    completed,
+                    1,
+                ))?;
             }
             let context = (library.compress_as_ctx)(self.compress);
             check((library.pe_connect)(self.engine, context))?;
@@ -73,9 +78,16 @@ impl Context {
             self.started = true;
             check((library.mmap_create)(&mut self.mapping))?;
             check((library.mmap_add_dev)(self.mapping, opened.device))?;
-            check((library.mmap_set_permissions)(self.mapping, ACCESS_LOCAL_READ_WRITE))?;
+            check((library.mmap_set_permissions)(
+                self.mapping,
+                ACCESS_LOCAL_READ_WRITE,
+            ))?;
             let memory = self.memory.as_mut_ptr().cast();
-            check((library.mmap_set_memrange)(self.mapping, memory, self.memory.len()))?;
+            check((library.mmap_set_memrange)(
+                self.mapping,
+                memory,
+                self.memory.len(),
+            ))?;
             check((library.mmap_start)(self.mapping))?;
             check((library.inventory_create)(2, &mut self.inventory))?;
             check((library.inventory_start)(self.inventory))
@@ -102,7 +114,8 @@ impl Context {
         }
         let mut written = 0;
         // SAFETY: the buffer is live; writes one number.
-        let told = done.and_then(|()| check(unsafe { (self.library.buf_data_len)(target, &mut written) }));
+        let told =
+            done.and_then(|()| check(unsafe { (self.library.buf_data_len)(target, &mut written) }));
         self.release(source);
         self.release(target);
         told.map(|()| written)
@@ -110,7 +123,12 @@ impl Context {
 
     /// Runs a task from `source` to `target` and waits for its end.
     fn submit(&mut self, kind: Task, source: Object, target: Object) -> Result<(), Fault> {
-        let Self { library, engine, compress, .. } = *self;
+        let Self {
+            library,
+            engine,
+            compress,
+            ..
+        } = *self;
         let (allocate, as_task) = match kind {
             Task::Pack => (library.pack_alloc, library.pack_as_task),
             Task::Unpack => (library.unpack_alloc, library.unpack_as_task),
@@ -119,12 +137,26 @@ impl Context {
         let ended = Box::into_raw(Box::new(AtomicBool::new(false)));
         let mut task = ptr::null_mut();
         // SAFETY: context and buffers are live; writes one pointer.
-        let status = unsafe { allocate(compress, source, target, Data { pointer: ended.cast() }, &mut task) };
+        let status = unsafe {
+            allocate(
+                compress,
+                source,
+                target,
+                Data {
+                    pointer: ended.cast(),
+                },
+                &mut task,
+            )
+        };
         if status != DOCA_SUCCESS {
             // SAFETY: made above, and no task knows of it.
             drop(unsafe { Box::from_raw(ended) });
             // Every task of the context is in use, or every buffer of the device.
-            return Err(if status == DOCA_ERROR_NO_MEMORY { Fault::Busy } else { Fault::Failed(status.into()) });
+            return Err(if status == DOCA_ERROR_NO_MEMORY {
+                Fault::Busy
+            } else {
+                Fault::Failed(status.into())
+            });
         }
         // SAFETY: the task is live; once submitted it is DOCA's until its callback ran, within `pe_progress` on this thread.
         unsafe {
@@ -150,11 +182,21 @@ impl Context {
 
     /// A buffer of `len` bytes at `start` of the memory, of which the first `data_len` are data.
     fn buffer(&mut self, start: usize, len: usize, data_len: usize) -> Result<Object, Fault> {
-        let address = self.memory[start..start + len].as_mut_ptr().cast::<c_void>();
+        let address = self.memory[start..start + len]
+            .as_mut_ptr()
+            .cast::<c_void>();
         let mut buffer = ptr::null_mut();
         // SAFETY: the range lies within the mapped memory; writes one pointer.
         check(unsafe {
-            (self.library.buf_get)(self.inventory, self.mapping, address, len, address, data_len, &mut buffer)
+            (self.library.buf_get)(
+                self.inventory,
+                self.mapping,
+                address,
+                len,
+                address,
+                data_len,
+                &mut buffer,
+            )
         })?;
         Ok(buffer)
     }
@@ -179,7 +221,10 @@ impl Session for Context {
 
     fn unpack(&mut self, packed: &[u8], len: usize) -> Result<Unpacked, Fault> {
         let written = self.run(Task::Unpack, packed, len)?;
-        Ok(Unpacked { written, read: None })
+        Ok(Unpacked {
+            written,
+            read: None,
+        })
     }
 
     fn output(&self) -> &[u8] {
@@ -189,7 +234,12 @@ impl Session for Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        let Self { library, engine, compress, .. } = *self;
+        let Self {
+            library,
+            engine,
+            compress,
+            ..
+        } = *self;
         // SAFETY: only objects that were made are taken down, in the reverse order of use; no task is in flight, since
         // `Hung` leaves `self` behind.
         unsafe {
@@ -202,7 +252,8 @@ impl Drop for Context {
                         wait.pause();
                     }
                     let mut state = CTX_STATE_IDLE;
-                    stopping = (library.ctx_state)(context, &mut state) == DOCA_SUCCESS && state != CTX_STATE_IDLE;
+                    stopping = (library.ctx_state)(context, &mut state) == DOCA_SUCCESS
+                        && state != CTX_STATE_IDLE;
                 }
             }
             if !compress.is_null() {

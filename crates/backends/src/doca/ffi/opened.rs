@@ -23,7 +23,9 @@ impl Opened {
         // SAFETY: writes an array and its length, both ours until the list is destroyed.
         let status = unsafe { (library.list)(&mut list, &mut len) };
         if status != DOCA_SUCCESS {
-            return Err(Unavailable(format!("DOCA lists no devices (status {status})")));
+            return Err(Unavailable(format!(
+                "DOCA lists no devices (status {status})"
+            )));
         }
         let devices: Vec<Object> = if list.is_null() {
             Vec::new()
@@ -34,14 +36,20 @@ impl Opened {
         let able = |supported: Supported, max: MaxLen, device: Object| {
             let mut bytes = 0;
             // SAFETY: the device is an element of the list, which is still there; `max` writes one number.
-            let able = unsafe { supported(device) == DOCA_SUCCESS && max(device, &mut bytes) == DOCA_SUCCESS };
+            let able = unsafe {
+                supported(device) == DOCA_SUCCESS && max(device, &mut bytes) == DOCA_SUCCESS
+            };
             able.then_some(bytes)
         };
         let (packs, unpacks) = (library.packs, library.unpacks);
         let info = devices
             .iter()
             .find(|device| able(packs, library.pack_max, **device).is_some())
-            .or_else(|| devices.iter().find(|device| able(unpacks, library.unpack_max, **device).is_some()))
+            .or_else(|| {
+                devices
+                    .iter()
+                    .find(|device| able(unpacks, library.unpack_max, **device).is_some())
+            })
             .copied();
         let found = info.map(|info| {
             let mut device = ptr::null_mut();
@@ -61,8 +69,13 @@ impl Opened {
         }
         match found {
             Some((DOCA_SUCCESS, opened)) => Ok(opened),
-            Some((status, _)) => Err(Unavailable(format!("the device cannot be opened (status {status})"))),
-            None => Err(Unavailable(format!("of {} devices none packs or unpacks DEFLATE", devices.len()))),
+            Some((status, _)) => Err(Unavailable(format!(
+                "the device cannot be opened (status {status})"
+            ))),
+            None => Err(Unavailable(format!(
+                "of {} devices none packs or unpacks DEFLATE",
+                devices.len()
+            ))),
         }
     }
 }

@@ -36,7 +36,11 @@ pub(super) unsafe fn decode(
     loop {
         // How far to go without asking whether there is a word to read. A stream may look into what is beside it, so
         // that it gets to its end this way; whether it took what is not its own is seen afterwards.
-        let words = a.words(packed).min(b.words(packed)).min(c.words(packed)).min(d.words(packed));
+        let words = a
+            .words(packed)
+            .min(b.words(packed))
+            .min(c.words(packed))
+            .min(d.words(packed));
         let fours = (words / FOUR_MAX).min((last - i) / 4);
         if fours == 0 {
             break;
@@ -70,10 +74,15 @@ pub(super) unsafe fn decode(
     let used = unsafe {
         [
             a.rest(first, table, to, i..ends[0]) + b.rest(first, table, to, quarter + i..ends[1]),
-            c.rest(second, table, to, 2 * quarter + i..ends[2]) + d.rest(second, table, to, 3 * quarter + i..ends[3]),
+            c.rest(second, table, to, 2 * quarter + i..ends[2])
+                + d.rest(second, table, to, 3 * quarter + i..ends[3]),
         ]
     };
-    if used == [first.len(), second.len()] { Ok(()) } else { Err(Corrupt("literals do not fill their streams")) }
+    if used == [first.len(), second.len()] {
+        Ok(())
+    } else {
+        Err(Corrupt("literals do not fill their streams"))
+    }
 }
 
 /// One of four streams of literals. `BACK`: read from its end.
@@ -93,14 +102,26 @@ impl<const BACK: bool> Lane<BACK> {
     #[inline(always)]
     fn new(bytes: &[u8], table: *const u16) -> Self {
         let start = bytes.as_ptr();
-        Self { at: if BACK { start.wrapping_add(bytes.len()).wrapping_sub(8) } else { start }, bits: 1, table }
+        Self {
+            at: if BACK {
+                start.wrapping_add(bytes.len()).wrapping_sub(8)
+            } else {
+                start
+            },
+            bits: 1,
+            table,
+        }
     }
 
     /// How many bytes further words can be read of `packed`; 0 if none can.
     #[inline(always)]
     fn words(&self, packed: &[u8]) -> usize {
         let (start, at) = (packed.as_ptr() as usize, self.at as usize);
-        if BACK { at.saturating_sub(start) } else { (start + packed.len()).saturating_sub(at + 8) }
+        if BACK {
+            at.saturating_sub(start)
+        } else {
+            (start + packed.len()).saturating_sub(at + 8)
+        }
     }
 
     /// Makes 56 bits available.
@@ -129,7 +150,8 @@ impl<const BACK: bool> Lane<BACK> {
     fn next(&mut self, table: *const u16) -> u8 {
         let bits = self.bits;
         // SAFETY: a context's first table has 2^10 entries.
-        let mut entry = u32::from(unsafe { *self.table.add((bits >> (64 - LITERAL_BITS)) as usize) });
+        let mut entry =
+            u32::from(unsafe { *self.table.add((bits >> (64 - LITERAL_BITS)) as usize) });
         if entry < 1 << LITERAL_LEN_SHIFT {
             cold_path();
             let low = (bits << LITERAL_BITS >> (64 - SECOND_BITS)) as usize;
@@ -149,9 +171,19 @@ impl<const BACK: bool> Lane<BACK> {
     /// # Safety
     /// `to` has room for `range.end` bytes.
     #[inline(always)]
-    unsafe fn rest(mut self, bytes: &[u8], table: *const u16, to: *mut u8, range: std::ops::Range<usize>) -> usize {
+    unsafe fn rest(
+        mut self,
+        bytes: &[u8],
+        table: *const u16,
+        to: *mut u8,
+        range: std::ops::Range<usize>,
+    ) -> usize {
         let start = Self::new(bytes, table).at as usize;
-        let taken = if BACK { start.wrapping_sub(self.at as usize) } else { self.at as usize - start };
+        let taken = if BACK {
+            start.wrapping_sub(self.at as usize)
+        } else {
+            self.at as usize - start
+        };
         let mut reader = BitReader::<BACK>::resume(bytes, taken, self.bits);
         for at in range {
             self.bits = reader.refill();

@@ -53,7 +53,10 @@ impl Step {
 
 impl<const STEPS: usize> Tokens<STEPS> {
     pub(super) fn new() -> Self {
-        Self { words: [const { MaybeUninit::uninit() }; STEPS], entries: [const { MaybeUninit::uninit() }; STEPS] }
+        Self {
+            words: [const { MaybeUninit::uninit() }; STEPS],
+            entries: [const { MaybeUninit::uninit() }; STEPS],
+        }
     }
 
     /// Decodes tokens until their matches make `matched` bytes. The streams are the end of `packed`, from `start` on.
@@ -70,8 +73,12 @@ impl<const STEPS: usize> Tokens<STEPS> {
         // What the last bits of the streams' last bytes were taken for.
         while count > 0 {
             // SAFETY: `find` and `say` wrote the first `count`.
-            let (step, entry) =
-                unsafe { (Step(self.words[count - 1].assume_init()), self.entries[count - 1].assume_init()) };
+            let (step, entry) = unsafe {
+                (
+                    Step(self.words[count - 1].assume_init()),
+                    self.entries[count - 1].assume_init(),
+                )
+            };
             if made - step.len() < matched {
                 break;
             }
@@ -86,7 +93,9 @@ impl<const STEPS: usize> Tokens<STEPS> {
             return Err(Corrupt("tokens do not fill their streams"));
         }
         // SAFETY: as above.
-        Ok(self.words[..count].iter().map(|word| Step(unsafe { word.assume_init() })))
+        Ok(self.words[..count]
+            .iter()
+            .map(|word| Step(unsafe { word.assume_init() })))
     }
 
     /// Finds where tokens begin, until the streams have no bits. Returns how many, always a multiple of two, and the
@@ -100,7 +109,13 @@ impl<const STEPS: usize> Tokens<STEPS> {
         let back_end = (8 * packed.len()).saturating_sub(64);
         // SAFETY: callers keep `used` below `forward_end`: the word ends before `tokens` does.
         let load_forward = |used: usize| unsafe {
-            u64::from_le(tokens.as_ptr().add(used >> 3).cast::<u64>().read_unaligned()) >> (used & 7)
+            u64::from_le(
+                tokens
+                    .as_ptr()
+                    .add(used >> 3)
+                    .cast::<u64>()
+                    .read_unaligned(),
+            ) >> (used & 7)
         };
         // SAFETY: callers keep `used` below `back_end`: the word begins after `packed` does, which so has 8 bytes.
         let load_back = |used: usize| unsafe {
@@ -108,9 +123,14 @@ impl<const STEPS: usize> Tokens<STEPS> {
             u64::from_be(end.sub(used >> 3).cast::<u64>().read_unaligned()) >> (used & 7)
         };
         let (mut count, mut forward, mut back) = (0, 0, 0);
-        while forward + back < bits && forward < forward_end && back < back_end && count + 4 <= STEPS {
+        while forward + back < bits
+            && forward < forward_end
+            && back < back_end
+            && count + 4 <= STEPS
+        {
             let (mut word_forward, mut word_back) = (load_forward(forward), load_back(back));
-            let (mut entry_forward, mut entry_back) = (look_up(ready, word_forward), look_up(ready, word_back));
+            let (mut entry_forward, mut entry_back) =
+                (look_up(ready, word_forward), look_up(ready, word_back));
             self.put(count, word_forward, entry_forward);
             self.put(count + 1, word_back, entry_back);
             let (total_forward, total_back) = (total_bits(entry_forward), total_bits(entry_back));
@@ -122,7 +142,8 @@ impl<const STEPS: usize> Tokens<STEPS> {
             entry_forward = look_up(ready, word_forward);
             entry_back = look_up(ready, word_back);
             let beyond = |total: usize, entry: u64| {
-                (total + total_bits(entry)) as u64 > WORD_BITS || total as u64 > WORD_BITS - u64::from(TOKEN_LEN_MAX)
+                (total + total_bits(entry)) as u64 > WORD_BITS
+                    || total as u64 > WORD_BITS - u64::from(TOKEN_LEN_MAX)
             };
             if beyond(total_forward, entry_forward) || beyond(total_back, entry_back) {
                 cold_path();
@@ -131,7 +152,8 @@ impl<const STEPS: usize> Tokens<STEPS> {
                     break;
                 }
                 (word_forward, word_back) = (load_forward(forward), load_back(back));
-                (entry_forward, entry_back) = (look_up(ready, word_forward), look_up(ready, word_back));
+                (entry_forward, entry_back) =
+                    (look_up(ready, word_forward), look_up(ready, word_back));
             }
             self.put(count + 2, word_forward, entry_forward);
             self.put(count + 3, word_back, entry_back);
@@ -143,7 +165,8 @@ impl<const STEPS: usize> Tokens<STEPS> {
         let mut back = TokenReader::<true>::new(tokens, back);
         while forward.used() + back.used() < bits && count + 2 <= STEPS {
             let (word_forward, word_back) = (forward.bits(), back.bits());
-            let (entry_forward, entry_back) = (look_up(ready, word_forward), look_up(ready, word_back));
+            let (entry_forward, entry_back) =
+                (look_up(ready, word_forward), look_up(ready, word_back));
             self.put(count, word_forward, entry_forward);
             self.put(count + 1, word_back, entry_back);
             forward.skip(total_bits(entry_forward));
@@ -191,8 +214,11 @@ impl<const STEPS: usize> Tokens<STEPS> {
 fn look_up(ready: &Ready, word: u64) -> u64 {
     // SAFETY: the first table has 2^8 entries, and each has a run of the second for all that its mask lets through (`Ready`).
     unsafe {
-        let first = *ready.token_first.get_unchecked(low(word, TOKEN_FIRST_BITS.into()) as usize);
-        let at = usize::from(first.start) + ((word >> TOKEN_FIRST_BITS) as usize & usize::from(first.mask));
+        let first = *ready
+            .token_first
+            .get_unchecked(low(word, TOKEN_FIRST_BITS.into()) as usize);
+        let at = usize::from(first.start)
+            + ((word >> TOKEN_FIRST_BITS) as usize & usize::from(first.mask));
         *ready.token_table.get_unchecked(at)
     }
 }

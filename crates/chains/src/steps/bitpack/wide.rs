@@ -8,14 +8,16 @@
 //! [`Joint`]). Both halves of a vector are loaded and stored by themselves, since a shuffle does not cross them.
 
 use std::arch::x86_64::{
-    __m128i, __m256i, _mm_cvtsi32_si128, _mm_loadu_si128, _mm_setzero_si128, _mm_storeu_si128, _mm_unpackhi_epi64,
-    _mm_unpacklo_epi64, _mm256_and_si256, _mm256_castsi128_si256, _mm256_castsi256_si128, _mm256_extracti128_si256,
-    _mm256_inserti128_si256, _mm256_loadu_si256, _mm256_mullo_epi16, _mm256_or_si256, _mm256_packus_epi16,
-    _mm256_packus_epi32, _mm256_permute2x128_si256, _mm256_permute4x64_epi64, _mm256_set1_epi16, _mm256_set1_epi32,
-    _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_sll_epi64, _mm256_sllv_epi32,
-    _mm256_sllv_epi64, _mm256_srl_epi16, _mm256_srl_epi32, _mm256_srl_epi64, _mm256_srli_epi16, _mm256_srli_epi32,
-    _mm256_srli_epi64, _mm256_srlv_epi32, _mm256_srlv_epi64, _mm256_storeu_si256, _mm256_sub_epi16, _mm256_sub_epi32,
-    _mm256_sub_epi64, _mm256_unpackhi_epi64, _mm256_unpacklo_epi64, _mm256_xor_si256,
+    __m128i, __m256i, _mm_cvtsi32_si128, _mm_loadu_si128, _mm_setzero_si128, _mm_storeu_si128,
+    _mm_unpackhi_epi64, _mm_unpacklo_epi64, _mm256_and_si256, _mm256_castsi128_si256,
+    _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_inserti128_si256, _mm256_loadu_si256,
+    _mm256_mullo_epi16, _mm256_or_si256, _mm256_packus_epi16, _mm256_packus_epi32,
+    _mm256_permute2x128_si256, _mm256_permute4x64_epi64, _mm256_set1_epi16, _mm256_set1_epi32,
+    _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_sll_epi64,
+    _mm256_sllv_epi32, _mm256_sllv_epi64, _mm256_srl_epi16, _mm256_srl_epi32, _mm256_srl_epi64,
+    _mm256_srli_epi16, _mm256_srli_epi32, _mm256_srli_epi64, _mm256_srlv_epi32, _mm256_srlv_epi64,
+    _mm256_storeu_si256, _mm256_sub_epi16, _mm256_sub_epi32, _mm256_sub_epi64,
+    _mm256_unpackhi_epi64, _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
 use super::{BLOCK, SLACK};
@@ -37,7 +39,11 @@ struct Lanes<S> {
 /// Fills `block` with the words of `width` bits in `bytes`, which are those of the block and [`SLACK`] more; with
 /// `FOLDED` their signs are unfolded. Words of 8 bytes have at most [`WIDE_MAX`] bits.
 #[target_feature(enable = "avx2")]
-pub(super) fn unpack_block<W: Word, const FOLDED: bool>(bytes: &[u8], width: u32, block: &mut [W; BLOCK]) {
+pub(super) fn unpack_block<W: Word, const FOLDED: bool>(
+    bytes: &[u8],
+    width: u32,
+    block: &mut [W; BLOCK],
+) {
     let width = width.min(W::BITS) as usize;
     assert!(bytes.len() == 2 * width + SLACK, "the block and its slack");
     let load = |at: usize| -> __m128i {
@@ -63,7 +69,10 @@ pub(super) fn unpack_block<W: Word, const FOLDED: bool>(bytes: &[u8], width: u32
                 words = _mm256_and_si256(words, _mm256_set1_epi16(0xff));
             }
             let packed = _mm256_packus_epi16(words, words);
-            let (low, high) = (_mm256_castsi256_si128(packed), _mm256_extracti128_si256::<1>(packed));
+            let (low, high) = (
+                _mm256_castsi256_si128(packed),
+                _mm256_extracti128_si256::<1>(packed),
+            );
             let both = _mm_unpacklo_epi64(low, high);
             // SAFETY: a block of bytes has 16.
             unsafe { _mm_storeu_si128(to.cast(), both) };
@@ -74,7 +83,10 @@ pub(super) fn unpack_block<W: Word, const FOLDED: bool>(bytes: &[u8], width: u32
             let mut fours = [_mm256_setzero_si256(); 2];
             for (four, lanes) in fours.iter_mut().zip(&PAIRS[width]) {
                 let spread = _mm256_shuffle_epi8(bytes, vector(&lanes.shuffle));
-                *four = _mm256_and_si256(_mm256_srlv_epi32(spread, vector(as_bytes(&lanes.shifts))), mask);
+                *four = _mm256_and_si256(
+                    _mm256_srlv_epi32(spread, vector(as_bytes(&lanes.shifts))),
+                    mask,
+                );
             }
             let mut words = _mm256_packus_epi32(fours[0], fours[1]);
             if FOLDED {
@@ -98,7 +110,8 @@ pub(super) fn unpack_block<W: Word, const FOLDED: bool>(bytes: &[u8], width: u32
                 let mut words = _mm256_and_si256(_mm256_or_si256(low, high), mask);
                 if FOLDED {
                     let one = _mm256_set1_epi32(1);
-                    let signs = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_and_si256(words, one));
+                    let signs =
+                        _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_and_si256(words, one));
                     words = _mm256_xor_si256(_mm256_srli_epi32::<1>(words), signs);
                 }
                 // SAFETY: a block of 4-byte words has 64 bytes.
@@ -112,10 +125,14 @@ pub(super) fn unpack_block<W: Word, const FOLDED: bool>(bytes: &[u8], width: u32
                 let lanes = &EIGHTS[width][n % 2];
                 let bytes = halves(n * width / 2, (2 * n + 1) * width / 4);
                 let spread = _mm256_shuffle_epi8(bytes, vector(&lanes.shuffle));
-                let mut words = _mm256_and_si256(_mm256_srlv_epi64(spread, vector(as_bytes(&lanes.shifts))), mask);
+                let mut words = _mm256_and_si256(
+                    _mm256_srlv_epi64(spread, vector(as_bytes(&lanes.shifts))),
+                    mask,
+                );
                 if FOLDED {
                     let one = _mm256_set1_epi64x(1);
-                    let signs = _mm256_sub_epi64(_mm256_setzero_si256(), _mm256_and_si256(words, one));
+                    let signs =
+                        _mm256_sub_epi64(_mm256_setzero_si256(), _mm256_and_si256(words, one));
                     words = _mm256_xor_si256(_mm256_srli_epi64::<1>(words), signs);
                 }
                 // SAFETY: a block of 8-byte words has 128 bytes.
@@ -154,7 +171,10 @@ pub(super) fn pack_block<W: Word>(block: &[W; BLOCK], width: u32, out: &mut [u8]
             let fours = join::<16>(pairs, count(16 - 2 * width));
             let eights = join::<32>(fours, count(32 - 4 * width));
             store(0, _mm256_castsi256_si128(eights));
-            store(width, _mm_unpackhi_epi64(_mm256_castsi256_si128(eights), _mm_setzero_si128()));
+            store(
+                width,
+                _mm_unpackhi_epi64(_mm256_castsi256_si128(eights), _mm_setzero_si128()),
+            );
         }
         2 => {
             // SAFETY: a block of 2-byte words has 32 bytes.
@@ -172,8 +192,12 @@ pub(super) fn pack_block<W: Word>(block: &[W; BLOCK], width: u32, out: &mut [u8]
                     if W::LEN == 4 {
                         join::<32>(_mm256_loadu_si256(from.add(n)), count(32 - width))
                     } else {
-                        let (a, b) = (_mm256_loadu_si256(from.add(2 * n)), _mm256_loadu_si256(from.add(2 * n + 1)));
-                        let (first, second) = (_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+                        let (a, b) = (
+                            _mm256_loadu_si256(from.add(2 * n)),
+                            _mm256_loadu_si256(from.add(2 * n + 1)),
+                        );
+                        let (first, second) =
+                            (_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
                         let pairs = _mm256_or_si256(first, _mm256_sll_epi64(second, count(width)));
                         _mm256_permute4x64_epi64::<0b11_01_10_00>(pairs)
                     }
@@ -182,9 +206,13 @@ pub(super) fn pack_block<W: Word>(block: &[W; BLOCK], width: u32, out: &mut [u8]
                 let joined = join_eights(pairs, joint);
                 // The second half begins with what the first has of its byte, if anything.
                 let first = _mm256_permute2x128_si256::<0x08>(joined, joined);
-                let joined = _mm256_or_si256(joined, _mm256_shuffle_epi8(first, vector(&joint.shared)));
+                let joined =
+                    _mm256_or_si256(joined, _mm256_shuffle_epi8(first, vector(&joint.shared)));
                 store(n * width, _mm256_castsi256_si128(joined));
-                store((2 * n + 1) * width / 2, _mm256_extracti128_si256::<1>(joined));
+                store(
+                    (2 * n + 1) * width / 2,
+                    _mm256_extracti128_si256::<1>(joined),
+                );
             }
         }
     }
@@ -197,7 +225,10 @@ fn join<const LEN: u32>(lanes: __m256i, gap: __m128i) -> __m256i {
     let (low, high) = match LEN {
         8 => (_mm256_set1_epi16(0xff), _mm256_set1_epi16(!0xff)),
         16 => (_mm256_set1_epi32(0xffff), _mm256_set1_epi32(!0xffff)),
-        _ => (_mm256_set1_epi64x(0xffff_ffff), _mm256_set1_epi64x(!0xffff_ffff)),
+        _ => (
+            _mm256_set1_epi64x(0xffff_ffff),
+            _mm256_set1_epi64x(!0xffff_ffff),
+        ),
     };
     let (first, second) = (_mm256_and_si256(lanes, low), _mm256_and_si256(lanes, high));
     let second = match LEN {
@@ -231,7 +262,12 @@ struct Joint {
 }
 
 static JOINTS: [Joint; 33] = {
-    let mut all = [Joint { shifts: [0; 4], first: [0x80; 32], second: [0x80; 32], shared: [0x80; 32] }; 33];
+    let mut all = [Joint {
+        shifts: [0; 4],
+        first: [0x80; 32],
+        second: [0x80; 32],
+        shared: [0x80; 32],
+    }; 33];
     let mut number = 0;
     while number < all.len() {
         let bits = 2 * number;
@@ -282,7 +318,10 @@ impl Shift for u64 {}
 
 /// Words of a byte in lanes of two; instead of shifts, factors that bring the word's highest bit to the lane's.
 static BYTES: [Lanes<[u16; 16]>; 9] = {
-    let mut all = [Lanes { shuffle: [0x80; 32], shifts: [0; 16] }; 9];
+    let mut all = [Lanes {
+        shuffle: [0x80; 32],
+        shifts: [0; 16],
+    }; 9];
     let mut width = 1;
     while width < all.len() {
         let mut n = 0;
@@ -299,7 +338,10 @@ static BYTES: [Lanes<[u16; 16]>; 9] = {
 
 /// Words of two bytes in lanes of four: of each half of the bytes the first four words, and the other four.
 static PAIRS: [[Lanes<[u32; 8]>; 2]; 17] = {
-    let mut all = [[Lanes { shuffle: [0x80; 32], shifts: [0; 8] }; 2]; 17];
+    let mut all = [[Lanes {
+        shuffle: [0x80; 32],
+        shifts: [0; 8],
+    }; 2]; 17];
     let mut width = 0;
     while width < all.len() {
         let mut n = 0;
@@ -318,7 +360,10 @@ static PAIRS: [[Lanes<[u32; 8]>; 2]; 17] = {
 
 /// Words of four bytes. The halves begin at every fourth word, the odd ones at half a byte if the width is odd.
 static FOURS: [Lanes<[u32; 8]>; 33] = {
-    let mut all = [Lanes { shuffle: [0x80; 32], shifts: [0; 8] }; 33];
+    let mut all = [Lanes {
+        shuffle: [0x80; 32],
+        shifts: [0; 8],
+    }; 33];
     let mut width = 0;
     while width < all.len() {
         let mut n = 0;
@@ -353,7 +398,10 @@ static ABOVE: [[u8; 32]; 33] = {
 
 /// Words of eight bytes, in the first and in the second of two vectors: halves begin at every second word.
 static EIGHTS: [[Lanes<[u64; 4]>; 2]; WIDE_MAX as usize + 1] = {
-    let mut all = [[Lanes { shuffle: [0x80; 32], shifts: [0; 4] }; 2]; WIDE_MAX as usize + 1];
+    let mut all = [[Lanes {
+        shuffle: [0x80; 32],
+        shifts: [0; 4],
+    }; 2]; WIDE_MAX as usize + 1];
     let mut width = 0;
     while width < all.len() {
         let mut n = 0;
@@ -373,7 +421,11 @@ static EIGHTS: [[Lanes<[u64; 4]>; 2]; WIDE_MAX as usize + 1] = {
 const fn place(shuffle: &mut [u8; 32], len: usize, n: usize, from: usize) {
     let mut byte = 0;
     while byte < len {
-        shuffle[n * len + byte] = if from + byte < 16 { (from + byte) as u8 } else { 0x80 };
+        shuffle[n * len + byte] = if from + byte < 16 {
+            (from + byte) as u8
+        } else {
+            0x80
+        };
         byte += 1;
     }
 }

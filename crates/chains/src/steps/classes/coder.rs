@@ -71,8 +71,13 @@ pub(crate) fn pack_words<W: Word, C: Classes<W>>(
     room: &mut Room,
 ) -> Option<usize> {
     let histogram = classify(words, classes, room);
-    let raw_bits =
-        std::array::from_fn(|class| if class < CLASSES - 1 { classes.raw_bits(class).min(W::BITS) } else { 0 });
+    let raw_bits = std::array::from_fn(|class| {
+        if class < CLASSES - 1 {
+            classes.raw_bits(class).min(W::BITS)
+        } else {
+            0
+        }
+    });
     let choice = huffman::choose(&histogram, &raw_bits, W::BITS);
     if (choice.bits as usize).div_ceil(8) + HEADER > out.len() {
         return None;
@@ -81,19 +86,40 @@ pub(crate) fn pack_words<W: Word, C: Classes<W>>(
     let codes = choice.codes();
     let of_class = |class: usize| {
         let symbol = choice.symbol(class);
-        let raw = if symbol == ESCAPE { W::BITS } else { raw_bits[class] };
-        Code { bits: codes[symbol], len: u32::from(choice.lens[symbol]), raw }
+        let raw = if symbol == ESCAPE {
+            W::BITS
+        } else {
+            raw_bits[class]
+        };
+        Code {
+            bits: codes[symbol],
+            len: u32::from(choice.lens[symbol]),
+            raw,
+        }
     };
     let mut of_key = [Code::default(); 256];
     if W::LEN == 1 {
         for (word, code) in of_key.iter_mut().enumerate() {
             let Code { bits, len, raw } = of_class(classes.class(W::truncate(word as u64)));
-            *code = Code { bits: bits << raw | word as u64 & ((1 << raw) - 1), len: len + raw, raw: 0 };
+            *code = Code {
+                bits: bits << raw | word as u64 & ((1 << raw) - 1),
+                len: len + raw,
+                raw: 0,
+            };
         }
     } else {
-        of_key[..CLASSES].iter_mut().enumerate().for_each(|(class, code)| *code = of_class(class));
+        of_key[..CLASSES]
+            .iter_mut()
+            .enumerate()
+            .for_each(|(class, code)| *code = of_class(class));
     }
-    encode(words, &room.keys[..words.len()], &of_key, &mut room.streams, out)
+    encode(
+        words,
+        &room.keys[..words.len()],
+        &of_key,
+        &mut room.streams,
+        out,
+    )
 }
 
 /// Fills `words` from `packed` and what `side` says.
@@ -129,8 +155,18 @@ twin! {
 
 /// Notes the key of each word and counts the classes.
 #[inline(always)]
-fn classify_portable<W: Word, C: Classes<W>>(words: &[W], classes: C, room: &mut Room) -> [u32; CLASSES] {
-    let key = |word: W| if W::LEN == 1 { word.wide() as u8 } else { classes.class(word) as u8 };
+fn classify_portable<W: Word, C: Classes<W>>(
+    words: &[W],
+    classes: C,
+    room: &mut Room,
+) -> [u32; CLASSES] {
+    let key = |word: W| {
+        if W::LEN == 1 {
+            word.wide() as u8
+        } else {
+            classes.class(word) as u8
+        }
+    };
     // Four counts, since most words are of few classes and each addition would wait for the last.
     let mut counts = [[0u32; 256]; 4];
     let noted = &mut room.keys[..words.len()];
@@ -138,7 +174,10 @@ fn classify_portable<W: Word, C: Classes<W>>(words: &[W], classes: C, room: &mut
     let (noted_fours, noted_rest) = noted.as_chunks_mut::<4>();
     for (words, noted) in fours.iter().zip(noted_fours) {
         *noted = words.map(key);
-        noted.iter().zip(&mut counts).for_each(|(key, counts)| counts[usize::from(*key)] += 1);
+        noted
+            .iter()
+            .zip(&mut counts)
+            .for_each(|(key, counts)| counts[usize::from(*key)] += 1);
     }
     for (word, noted) in rest.iter().zip(noted_rest) {
         *noted = key(*word);
@@ -163,7 +202,12 @@ fn encode_portable<W: Word>(
 ) -> Option<usize> {
     let (header, data) = out.split_at_mut_checked(HEADER)?;
     let mut at = 0;
-    for (pair, lanes) in lanes.as_chunks_mut::<{ 2 * LANE }>().0.iter_mut().enumerate() {
+    for (pair, lanes) in lanes
+        .as_chunks_mut::<{ 2 * LANE }>()
+        .0
+        .iter_mut()
+        .enumerate()
+    {
         let (first, second) = lanes.split_at_mut(LANE);
         let lens = encode_pair(words, keys, codes, 2 * pair, [&mut *first, &mut *second]);
         for ((len, lane), stream) in lens.into_iter().zip([first, second]).zip(2 * pair..) {
@@ -189,7 +233,12 @@ fn encode_pair<W: Word>(
 ) -> [usize; 2] {
     // So many words are sure to fit between two flushes.
     let group = (Bits::MOST / (CODE_MAX + W::BITS)).max(1) as usize;
-    let mut streams = lanes.map(|out| Bits { out, at: 0, held: 0, fill: 0 });
+    let mut streams = lanes.map(|out| Bits {
+        out,
+        at: 0,
+        held: 0,
+        fill: 0,
+    });
     let (rounds, rest) = words.as_chunks::<STREAMS>();
     let (rounds_keys, rest_keys) = keys.as_chunks::<STREAMS>();
     for (words, keys) in rounds.chunks(group).zip(rounds_keys.chunks(group)) {
@@ -224,7 +273,11 @@ impl Bits<'_> {
 
     #[inline(always)]
     fn put_word<W: Word>(&mut self, word: W, code: &Code) {
-        let raw = if W::BITS == 64 && code.raw == 64 { word.wide() } else { word.wide() & ((1 << code.raw) - 1) };
+        let raw = if W::BITS == 64 && code.raw == 64 {
+            word.wide()
+        } else {
+            word.wide() & ((1 << code.raw) - 1)
+        };
         if W::BITS <= 32 || code.len + code.raw <= Self::MOST {
             self.put(code.bits << code.raw | raw, code.len + code.raw);
         } else {
@@ -306,7 +359,10 @@ fn decode_portable<W: Word>(
         ends[stream] = end;
     }
     let (streams, table) = (&*room.streams, &*room.table);
-    assert!(words.len() <= BETWEEN_MAX / W::LEN, "as many words as there may be between two steps");
+    assert!(
+        words.len() <= BETWEEN_MAX / W::LEN,
+        "as many words as there may be between two steps"
+    );
     let next = |place: &mut usize| -> W {
         let load = |at: usize| {
             debug_assert!(at + 8 <= streams.len());
@@ -327,7 +383,11 @@ fn decode_portable<W: Word>(
             let mut top = load(at / 8) << (at % 8);
             // SAFETY: as above.
             top |= u64::from(unsafe { *streams.as_ptr().add(at / 8 + 8) }) >> (8 - at % 8);
-            if raw_bits == 64 { top } else { (top >> 1) >> (63 - raw_bits) }
+            if raw_bits == 64 {
+                top
+            } else {
+                (top >> 1) >> (63 - raw_bits)
+            }
         };
         W::truncate(bases[usize::from(entry.symbol) % SYMBOLS] | raw)
     };
@@ -359,7 +419,11 @@ fn fill(table: &mut Table, lens: &[u8; SYMBOLS], raws: &[u32; SYMBOLS]) -> Resul
     // Where the codes of each length begin, shorter ones before longer.
     let mut at = [0usize; CODE_MAX as usize + 2];
     for &len in lens {
-        at[usize::from(len) + 1] += if len == 0 { 0 } else { 1 << (CODE_MAX - u32::from(len)) };
+        at[usize::from(len) + 1] += if len == 0 {
+            0
+        } else {
+            1 << (CODE_MAX - u32::from(len))
+        };
     }
     for len in 1..at.len() {
         at[len] += at[len - 1];
@@ -371,7 +435,12 @@ fn fill(table: &mut Table, lens: &[u8; SYMBOLS], raws: &[u32; SYMBOLS]) -> Resul
         let raw = raws[symbol] as u8;
         let start = &mut at[usize::from(len)];
         let run = 1 << (CODE_MAX - u32::from(len));
-        table[*start..*start + run].fill(Entry { total: len + raw, len, raw, symbol: symbol as u8 });
+        table[*start..*start + run].fill(Entry {
+            total: len + raw,
+            len,
+            raw,
+            symbol: symbol as u8,
+        });
         *start += run;
     }
     // Codes lie one behind the other, so what is left is at the end.

@@ -35,7 +35,12 @@ macro_rules! steps {
         }),*];
     };
 }
-steps!((u16, 24, "ex2", 5), (u16, 25, "exb", 8), (u32, 26, "ex4", 8), (u64, 27, "ex8", 11));
+steps!(
+    (u16, 24, "ex2", 5),
+    (u16, 25, "exb", 8),
+    (u32, 26, "ex4", 8),
+    (u64, 27, "ex8", 11)
+);
 
 /// The class of a word is its exponent, 63 being the page's highest.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +68,11 @@ impl<W: Word> Classes<W> for ByExponent {
 
     #[inline(always)]
     fn base(&self, class: usize) -> u64 {
-        if class == 0 { 0 } else { (self.highest + class as u64).wrapping_sub(63) << self.fraction }
+        if class == 0 {
+            0
+        } else {
+            (self.highest + class as u64).wrapping_sub(63) << self.fraction
+        }
     }
 }
 
@@ -72,7 +81,13 @@ impl<W: Word> Step for Exponent<W> {
         &self.info
     }
 
-    fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, ws: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        out: &mut [u8],
+        side: &mut Side,
+        ws: &mut Workspace,
+    ) -> Option<usize> {
         pack_whole::<W>(raw, out, |words, out| {
             let mut differ = 0;
             for word in words.iter_mut() {
@@ -89,7 +104,10 @@ impl<W: Word> Step for Exponent<W> {
                 *word = W::truncate(word.wide() >> low);
                 highest = highest.max(word.wide());
             }
-            let classes = ByExponent { fraction: fraction - low, highest: highest >> (fraction - low) };
+            let classes = ByExponent {
+                fraction: fraction - low,
+                highest: highest >> (fraction - low),
+            };
             // The side of this step stands before that of the coder, which is read after it.
             side.put(&[low as u8])?;
             if low > 0 {
@@ -112,13 +130,26 @@ impl<W: Word> Step for Exponent<W> {
         if low > fraction {
             return Err(UnpackError::Corrupt("more low bits than a fraction has"));
         }
-        let first = if low > 0 { W::load(side.take(W::LEN)?).wide() & ((1 << low) - 1) } else { 0 };
+        let first = if low > 0 {
+            W::load(side.take(W::LEN)?).wide() & ((1 << low) - 1)
+        } else {
+            0
+        };
         let highest = u64::from(u16::from_le_bytes(side.array()?));
         if highest >> self.exponent != 0 {
             return Err(UnpackError::Corrupt("an exponent of too many bits"));
         }
         unpack_whole::<W>(packed, out, |packed, words| {
-            unpack_words(packed, ByExponent { fraction: fraction - low, highest }, words, side, ws.get())?;
+            unpack_words(
+                packed,
+                ByExponent {
+                    fraction: fraction - low,
+                    highest,
+                },
+                words,
+                side,
+                ws.get(),
+            )?;
             for word in words.iter_mut() {
                 *word = W::truncate(word.wide() << low | first).rotate_right(1);
             }

@@ -30,14 +30,22 @@ impl Choice {
 
     /// The class of a symbol; one outside 0 to 64 is of no word. Not for the escape.
     pub(crate) fn class(&self, symbol: usize) -> i32 {
-        if symbol == 0 { 0 } else { (self.first + symbol as i32 - 1).max(-1) }
+        if symbol == 0 {
+            0
+        } else {
+            (self.first + symbol as i32 - 1).max(-1)
+        }
     }
 
     /// Canonical codes of all symbols.
     pub(crate) fn codes(&self) -> [u64; SYMBOLS] {
         let mut next = [0u64; CODE_MAX as usize + 2];
         for &len in &self.lens {
-            next[usize::from(len) + 1] += if len == 0 { 0 } else { 1 << (CODE_MAX - u32::from(len)) };
+            next[usize::from(len) + 1] += if len == 0 {
+                0
+            } else {
+                1 << (CODE_MAX - u32::from(len))
+            };
         }
         for len in 1..next.len() {
             next[len] += next[len - 1];
@@ -53,7 +61,8 @@ impl Choice {
     pub(crate) fn put(&self, side: &mut Side) -> Option<()> {
         side.put(&[self.table])?;
         if self.table == OWN {
-            let nibbles: [u8; SYMBOLS / 2] = std::array::from_fn(|n| self.lens[2 * n] | self.lens[2 * n + 1] << 4);
+            let nibbles: [u8; SYMBOLS / 2] =
+                std::array::from_fn(|n| self.lens[2 * n] | self.lens[2 * n + 1] << 4);
             side.put(&nibbles)?;
         }
         side.put(&[(self.first + 64) as u8])
@@ -65,13 +74,20 @@ impl Choice {
             let nibbles: [u8; SYMBOLS / 2] = side.array()?;
             std::array::from_fn(|n| nibbles[n / 2] >> (4 * (n % 2)) & 0xf)
         } else {
-            *TABLES.get(usize::from(table)).ok_or(UnpackError::Corrupt("no such table of code lengths"))?
+            *TABLES
+                .get(usize::from(table))
+                .ok_or(UnpackError::Corrupt("no such table of code lengths"))?
         };
         if lens.iter().any(|&len| u32::from(len) > CODE_MAX) {
             return Err(UnpackError::Corrupt("a code longer than codes are"));
         }
         let first = i32::from(side.byte()?) - 64;
-        Ok(Self { lens, table, first, bits: 0 })
+        Ok(Self {
+            lens,
+            table,
+            first,
+            bits: 0,
+        })
     }
 }
 
@@ -82,7 +98,11 @@ twin! {
 }
 
 #[inline(always)]
-fn choose_portable(histogram: &[u32; CLASSES], raw_bits: &[u32; CLASSES], word_bits: u32) -> Choice {
+fn choose_portable(
+    histogram: &[u32; CLASSES],
+    raw_bits: &[u32; CLASSES],
+    word_bits: u32,
+) -> Choice {
     // Room for a window that begins below class 1 or ends above class 64.
     const PAD: usize = 32;
     let mut padded = [0i16; 65 + 2 * PAD];
@@ -99,12 +119,19 @@ fn choose_portable(histogram: &[u32; CLASSES], raw_bits: &[u32; CLASSES], word_b
     let middle = middle(histogram);
     let mut best = (u32::MAX, 0, 0);
     for first in middle - MIDDLE - 1..=middle - MIDDLE + 1 {
-        let window: &[i16; WINDOW] = padded[(first + PAD as i32) as usize..].first_chunk().expect("within the padding");
-        let (from, to) = (first.max(1) as usize, (first + WINDOW as i32).min(65) as usize);
+        let window: &[i16; WINDOW] = padded[(first + PAD as i32) as usize..]
+            .first_chunk()
+            .expect("within the padding");
+        let (from, to) = (
+            first.max(1) as usize,
+            (first + WINDOW as i32).min(65) as usize,
+        );
         let escapes = words[65] - (words[to] - words[from]) + histogram[65];
         let beside = raw + more[65] - (more[to] - more[from]) + histogram[65] * word_bits;
         for (n, lens) in WIDE.iter().enumerate() {
-            let coded: i32 = (0..WINDOW).map(|n| i32::from(window[n]) * i32::from(lens[n + 1])).sum();
+            let coded: i32 = (0..WINDOW)
+                .map(|n| i32::from(window[n]) * i32::from(lens[n + 1]))
+                .sum();
             let outside = histogram[0] * lens[0] as u32 + escapes * lens[ESCAPE] as u32;
             let bits = coded as u32 + outside + beside;
             if bits < best.0 {
@@ -113,19 +140,35 @@ fn choose_portable(histogram: &[u32; CLASSES], raw_bits: &[u32; CLASSES], word_b
         }
     }
     let (bits, table, first) = best;
-    let mut choice = Choice { lens: TABLES[table], table: table as u8, first, bits };
+    let mut choice = Choice {
+        lens: TABLES[table],
+        table: table as u8,
+        first,
+        bits,
+    };
     let mut counts = [0; SYMBOLS];
     for (class, &count) in histogram.iter().enumerate() {
         counts[choice.symbol(class)] += count;
     }
-    let coded = |lens: &[u8; SYMBOLS]| -> u32 { counts.iter().zip(lens).map(|(&n, &len)| n * u32::from(len)).sum() };
+    let coded = |lens: &[u8; SYMBOLS]| -> u32 {
+        counts
+            .iter()
+            .zip(lens)
+            .map(|(&n, &len)| n * u32::from(len))
+            .sum()
+    };
     let beside = bits - coded(&choice.lens);
     // No code is shorter than the entropy, so where that does not pay none need be made.
     if beside + entropy(&counts) + OWN_BITS < bits {
         let own = lens(&counts);
         let own_bits = beside + coded(&own) + OWN_BITS;
         if own_bits < bits {
-            choice = Choice { lens: own, table: OWN, first, bits: own_bits };
+            choice = Choice {
+                lens: own,
+                table: OWN,
+                first,
+                bits: own_bits,
+            };
         }
     }
     choice
@@ -160,7 +203,16 @@ fn entropy(counts: &[u32; SYMBOLS]) -> u32 {
         exponent - 2.153_620_7 + m * (3.047_884_2 + m * (-1.051_875 + m * 0.158_248_7))
     };
     let total: u32 = counts.iter().sum();
-    let sum: f32 = counts.iter().map(|&count| if count == 0 { 0.0 } else { count as f32 * log(count as f32) }).sum();
+    let sum: f32 = counts
+        .iter()
+        .map(|&count| {
+            if count == 0 {
+                0.0
+            } else {
+                count as f32 * log(count as f32)
+            }
+        })
+        .sum();
     (total as f32 * log(total.max(1) as f32) - sum).max(0.0) as u32
 }
 
@@ -188,12 +240,14 @@ pub(crate) fn lens(counts: &[u32; SYMBOLS]) -> [u8; SYMBOLS] {
     }
     order.sort_unstable_by_key(|&symbol| counts[symbol]);
     // Two queues: leaves by weight, and nodes in the order they are made, which is by weight too.
-    let mut nodes: Vec<(u32, usize, usize)> = order.iter().map(|&symbol| (counts[symbol], 0, 0)).collect();
+    let mut nodes: Vec<(u32, usize, usize)> =
+        order.iter().map(|&symbol| (counts[symbol], 0, 0)).collect();
     let leaves = nodes.len();
     let (mut leaf, mut node) = (0, leaves);
     while nodes.len() < 2 * leaves - 1 {
         let mut lightest = || {
-            let take_leaf = leaf < leaves && (node >= nodes.len() || nodes[leaf].0 <= nodes[node].0);
+            let take_leaf =
+                leaf < leaves && (node >= nodes.len() || nodes[leaf].0 <= nodes[node].0);
             let at = if take_leaf { &mut leaf } else { &mut node };
             *at += 1;
             *at - 1
@@ -208,10 +262,16 @@ pub(crate) fn lens(counts: &[u32; SYMBOLS]) -> [u8; SYMBOLS] {
     }
     // Codes beyond the longest are shortened, and others lengthened, the rarest first, until all fit.
     let room = 1u32 << CODE_MAX;
-    let mut depths: Vec<u32> = depths[..leaves].iter().map(|&depth| u32::from(depth).min(CODE_MAX)).collect();
+    let mut depths: Vec<u32> = depths[..leaves]
+        .iter()
+        .map(|&depth| u32::from(depth).min(CODE_MAX))
+        .collect();
     let mut used: u32 = depths.iter().map(|depth| room >> depth).sum();
     while used > room {
-        let longer = depths.iter().position(|&depth| depth < CODE_MAX).expect("32 codes of 10 bits fit");
+        let longer = depths
+            .iter()
+            .position(|&depth| depth < CODE_MAX)
+            .expect("32 codes of 10 bits fit");
         used -= room >> (depths[longer] + 1);
         depths[longer] += 1;
     }

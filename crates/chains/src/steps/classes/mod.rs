@@ -71,8 +71,16 @@ impl<W: Word> Step for Lengths<W> {
         &self.info
     }
 
-    fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, ws: &mut Workspace) -> Option<usize> {
-        pack_whole::<W>(raw, out, |words, out| pack_words(words, BitLen, out, side, ws.get()))
+    fn pack(
+        &self,
+        raw: &[u8],
+        out: &mut [u8],
+        side: &mut Side,
+        ws: &mut Workspace,
+    ) -> Option<usize> {
+        pack_whole::<W>(raw, out, |words, out| {
+            pack_words(words, BitLen, out, side, ws.get())
+        })
     }
 
     fn unpack(
@@ -82,7 +90,9 @@ impl<W: Word> Step for Lengths<W> {
         out: &mut [u8],
         ws: &mut Workspace,
     ) -> Result<(), UnpackError> {
-        unpack_whole::<W>(packed, out, |packed, words| unpack_words(packed, BitLen, words, side, ws.get()))
+        unpack_whole::<W>(packed, out, |packed, words| {
+            unpack_words(packed, BitLen, words, side, ws.get())
+        })
     }
 }
 

@@ -6,10 +6,11 @@
 //! is 3 to 10 % slower.
 
 use std::arch::x86_64::{
-    __m256i, _mm_extract_epi16, _mm_hadd_epi16, _mm_minpos_epu16, _mm_or_si128, _mm_set1_epi16, _mm_setzero_si128,
-    _mm_sub_epi16, _mm_unpackhi_epi64, _mm256_add_epi32, _mm256_castsi256_si128, _mm256_cvtepi32_epi16,
-    _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32, _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_lzcnt_epi32,
-    _mm256_lzcnt_epi64, _mm256_set_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_ternarylogic_epi64,
+    __m256i, _mm_extract_epi16, _mm_hadd_epi16, _mm_minpos_epu16, _mm_or_si128, _mm_set1_epi16,
+    _mm_setzero_si128, _mm_sub_epi16, _mm_unpackhi_epi64, _mm256_add_epi32, _mm256_castsi256_si128,
+    _mm256_cvtepi32_epi16, _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32, _mm256_extracti128_si256,
+    _mm256_loadu_si256, _mm256_lzcnt_epi32, _mm256_lzcnt_epi64, _mm256_set_epi64x,
+    _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_ternarylogic_epi64,
 };
 
 use super::{Estimate, ORDER_MAX, SAMPLES, SPAN, WINDOWS};
@@ -20,7 +21,9 @@ use crate::{
 
 /// [`super::estimate`] of the words in `bytes`, at least [`SPAN`], whose bytes are the other way round if `SWAPPED`.
 #[target_feature(enable = "avx2,avx512f,avx512cd,avx512vl")]
-pub(super) fn estimate<W: Word, const ORDERS: usize, const SWAPPED: bool>(bytes: &[u8]) -> Estimate {
+pub(super) fn estimate<W: Word, const ORDERS: usize, const SWAPPED: bool>(
+    bytes: &[u8],
+) -> Estimate {
     let count = bytes.len() / W::LEN;
     let apart = (count - SPAN) / (WINDOWS - 1);
     // Of each order the zeros before the longest of four folded differences, summed over all fours.
@@ -59,7 +62,10 @@ pub(super) fn estimate<W: Word, const ORDERS: usize, const SWAPPED: bool>(bytes:
     let bits = _mm_sub_epi16(_mm_set1_epi16(all as i16), _mm_hadd_epi16(low, high));
     // The first of the least.
     let least = _mm_minpos_epu16(bits);
-    Estimate { order: _mm_extract_epi16::<1>(least) as usize, bits: 4 * _mm_extract_epi16::<0>(least) as u32 }
+    Estimate {
+        order: _mm_extract_epi16::<1>(least) as usize,
+        bits: 4 * _mm_extract_epi16::<0>(least) as u32,
+    }
 }
 
 /// The first 32 bytes of `bytes`.
@@ -85,7 +91,10 @@ fn load<W: Word, const SWAPPED: bool>(bytes: &[u8]) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2,avx512f,avx512cd,avx512vl")]
 fn leading_zeros<W: Word>(longest: __m256i) -> __m256i {
-    let halves = _mm_or_si128(_mm256_castsi256_si128(longest), _mm256_extracti128_si256::<1>(longest));
+    let halves = _mm_or_si128(
+        _mm256_castsi256_si128(longest),
+        _mm256_extracti128_si256::<1>(longest),
+    );
     match W::LEN {
         8 => _mm256_lzcnt_epi64(longest),
         4 => _mm256_lzcnt_epi32(longest),

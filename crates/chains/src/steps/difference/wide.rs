@@ -4,8 +4,8 @@
 //! Of 16 bytes rather than 32, whose halves no shift crosses: the detour takes longer than another vector.
 
 use std::arch::x86_64::{
-    __m128i, _mm_add_epi8, _mm_add_epi16, _mm_add_epi32, _mm_loadu_si128, _mm_set1_epi8, _mm_set1_epi16,
-    _mm_set1_epi32, _mm_shuffle_epi8, _mm_slli_si128, _mm_storeu_si128,
+    __m128i, _mm_add_epi8, _mm_add_epi16, _mm_add_epi32, _mm_loadu_si128, _mm_set1_epi8,
+    _mm_set1_epi16, _mm_set1_epi32, _mm_shuffle_epi8, _mm_slli_si128, _mm_storeu_si128,
 };
 
 use crate::word::Word;
@@ -13,8 +13,14 @@ use crate::word::Word;
 /// Undoes `ORDER` differences of words of 1, 2 or 4 bytes, `last[j]` being the `j`-th difference at the place before.
 /// Returns the words of the last incomplete vector, and leaves `last` as it is there.
 #[target_feature(enable = "avx2")]
-pub(super) fn sums<'w, W: Word, const ORDER: usize>(words: &'w mut [W], last: &mut [W; ORDER]) -> &'w mut [W] {
-    assert!(W::LEN <= 4, "for words of 8 bytes, additions one by one are as fast");
+pub(super) fn sums<'w, W: Word, const ORDER: usize>(
+    words: &'w mut [W],
+    last: &mut [W; ORDER],
+) -> &'w mut [W] {
+    assert!(
+        W::LEN <= 4,
+        "for words of 8 bytes, additions one by one are as fast"
+    );
     let done = words.len() / (16 / W::LEN) * (16 / W::LEN);
     let mut carry = last.map(|last| all::<W>(last));
     let places: [u8; 16] = std::array::from_fn(|n| (16 - W::LEN + n % W::LEN) as u8);

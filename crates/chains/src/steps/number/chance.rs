@@ -24,7 +24,10 @@ const RATES: [u32; 32] = {
 
 impl Bit {
     /// As likely set as not.
-    const EVEN: Self = Self { one: 1 << 15, seen: 0 };
+    const EVEN: Self = Self {
+        one: 1 << 15,
+        seen: 0,
+    };
 
     /// The same with a probability that was learnt elsewhere, if nothing was learnt here.
     #[inline(always)]
@@ -44,7 +47,11 @@ impl Bit {
     fn learn(&mut self, bit: bool) {
         let rate = RATES[usize::from(self.seen) % RATES.len()];
         let one = u32::from(self.one);
-        self.one = if bit { one + (((65535 - one) * rate) >> 16) } else { one - ((one * rate) >> 16) } as u16;
+        self.one = if bit {
+            one + (((65535 - one) * rate) >> 16)
+        } else {
+            one - ((one * rate) >> 16)
+        } as u16;
         self.seen = (self.seen + 1).min(RATES.len() as u16 - 1);
     }
 }
@@ -60,7 +67,12 @@ struct Decoder<'a> {
 
 impl<'a> Decoder<'a> {
     fn new(bytes: &'a [u8]) -> Self {
-        let mut decoder = Self { bytes, low: 0, high: u32::MAX, value: 0 };
+        let mut decoder = Self {
+            bytes,
+            low: 0,
+            high: u32::MAX,
+            value: 0,
+        };
         for _ in 0..4 {
             decoder.pull();
         }
@@ -112,12 +124,18 @@ const LOW_BITS: u32 = 3;
 
 impl Default for Model {
     fn default() -> Self {
-        Self { of: Box::new([Sizes::NONE; COLUMNS]), all: Sizes::NONE }
+        Self {
+            of: Box::new([Sizes::NONE; COLUMNS]),
+            all: Sizes::NONE,
+        }
     }
 }
 
 impl Sizes {
-    const NONE: Self = Self { classes: [Bit::EVEN; 64], low: [[Bit::EVEN; 1 << LOW_BITS]; LOW_CLASSES] };
+    const NONE: Self = Self {
+        classes: [Bit::EVEN; 64],
+        low: [[Bit::EVEN; 1 << LOW_BITS]; LOW_CLASSES],
+    };
 }
 
 impl Model {
@@ -138,13 +156,21 @@ pub(super) struct Values<'a> {
 impl<'a> Values<'a> {
     pub(super) fn new(coded: &'a [u8], even: even::Reader<'a>, model: &'a mut Model) -> Self {
         model.forget();
-        Self { model, coder: Decoder::new(coded), even }
+        Self {
+            model,
+            coder: Decoder::new(coded),
+            even,
+        }
     }
 }
 
 impl super::Values for Values<'_> {
     fn next(&mut self, column: usize) -> i64 {
-        let Self { model: Model { of, all }, coder, even } = self;
+        let Self {
+            model: Model { of, all },
+            coder,
+            even,
+        } = self;
         let mine = &mut of[column.min(COLUMNS - 1)];
         let mut bit = |mine: &mut Bit, all: &mut Bit| {
             mine.or(*all);
@@ -159,12 +185,19 @@ impl super::Values for Values<'_> {
         }
         let mut node = 1usize;
         for _ in 0..6 {
-            node = node << 1 | usize::from(bit(&mut mine.classes[node % 64], &mut all.classes[node % 64]));
+            node = node << 1
+                | usize::from(bit(
+                    &mut mine.classes[node % 64],
+                    &mut all.classes[node % 64],
+                ));
         }
         let class = (node & 63) as u32 + 1;
         let mut number = 1u64;
         let mut open = class - 1;
-        if let (Some(mine), Some(all)) = (mine.low.get_mut(class as usize), all.low.get_mut(class as usize)) {
+        if let (Some(mine), Some(all)) = (
+            mine.low.get_mut(class as usize),
+            all.low.get_mut(class as usize),
+        ) {
             while open > 0 && number < 1 << LOW_BITS {
                 let at = number as usize;
                 open -= 1;

@@ -41,13 +41,19 @@ impl Sizes {
             _ => 1,
         });
         let low = |class: usize| Odds::of(std::array::from_fn(|bits| u8::from(bits < 2 << class)));
-        Self { classes: Odds::of(classes), low: std::array::from_fn(low) }
+        Self {
+            classes: Odds::of(classes),
+            low: std::array::from_fn(low),
+        }
     }
 }
 
 impl Default for Model {
     fn default() -> Self {
-        Self { of: Box::new([Sizes::none(); COLUMNS]), all: Sizes::none() }
+        Self {
+            of: Box::new([Sizes::none(); COLUMNS]),
+            all: Sizes::none(),
+        }
     }
 }
 
@@ -65,9 +71,15 @@ impl Model {
         let mut class = (64 - folded.leading_zeros()) as usize;
         let Self { of, all } = self;
         let mine = &mut of[column.min(COLUMNS - 1)];
-        let known = symbol(class.min(CLASSES - 1), &mut mine.classes, &mut all.classes, coder);
+        let known = symbol(
+            class.min(CLASSES - 1),
+            &mut mine.classes,
+            &mut all.classes,
+            coder,
+        );
         if known == CLASSES - 1 {
-            class = known + (coder.even((class.wrapping_sub(known)) as u64 & 63, 6) as usize).min(64 - known);
+            class = known
+                + (coder.even((class.wrapping_sub(known)) as u64 & 63, 6) as usize).min(64 - known);
         } else {
             class = known;
         }
@@ -80,7 +92,8 @@ impl Model {
             let learnt = open.min(LOW_BITS);
             open -= learnt;
             let mask = (1 << learnt) - 1;
-            number = 1 << learnt | (symbol((folded >> open) as usize & mask, mine, all, coder) & mask) as u64;
+            number = 1 << learnt
+                | (symbol((folded >> open) as usize & mask, mine, all, coder) & mask) as u64;
         }
         if open > 0 {
             number = number << open | coder.even(folded & ((1 << open) - 1), open);
@@ -90,10 +103,22 @@ impl Model {
 }
 
 #[inline(always)]
-fn symbol<const N: usize>(symbol: usize, mine: &mut Odds<N>, all: &mut Odds<N>, coder: &mut impl Coder) -> usize {
+fn symbol<const N: usize>(
+    symbol: usize,
+    mine: &mut Odds<N>,
+    all: &mut Odds<N>,
+    coder: &mut impl Coder,
+) -> usize {
     mine.or(all);
     let symbol = coder.symbol(symbol, mine);
-    mine.learn(symbol, if N == CLASSES && symbol == 0 { &OWN_NONE } else { &OWN });
+    mine.learn(
+        symbol,
+        if N == CLASSES && symbol == 0 {
+            &OWN_NONE
+        } else {
+            &OWN
+        },
+    );
     all.learn(symbol, &ALL);
     symbol
 }
@@ -107,7 +132,10 @@ pub(super) struct Values<'a> {
 impl<'a> Values<'a> {
     pub(super) fn new(coded: &'a [u8], even: even::Reader<'a>, model: &'a mut Model) -> Self {
         model.forget();
-        Self { model, coder: Decoder::new(coded, even) }
+        Self {
+            model,
+            coder: Decoder::new(coded, even),
+        }
     }
 }
 

@@ -49,13 +49,20 @@ impl Forecasts {
             let column = number.column.min(COLUMNS - 1);
             len = len.max(column + 1);
             for (by, bits) in Forecast::ALL.iter().zip(&mut bits[column]) {
-                let beside = number.value.wrapping_sub(lines.forecast(number.column, number.shape.fraction, *by));
+                let beside = number.value.wrapping_sub(lines.forecast(
+                    number.column,
+                    number.shape.fraction,
+                    *by,
+                ));
                 *bits += 64 - fold(beside).leading_zeros();
             }
             lines.note(number);
         }
         let least = |bits: [u32; 4]| (0..4).min_by_key(|&n| bits[n]).expect("four of them");
-        Self { by: bits.map(|bits| Forecast::ALL[least(bits)]), len }
+        Self {
+            by: bits.map(|bits| Forecast::ALL[least(bits)]),
+            len,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -76,7 +83,9 @@ impl Forecasts {
     /// Undoes [`Forecasts::put`] of `len`, at most [`COLUMNS`].
     pub(super) fn take(len: usize, even: &mut even::Reader<'_>) -> Self {
         let mut by = [Forecast::default(); COLUMNS];
-        by[..len].iter_mut().for_each(|by| *by = Forecast::ALL[even.take(2) as usize % 4]);
+        by[..len]
+            .iter_mut()
+            .for_each(|by| *by = Forecast::ALL[even.take(2) as usize % 4]);
         Self { by, len }
     }
 }
@@ -96,7 +105,11 @@ impl Decimal {
             return self.value;
         }
         let power = POWERS[usize::from(fraction.abs_diff(self.fraction)) % POWERS.len()];
-        if fraction > self.fraction { self.value.checked_mul(power).unwrap_or(0) } else { self.value / power }
+        if fraction > self.fraction {
+            self.value.checked_mul(power).unwrap_or(0)
+        } else {
+            self.value / power
+        }
     }
 }
 
@@ -124,7 +137,11 @@ const LINE: usize = 512;
 
 impl Default for Lines {
     fn default() -> Self {
-        Self { above: [Decimal::default(); LINE], left: Decimal::default(), left_above: Decimal::default() }
+        Self {
+            above: [Decimal::default(); LINE],
+            left: Decimal::default(),
+            left_above: Decimal::default(),
+        }
     }
 }
 
@@ -134,7 +151,9 @@ impl Lines {
     pub(super) fn forecast(&self, column: usize, fraction: u8, by: Forecast) -> i64 {
         let above = self.above[column.min(LINE - 1)].with(fraction);
         let left = self.left.with(fraction);
-        let both = above.wrapping_add(left).wrapping_sub(self.left_above.with(fraction));
+        let both = above
+            .wrapping_add(left)
+            .wrapping_sub(self.left_above.with(fraction));
         [0, above, left, both][by as usize]
     }
 
@@ -143,7 +162,10 @@ impl Lines {
     pub(super) fn note(&mut self, number: &Number) {
         let above = &mut self.above[number.column.min(LINE - 1)];
         self.left_above = *above;
-        self.left = Decimal { value: number.value, fraction: number.shape.fraction };
+        self.left = Decimal {
+            value: number.value,
+            fraction: number.shape.fraction,
+        };
         *above = self.left;
     }
 }

@@ -16,7 +16,10 @@ impl Writer {
 
     /// Appends the low `count` bits, at most 64, those above the lowest 32 first. No other bit is set.
     pub(super) fn put(&mut self, bits: u64, count: u32) {
-        for (part, count) in [(bits >> 32, count.saturating_sub(32)), (bits & 0xffff_ffff, count.min(32))] {
+        for (part, count) in [
+            (bits >> 32, count.saturating_sub(32)),
+            (bits & 0xffff_ffff, count.min(32)),
+        ] {
             self.held |= part << self.fill;
             self.fill += count;
             while self.fill >= 8 {
@@ -47,7 +50,11 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { left: bytes, held: 0, fill: 0 }
+        Self {
+            left: bytes,
+            held: 0,
+            fill: 0,
+        }
     }
 
     /// The next `count` bits, at most 64.

@@ -48,8 +48,9 @@ pub struct ByBits;
 pub struct BySymbols;
 
 /// Bytes that stand for numbers: those that text has no use for.
-const MARKS: [u8; 26] =
-    [1, 2, 3, 4, 5, 6, 7, 8, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31];
+const MARKS: [u8; 26] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
+];
 
 /// The place of a byte in [`MARKS`], or as many as there are.
 const PLACES: [u8; 256] = {
@@ -75,7 +76,9 @@ struct Shapes {
 impl Shapes {
     /// The place of `shape`, which becomes the last if it was not there; `None` if there is no room.
     fn place(&mut self, shape: Shape) -> Option<usize> {
-        let known = self.list[..self.len].iter().position(|known| *known == shape);
+        let known = self.list[..self.len]
+            .iter()
+            .position(|known| *known == shape);
         known.or_else(|| {
             *self.list.get_mut(self.len)? = shape;
             self.len += 1;
@@ -86,7 +89,9 @@ impl Shapes {
     /// The one that a byte of the text stands for.
     #[inline(always)]
     fn marked(&self, byte: u8) -> Option<Shape> {
-        self.list[..self.len].get(usize::from(PLACES[usize::from(byte)])).copied()
+        self.list[..self.len]
+            .get(usize::from(PLACES[usize::from(byte)]))
+            .copied()
     }
 }
 
@@ -101,7 +106,11 @@ impl Counter {
     #[inline(always)]
     fn pass(&mut self, byte: u8, is_mark: bool) -> usize {
         let column = self.next;
-        self.next = if byte == b'\n' { 0 } else { column + usize::from(is_mark) };
+        self.next = if byte == b'\n' {
+            0
+        } else {
+            column + usize::from(is_mark)
+        };
         column
     }
 }
@@ -117,7 +126,12 @@ struct Room {
 
 impl Step for ByBits {
     fn info(&self) -> &Info {
-        &Info { id: StepId(51), name: "num", keeps_length: false, has_side: true }
+        &Info {
+            id: StepId(51),
+            name: "num",
+            keeps_length: false,
+            has_side: true,
+        }
     }
 
     fn pack(&self, _: &[u8], _: &mut [u8], _: &mut Side, _: &mut Workspace) -> Option<usize> {
@@ -131,44 +145,80 @@ impl Step for ByBits {
         out: &mut [u8],
         ws: &mut Workspace,
     ) -> Result<(), UnpackError> {
-        let Head { header, coded, even } = Head::take(side)?;
-        fill(packed, &header, out, &mut chance::Values::new(coded, even, ws.get()))
+        let Head {
+            header,
+            coded,
+            even,
+        } = Head::take(side)?;
+        fill(
+            packed,
+            &header,
+            out,
+            &mut chance::Values::new(coded, even, ws.get()),
+        )
     }
 }
 
 impl Step for BySymbols {
     fn info(&self) -> &Info {
-        &Info { id: StepId(57), name: "numq", keeps_length: false, has_side: true }
+        &Info {
+            id: StepId(57),
+            name: "numq",
+            keeps_length: false,
+            has_side: true,
+        }
     }
 
-    fn pack(&self, raw: &[u8], out: &mut [u8], side: &mut Side, ws: &mut Workspace) -> Option<usize> {
+    fn pack(
+        &self,
+        raw: &[u8],
+        out: &mut [u8],
+        side: &mut Side,
+        ws: &mut Workspace,
+    ) -> Option<usize> {
         let digits = raw.iter().filter(|byte| byte.is_ascii_digit()).count();
         let is_mark = |byte: &u8| usize::from(PLACES[usize::from(*byte)]) < MARKS.len();
         if digits * DIGITS_SHARE < raw.len() || raw.iter().any(is_mark) {
             return None;
         }
-        let Room { tokens, numbers, model, encoder } = ws.get();
+        let Room {
+            tokens,
+            numbers,
+            model,
+            encoder,
+        } = ws.get();
         let first = tokens.find(raw);
         let mut shapes = Shapes::default();
         let len = mark(raw, tokens, &mut shapes, numbers, out)?;
         // As the reader will count them: what has no mark is no number to it.
-        let mut counter = Counter { next: usize::from(first) };
+        let mut counter = Counter {
+            next: usize::from(first),
+        };
         let mut marks = out[..len].iter().map(|&byte| {
             let is_mark = shapes.marked(byte).is_some();
             (counter.pass(byte, is_mark), is_mark)
         });
         for number in numbers.iter_mut() {
-            number.column = marks.find(|(_, is_mark)| *is_mark).expect("a mark for each number").0;
+            number.column = marks
+                .find(|(_, is_mark)| *is_mark)
+                .expect("a mark for each number")
+                .0;
         }
 
         let forecasts = Forecasts::best(numbers);
         encoder.clear();
-        shapes.list[..shapes.len].iter().for_each(|shape| shape.put(&mut encoder.even));
+        shapes.list[..shapes.len]
+            .iter()
+            .for_each(|shape| shape.put(&mut encoder.even));
         forecasts.put(&mut encoder.even);
         let mut lines = Lines::default();
         model.forget();
         for number in numbers.iter() {
-            let forecast = lines.forecast(number.column, number.shape.fraction, forecasts.of(number.column));
+            let forecast = lines.forecast(
+                number.column,
+                number.shape.fraction,
+                forecasts.of(number.column),
+            );
             model.code(number.column, number.value.wrapping_sub(forecast), encoder);
             lines.note(number);
         }
@@ -204,8 +254,17 @@ fn read_symbols_portable(
     out: &mut [u8],
     model: &mut class::Model,
 ) -> Result<(), UnpackError> {
-    let Head { header, coded, even } = head;
-    fill(packed, &header, out, &mut class::Values::new(coded, even, model))
+    let Head {
+        header,
+        coded,
+        even,
+    } = head;
+    fill(
+        packed,
+        &header,
+        out,
+        &mut class::Values::new(coded, even, model),
+    )
 }
 
 /// What each number is beside its forecast, one after the other.
@@ -235,23 +294,47 @@ impl<'a> Head<'a> {
         let len = usize::from(u16::from_le_bytes(side.array()?));
         let coded = side.take(len)?;
         if shapes_len > MARKS.len() || columns > COLUMNS {
-            return Err(UnpackError::Corrupt("more shapes or columns than there may be"));
+            return Err(UnpackError::Corrupt(
+                "more shapes or columns than there may be",
+            ));
         }
         let mut even = even::Reader::new(coded);
-        let mut shapes = Shapes { len: shapes_len, ..Shapes::default() };
+        let mut shapes = Shapes {
+            len: shapes_len,
+            ..Shapes::default()
+        };
         for shape in &mut shapes.list[..shapes_len] {
-            *shape = Shape::take(&mut even).ok_or(UnpackError::Corrupt("no such shape of a number"))?;
+            *shape =
+                Shape::take(&mut even).ok_or(UnpackError::Corrupt("no such shape of a number"))?;
         }
         let forecasts = Forecasts::take(columns, &mut even);
-        Ok(Self { header: Header { shapes, first, forecasts }, coded, even })
+        Ok(Self {
+            header: Header {
+                shapes,
+                first,
+                forecasts,
+            },
+            coded,
+            even,
+        })
     }
 }
 
 /// Fills `out` with the text `packed`, each mark a number again.
 #[inline(always)]
-fn fill(packed: &[u8], header: &Header, out: &mut [u8], values: &mut impl Values) -> Result<(), UnpackError> {
-    const LONGER: UnpackError = UnpackError::Corrupt("a text and its numbers are longer than the page");
-    let Header { shapes, first, forecasts } = header;
+fn fill(
+    packed: &[u8],
+    header: &Header,
+    out: &mut [u8],
+    values: &mut impl Values,
+) -> Result<(), UnpackError> {
+    const LONGER: UnpackError =
+        UnpackError::Corrupt("a text and its numbers are longer than the page");
+    let Header {
+        shapes,
+        first,
+        forecasts,
+    } = header;
     let mut lines = Lines::default();
     let mut counter = Counter { next: *first };
     let mut at = 0;
@@ -265,15 +348,31 @@ fn fill(packed: &[u8], header: &Header, out: &mut [u8], values: &mut impl Values
         };
         let forecast = lines.forecast(column, shape.fraction, forecasts.of(column));
         let value = forecast.wrapping_add(values.next(column));
-        lines.note(&Number { value, column, shape });
+        lines.note(&Number {
+            value,
+            column,
+            shape,
+        });
         at += shape.write(value, &mut out[at..]).ok_or(LONGER)?;
     }
-    if at == out.len() { Ok(()) } else { Err(UnpackError::Corrupt("a text and its numbers are shorter than the page")) }
+    if at == out.len() {
+        Ok(())
+    } else {
+        Err(UnpackError::Corrupt(
+            "a text and its numbers are shorter than the page",
+        ))
+    }
 }
 
 /// Copies `raw` to the front of `out` with a mark for each number that gets one, and returns its length. Leaves these
 /// `numbers`, without their columns, and their `shapes`.
-fn mark(raw: &[u8], tokens: &Tokens, shapes: &mut Shapes, numbers: &mut Vec<Number>, out: &mut [u8]) -> Option<usize> {
+fn mark(
+    raw: &[u8],
+    tokens: &Tokens,
+    shapes: &mut Shapes,
+    numbers: &mut Vec<Number>,
+    out: &mut [u8],
+) -> Option<usize> {
     numbers.clear();
     let (mut at, mut from) = (0, 0);
     let mut copy = |bytes: &[u8]| -> Option<()> {
@@ -283,10 +382,16 @@ fn mark(raw: &[u8], tokens: &Tokens, shapes: &mut Shapes, numbers: &mut Vec<Numb
     };
     for token in tokens.found() {
         let (shape, start) = tokens.shape(token);
-        let Some(place) = shapes.place(shape) else { continue };
+        let Some(place) = shapes.place(shape) else {
+            continue;
+        };
         copy(&raw[from..start])?;
         copy(&[MARKS[place]])?;
-        numbers.push(Number { value: token.value, column: 0, shape });
+        numbers.push(Number {
+            value: token.value,
+            column: 0,
+            shape,
+        });
         from = token.end();
     }
     copy(&raw[from..])?;

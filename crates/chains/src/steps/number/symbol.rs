@@ -66,7 +66,11 @@ impl<const N: usize> Odds<N> {
         // Asked of every place: what is known of the first one would leave an odd number of them to the vectors.
         let place = self.starts[symbol % N] + symbol as i16;
         for (n, start) in self.starts.iter_mut().enumerate() {
-            let to = if *start + n as i16 > place { Self::FREE } else { 0 };
+            let to = if *start + n as i16 > place {
+                Self::FREE
+            } else {
+                0
+            };
             *start += ((i32::from((to - *start) << 1) * rate) >> 16) as i16;
         }
         self.seen = (self.seen + 1).min(rates.len() as u16 - 1);
@@ -82,7 +86,11 @@ impl<const N: usize> Odds<N> {
     /// Where the part of a symbol begins, and how long it is.
     #[inline(always)]
     fn part(&self, symbol: usize) -> (u32, u32) {
-        let start = |n: usize| self.starts.get(n).map_or(WHOLE, |start| *start as u32 + n as u32);
+        let start = |n: usize| {
+            self.starts
+                .get(n)
+                .map_or(WHOLE, |start| *start as u32 + n as u32)
+        };
         (start(symbol), start(symbol + 1) - start(symbol))
     }
 }
@@ -133,7 +141,9 @@ impl Encoder {
         let end = coded.len() + even.len();
         let (front, back) = out.get_mut(..end)?.split_at_mut(coded.len());
         front.copy_from_slice(coded);
-        back.iter_mut().zip(even.iter().rev()).for_each(|(to, byte)| *to = *byte);
+        back.iter_mut()
+            .zip(even.iter().rev())
+            .for_each(|(to, byte)| *to = *byte);
         Some(end)
     }
 }
@@ -163,9 +173,16 @@ impl<'a> Decoder<'a> {
     /// `even` may have been read from already.
     pub(super) fn new(bytes: &'a [u8], even: even::Reader<'a>) -> Self {
         let mut first = [0; 4];
-        first.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
+        first
+            .iter_mut()
+            .zip(bytes)
+            .for_each(|(to, byte)| *to = *byte);
         let words = bytes.get(4..).unwrap_or_default().as_chunks().0;
-        Self { words, state: u32::from_le_bytes(first), even }
+        Self {
+            words,
+            state: u32::from_le_bytes(first),
+            even,
+        }
     }
 }
 
@@ -177,10 +194,18 @@ impl Coder for Decoder<'_> {
         let (start, len) = odds.part(symbol);
         self.state = len * (self.state >> WHOLE_BITS) + (place - start);
         // Without a branch: no guess at it is better than even.
-        let (word, rest) =
-            self.words.split_first().map_or((0, self.words), |(word, rest)| (u16::from_le_bytes(*word), rest));
+        let (word, rest) = self
+            .words
+            .split_first()
+            .map_or((0, self.words), |(word, rest)| {
+                (u16::from_le_bytes(*word), rest)
+            });
         let is_short = self.state < LEAST;
-        self.state = if is_short { self.state << 16 | u32::from(word) } else { self.state };
+        self.state = if is_short {
+            self.state << 16 | u32::from(word)
+        } else {
+            self.state
+        };
         self.words = if is_short { rest } else { self.words };
         symbol
     }

@@ -71,7 +71,11 @@ struct Habit {
 
 impl Default for Tokens {
     fn default() -> Self {
-        Self { list: Box::new([Token::default(); BETWEEN_MAX]), len: 0, habits: [Habit::default(); COLUMNS] }
+        Self {
+            list: Box::new([Token::default(); BETWEEN_MAX]),
+            len: 0,
+            habits: [Habit::default(); COLUMNS],
+        }
     }
 }
 
@@ -95,7 +99,10 @@ impl Tokens {
             // Digits in words are names.
             let in_word = at > 0 && text[at - 1].is_ascii_alphabetic();
             let Some(token) = token(text, at, end).filter(|_| !in_word) else {
-                at += text[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+                at += text[at..]
+                    .iter()
+                    .take_while(|byte| byte.is_ascii_digit())
+                    .count();
                 continue;
             };
             self.list[self.len] = Token { column, ..token };
@@ -108,7 +115,9 @@ impl Tokens {
             at = end;
         }
         let skipped = u8::try_from(first_lines[1].saturating_sub(first_lines[0])).unwrap_or(0);
-        self.list[..usize::from(first_lines[0])].iter_mut().for_each(|token| token.column += u16::from(skipped));
+        self.list[..usize::from(first_lines[0])]
+            .iter_mut()
+            .for_each(|token| token.column += u16::from(skipped));
         self.habits = [Habit::default(); COLUMNS];
         for token in &self.list[..self.len] {
             self.habits[usize::from(token.column).min(COLUMNS - 1)].note(token);
@@ -128,11 +137,35 @@ impl Tokens {
         let width = token.len + token.spaces;
         let fraction = token.fraction;
         if token.has_zeros || (habit.zeros > 1 && habit.zeros == token.digits) {
-            (Shape { fraction, fill: Fill::Zeros, room: token.digits }, start)
-        } else if habit.zeros == 0 && habit.same_end > habit.same_start && usize::from(width) <= ROOM_MAX {
-            (Shape { fraction, fill: Fill::Spaces, room: width }, start - usize::from(token.spaces))
+            (
+                Shape {
+                    fraction,
+                    fill: Fill::Zeros,
+                    room: token.digits,
+                },
+                start,
+            )
+        } else if habit.zeros == 0
+            && habit.same_end > habit.same_start
+            && usize::from(width) <= ROOM_MAX
+        {
+            (
+                Shape {
+                    fraction,
+                    fill: Fill::Spaces,
+                    room: width,
+                },
+                start - usize::from(token.spaces),
+            )
         } else {
-            (Shape { fraction, fill: Fill::None, room: 0 }, start)
+            (
+                Shape {
+                    fraction,
+                    fill: Fill::None,
+                    room: 0,
+                },
+                start,
+            )
         }
     }
 }
@@ -158,7 +191,13 @@ impl Habit {
 /// The number whose first digit is at `first`; no part of it, and none of its spaces, lies before `from`. `None` for
 /// more digits than numbers may have.
 fn token(text: &[u8], first: usize, from: usize) -> Option<Token> {
-    let run = |at: usize| text[at..].iter().take(DIGITS_MAX + 1).take_while(|byte| byte.is_ascii_digit()).count();
+    let run = |at: usize| {
+        text[at..]
+            .iter()
+            .take(DIGITS_MAX + 1)
+            .take_while(|byte| byte.is_ascii_digit())
+            .count()
+    };
     let digits = run(first);
     if digits > DIGITS_MAX {
         return None;
@@ -177,11 +216,20 @@ fn token(text: &[u8], first: usize, from: usize) -> Option<Token> {
     let mut start = first;
     // A sign, not what joins two words or the parts of a date. Nothing has a sign that is zero.
     let joins = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b')' | b'_' | b'.');
-    if value != 0 && first > from && text[first - 1] == b'-' && !(first >= 2 && joins(text[first - 2])) {
+    if value != 0
+        && first > from
+        && text[first - 1] == b'-'
+        && !(first >= 2 && joins(text[first - 2]))
+    {
         start -= 1;
         value = -value;
     }
-    let spaces = text[from..start].iter().rev().take(ROOM_MAX).take_while(|byte| **byte == b' ').count();
+    let spaces = text[from..start]
+        .iter()
+        .rev()
+        .take(ROOM_MAX)
+        .take_while(|byte| **byte == b' ')
+        .count();
     Some(Token {
         start: start as u16,
         spaces: spaces as u8,
@@ -212,7 +260,11 @@ impl Shape {
         };
         let room = even.take(5) as u8;
         let digits = if fill == Fill::Zeros { room } else { 0 };
-        (usize::from(fraction.max(digits)) <= DIGITS_MAX).then_some(Self { fraction, fill, room })
+        (usize::from(fraction.max(digits)) <= DIGITS_MAX).then_some(Self {
+            fraction,
+            fill,
+            room,
+        })
     }
 
     /// Writes `value` to the front of `out` and returns how many bytes that took; `None` if there is no room.
@@ -232,7 +284,11 @@ impl Shape {
         if self.fraction > 0 {
             put(b'.');
         }
-        let zeros = if self.fill == Fill::Zeros { self.room } else { 1 };
+        let zeros = if self.fill == Fill::Zeros {
+            self.room
+        } else {
+            1
+        };
         let mut digits = 0;
         while left > 0 || digits < zeros {
             put(b'0' + (left % 10) as u8);

@@ -27,7 +27,12 @@ pub struct Args {
     #[arg(long, value_name = "CODEC,…", value_delimiter = ',')]
     pub codec: Vec<String>,
     /// Lengths of chunks
-    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "64K,1M")]
+    #[arg(
+        long,
+        value_name = "SIZE,…",
+        value_delimiter = ',',
+        default_value = "64K,1M"
+    )]
     pub chunk: Vec<Size>,
     /// Numbers of threads; 1 and one for each processor if not given
     #[arg(short = 'T', long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1024))]
@@ -54,7 +59,10 @@ pub struct Args {
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     if let Some(job) = &args.worker {
         let job = serde_json::from_str(job).map_err(|fault| Usage(format!("--worker: {fault}")))?;
-        return output::print(&serde_json::to_string(&worker::run(&job, io::stdin().lock())?)?);
+        return output::print(&serde_json::to_string(&worker::run(
+            &job,
+            io::stdin().lock(),
+        )?)?);
     }
     lab::places_of(&args.out)?;
     let plan = plan(args)?;
@@ -63,7 +71,9 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
         (false, false) => vec![Data::paths(&args.paths)?],
         (false, true) => Data::paths(&args.paths)?.each(),
     };
-    let bencher = Bencher { program: std::env::current_exe().context("cannot find this program itself")? };
+    let bencher = Bencher {
+        program: std::env::current_exe().context("cannot find this program itself")?,
+    };
     let mut run = Run::new(Origin::now("bench", &common::command_line(), Vec::new()));
     let bar = output::bar(quiet);
     for (number, data) in data.iter().enumerate() {
@@ -71,9 +81,13 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
             bar.set_length((now.total * (number + 1).max(args.paths.len())) as u64);
             bar.set_position((now.total * number + now.done) as u64);
             let codec = now.case.codec.as_deref().unwrap_or_default();
-            bar.set_message(format!("{codec}, {}", Size(now.case.chunk_bytes.unwrap_or(0))));
+            bar.set_message(format!(
+                "{codec}, {}",
+                Size(now.case.chunk_bytes.unwrap_or(0))
+            ));
         };
-        run.rows.extend(bench::run(&bencher, data, &plan, progress)?);
+        run.rows
+            .extend(bench::run(&bencher, data, &plan, progress)?);
     }
     bar.finish_and_clear();
     if !lab::deliver(&args.out, &run, quiet)? {
@@ -82,22 +96,39 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     let faults: Vec<_> = run
         .rows
         .iter()
-        .filter_map(|row| Some(format!("{}: {}", row.case.codec.as_deref()?, row.fault.as_ref()?)))
+        .filter_map(|row| {
+            Some(format!(
+                "{}: {}",
+                row.case.codec.as_deref()?,
+                row.fault.as_ref()?
+            ))
+        })
         .collect();
-    if faults.is_empty() { Ok(()) } else { Err(anyhow::anyhow!("some cases failed: {}", faults.join("; "))) }
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(anyhow::anyhow!("some cases failed: {}", faults.join("; ")))
+    }
 }
 
 fn plan(args: &Args) -> anyhow::Result<Plan> {
     let registry = narrows::default_registry();
     let named: Vec<&str> = args.codec.iter().map(String::as_str).collect();
-    let named = if named.is_empty() { bench::CODECS_DEFAULT.to_vec() } else { named };
+    let named = if named.is_empty() {
+        bench::CODECS_DEFAULT.to_vec()
+    } else {
+        named
+    };
     let mut codecs = Vec::new();
     for text in named {
         codecs.extend(bench::settings(&registry, text).map_err(Usage)?);
     }
     let mut threads = args.threads.clone();
     if threads.is_empty() {
-        threads = vec![1, thread::available_parallelism().map_or(1, |count| count.get() as u64)];
+        threads = vec![
+            1,
+            thread::available_parallelism().map_or(1, |count| count.get() as u64),
+        ];
         threads.dedup();
     }
     if args.chunk.iter().any(|size| size.0 == 0) || args.size.0 == 0 {
@@ -140,7 +171,10 @@ fn print(run: &Run) -> anyhow::Result<()> {
         while let Some(row) = rows.next_if(|row| key(row) == group) {
             table.add_row(cells(row));
         }
-        output::print(&format!("{data}, {bytes}, {threads} thread{}", if threads == 1 { "" } else { "s" }))?;
+        output::print(&format!(
+            "{data}, {bytes}, {threads} thread{}",
+            if threads == 1 { "" } else { "s" }
+        ))?;
         output::print(&format!("{table}\n"))?;
     }
     output::print(

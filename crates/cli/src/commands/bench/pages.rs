@@ -2,7 +2,9 @@
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use narrows::core::units::Size;
-use narrows_lab::pages::{self, Backing, Contestant, Document, PagesError, Plan, Set, SetResult, paper};
+use narrows_lab::pages::{
+    self, Backing, Contestant, Document, PagesError, Plan, Set, SetResult, paper,
+};
 
 use super::super::common;
 use crate::{
@@ -56,7 +58,11 @@ pub struct Args {
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     let mut contestants = match &args.codecs[..] {
         [] => Contestant::usual(),
-        names => names.iter().map(|name| Contestant::named(name)).collect::<Result<_, _>>().map_err(fault)?,
+        names => names
+            .iter()
+            .map(|name| Contestant::named(name))
+            .collect::<Result<_, _>>()
+            .map_err(fault)?,
     };
     if args.every_chain {
         contestants.extend(Contestant::chains());
@@ -68,7 +74,12 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
         limit: usize::try_from(args.limit.0)
             .ok()
             .filter(|limit| (1..=4096).contains(limit))
-            .ok_or_else(|| Usage(format!("--limit {}: a packed page has 1 to 4096 bytes", args.limit.0)))?,
+            .ok_or_else(|| {
+                Usage(format!(
+                    "--limit {}: a packed page has 1 to 4096 bytes",
+                    args.limit.0
+                ))
+            })?,
         backings: match &args.backings[..] {
             [] if args.paper => paper::BACKINGS.to_vec(),
             [] => paper::BACKINGS[..1].to_vec(),
@@ -81,7 +92,12 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     let (sets, absent) = if args.paper {
         paper::sets(&args.files, most).map_err(fault)?
     } else {
-        let sets = args.files.iter().map(|file| Set::load(file, most)).collect::<Result<_, _>>().map_err(fault)?;
+        let sets = args
+            .files
+            .iter()
+            .map(|file| Set::load(file, most))
+            .collect::<Result<_, _>>()
+            .map_err(fault)?;
         (sets, vec![])
     };
     let bar = output::bar(quiet);
@@ -95,7 +111,11 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     if args.paper {
         paper::compare(&mut document, absent);
     }
-    if args.json { output::print(&serde_json::to_string(&document)?) } else { print(&document) }
+    if args.json {
+        output::print(&serde_json::to_string(&document)?)
+    } else {
+        print(&document)
+    }
 }
 
 fn fault(fault: PagesError) -> anyhow::Error {
@@ -108,7 +128,10 @@ fn fault(fault: PagesError) -> anyhow::Error {
 
 fn print(document: &Document) -> anyhow::Result<()> {
     for set in &document.sets {
-        let title = set.title.map_or_else(|| set.name.clone(), |title| format!("{} ({title}), {}", set.name, set.from));
+        let title = set.title.map_or_else(
+            || set.name.clone(),
+            |title| format!("{} ({title}), {}", set.name, set.from),
+        );
         let same = match set.same_filled {
             0 => String::new(),
             n => format!(", and {n} of one repeated word, which are left out"),
@@ -117,7 +140,10 @@ fn print(document: &Document) -> anyhow::Result<()> {
         output::print(&format!("{}\n", table(document, set)))?;
     }
     for absent in &document.absent {
-        output::print(&format!("{0} ({1}): no data here; give {0}=FILE\n", absent.name, absent.title))?;
+        output::print(&format!(
+            "{0} ({1}): no data here; give {0}=FILE\n",
+            absent.name, absent.title
+        ))?;
     }
     let behind = |backing: &Backing| format!("{:.0} ({})", backing.bytes_per_s / 1e6, backing.name);
     output::print(&format!(
@@ -129,18 +155,42 @@ fn print(document: &Document) -> anyhow::Result<()> {
         },
         document.machine.cpu,
         document.limit_bytes,
-        document.backings.iter().map(behind).collect::<Vec<_>>().join(", ")
+        document
+            .backings
+            .iter()
+            .map(behind)
+            .collect::<Vec<_>>()
+            .join(", ")
     ))
 }
 
 fn table(document: &Document, set: &SetResult) -> Table {
-    let is_published = set.results.iter().any(|measured| measured.published.is_some());
-    let mut heads: Vec<String> = ["", "ratio", "pack MB/s", "unpack MB/s"].map(Into::into).to_vec();
-    heads.extend(document.backings.iter().map(|backing| format!("effective MB/s, {}", backing.name)));
+    let is_published = set
+        .results
+        .iter()
+        .any(|measured| measured.published.is_some());
+    let mut heads: Vec<String> = ["", "ratio", "pack MB/s", "unpack MB/s"]
+        .map(Into::into)
+        .to_vec();
+    heads.extend(
+        document
+            .backings
+            .iter()
+            .map(|backing| format!("effective MB/s, {}", backing.name)),
+    );
     let has_more = document.threads > 1;
-    heads.extend(["pack, × one thread", "unpack, ×"].map(Into::into).into_iter().filter(|_| has_more));
-    heads
-        .extend(["published ratio", "pack MiB/s", "unpack MiB/s"].map(Into::into).into_iter().filter(|_| is_published));
+    heads.extend(
+        ["pack, × one thread", "unpack, ×"]
+            .map(Into::into)
+            .into_iter()
+            .filter(|_| has_more),
+    );
+    heads.extend(
+        ["published ratio", "pack MiB/s", "unpack MiB/s"]
+            .map(Into::into)
+            .into_iter()
+            .filter(|_| is_published),
+    );
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(heads);
     for column in table.column_iter_mut().skip(1) {
@@ -153,16 +203,36 @@ fn table(document: &Document, set: &SetResult) -> Table {
             format!("{:.0}", measured.pack_mb_s),
             format!("{:.0}", measured.unpack_mb_s),
         ];
-        row.extend(measured.effective_mb_s.iter().map(|mb_s| format!("{mb_s:.0}")));
+        row.extend(
+            measured
+                .effective_mb_s
+                .iter()
+                .map(|mb_s| format!("{mb_s:.0}")),
+        );
         if has_more {
             // The kernel's device has one thread.
-            let times = |all: f64, one: Option<f64>| one.map_or(String::new(), |one| format!("{:.2}", all / one));
-            row.push(times(measured.pack_mb_s, measured.one_thread.map(|one| one.pack_mb_s)));
-            row.push(times(measured.unpack_mb_s, measured.one_thread.map(|one| one.unpack_mb_s)));
+            let times = |all: f64, one: Option<f64>| {
+                one.map_or(String::new(), |one| format!("{:.2}", all / one))
+            };
+            row.push(times(
+                measured.pack_mb_s,
+                measured.one_thread.map(|one| one.pack_mb_s),
+            ));
+            row.push(times(
+                measured.unpack_mb_s,
+                measured.one_thread.map(|one| one.unpack_mb_s),
+            ));
         }
         if let Some(published) = measured.published {
-            let known = |value: f64, digits| if value > 0.0 { format!("{value:.digits$}") } else { String::new() };
-            let speeds = [published.pack_mib_s, published.unpack_mib_s].map(|mib_s| known(mib_s, 1));
+            let known = |value: f64, digits| {
+                if value > 0.0 {
+                    format!("{value:.digits$}")
+                } else {
+                    String::new()
+                }
+            };
+            let speeds =
+                [published.pack_mib_s, published.unpack_mib_s].map(|mib_s| known(mib_s, 1));
             row.extend(std::iter::once(known(published.ratio, 2)).chain(speeds));
         }
         table.add_row(row);
@@ -176,7 +246,10 @@ fn backing(text: &str) -> Result<Backing, String> {
     }
     match text.parse::<Size>() {
         Ok(Size(0)) => Err("a device of no speed".into()),
-        Ok(size) => Ok(Backing { name: "given", bytes_per_s: size.0 as f64 }),
+        Ok(size) => Ok(Backing {
+            name: "given",
+            bytes_per_s: size.0 as f64,
+        }),
         Err(fault) => Err(fault.to_string()),
     }
 }

@@ -31,7 +31,8 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
 /// Where the control socket is if nobody says: in the directory for one's own sockets, where there is one.
 fn control_path(asked: Option<PathBuf>) -> PathBuf {
     asked.unwrap_or_else(|| {
-        let dir = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+        let dir =
+            std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
         dir.join("narrows-memory.control")
     })
 }

@@ -45,9 +45,11 @@ const IDLE_AFTER_MIN: Duration = Duration::from_millis(100);
 const HANDS_MAX: usize = 7;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Use it:   nbdinfo nbd://localhost          nbdcopy FILE nbd://localhost
+#[command(
+    after_help = "Use it:   nbdinfo nbd://localhost          nbdcopy FILE nbd://localhost
 Mount it: mkdir /tmp/nbd; nbdfuse /tmp/nbd nbd://localhost &
-          losetup --find --show /tmp/nbd/nbd       then mkfs and mount what it prints")]
+          losetup --find --show /tmp/nbd/nbd       then mkfs and mount what it prints"
+)]
 pub struct Args {
     /// Size of the device: 512M, 8G
     #[arg(long)]
@@ -135,8 +137,15 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     let mut exports = Exports::default();
     for (name, store) in &stores {
         let description = "a RAM disk of packed pages; its content ends with the server".into();
-        let export = Export { name: name.clone(), description, device: store.clone(), read_only: false };
-        exports.add(export).map_err(|fault| Usage(fault.to_string()))?;
+        let export = Export {
+            name: name.clone(),
+            description,
+            device: store.clone(),
+            read_only: false,
+        };
+        exports
+            .add(export)
+            .map_err(|fault| Usage(fault.to_string()))?;
     }
     let config = Config {
         exports,
@@ -145,8 +154,15 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
         connections_max: args.connections_max.into(),
     };
     let server = Arc::new(Server::start(listeners, config)?);
-    let keeper = KeeperConfig { idle_after: args.idle_after, recompress: !args.no_recompress, chains };
-    let keeper = Keeper::start(stores.iter().map(|(_, store)| store.clone()).collect(), keeper)?;
+    let keeper = KeeperConfig {
+        idle_after: args.idle_after,
+        recompress: !args.no_recompress,
+        chains,
+    };
+    let keeper = Keeper::start(
+        stores.iter().map(|(_, store)| store.clone()).collect(),
+        keeper,
+    )?;
 
     let report = {
         let (server, stores) = (Arc::downgrade(&server), stores.clone());
@@ -161,7 +177,11 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
                 .iter()
                 .map(|(name, store)| {
                     let stat = store.stat();
-                    Named { name: name.clone(), ratio: stat.ratio(), stat }
+                    Named {
+                        name: name.clone(),
+                        ratio: stat.ratio(),
+                        stat,
+                    }
                 })
                 .collect(),
         })
@@ -172,7 +192,11 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     if let Some(address) = &args.metrics {
         // The thread that answers outlives us; what the stores have must not.
         let report = Arc::downgrade(&report);
-        let render = move || report.upgrade().map_or_else(String::new, |report| metrics::render(&report()));
+        let render = move || {
+            report
+                .upgrade()
+                .map_or_else(String::new, |report| metrics::render(&report()))
+        };
         crate::metrics::serve(address, Arc::new(render))?;
     }
     announce(&args, &server, &control_at)?;
@@ -189,24 +213,40 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     bar.finish_and_clear();
     eprintln!("stopped: {}", view::line(&report()));
     drop((control, keeper));
-    Arc::into_inner(server).context("the server is held by reports in weak hands only")?.stop();
+    Arc::into_inner(server)
+        .context("the server is held by reports in weak hands only")?
+        .stop();
     Ok(())
 }
 
 fn listeners(args: &Args) -> anyhow::Result<Vec<Listener>> {
     let auth = match &args.tls_certificates {
-        Some(dir) => Auth::Tls { dir: dir.clone(), server_name: None },
+        Some(dir) => Auth::Tls {
+            dir: dir.clone(),
+            server_name: None,
+        },
         None => Auth::None,
     };
-    auth.check(Side::Server).map_err(|fault| common::failed_auth(&fault))?;
-    let tcp = args.listen.as_deref().map(|text| Address::parse(text, PORT).map_err(|fault| Usage(fault.to_string())));
-    let addresses = tcp.transpose()?.into_iter().chain(args.unix.clone().map(Address::Unix));
+    auth.check(Side::Server)
+        .map_err(|fault| common::failed_auth(&fault))?;
+    let tcp = args
+        .listen
+        .as_deref()
+        .map(|text| Address::parse(text, PORT).map_err(|fault| Usage(fault.to_string())));
+    let addresses = tcp
+        .transpose()?
+        .into_iter()
+        .chain(args.unix.clone().map(Address::Unix));
     addresses
         .map(|address| {
             // Replies are gathered already; a limit on unsent bytes would only cost wake-ups. And a Unix socket, which
             // the kernel does not tune, holds a few long replies, so that we go on while the client takes them.
             let send_buffer = matches!(address, Address::Unix(_)).then_some(SEND_BUFFER);
-            let tuning = Tuning { notsent_lowat: None, send_buffer, ..Tuning::default() };
+            let tuning = Tuning {
+                notsent_lowat: None,
+                send_buffer,
+                ..Tuning::default()
+            };
             secure::require_auth(&address, &auth, args.insecure)?;
             Ok(Listener::bind(&address, &tuning)?)
         })
@@ -215,7 +255,8 @@ fn listeners(args: &Args) -> anyhow::Result<Vec<Listener>> {
 
 fn stores(args: &Args, chains: &Chains) -> anyhow::Result<Vec<(String, Arc<Store>)>> {
     let budget = Arc::new(Budget::new(args.mem_limit.map(|limit| limit.0)));
-    let open = |path: &Path| Backing::open(path, args.backing_size.map(|size| size.0)).map(Arc::new);
+    let open =
+        |path: &Path| Backing::open(path, args.backing_size.map(|size| size.0)).map(Arc::new);
     let backing = args.backing.as_deref().map(open).transpose()?;
     let profile = match args.profile {
         ProfileName::Fast => Profile::Fast,
@@ -224,18 +265,38 @@ fn stores(args: &Args, chains: &Chains) -> anyhow::Result<Vec<(String, Arc<Store
         ProfileName::Ratio => Profile::Ratio,
     };
     // A processor is the request's own, and more hands than there are pages to deal out find nothing to do.
-    let hands = thread::available_parallelism().map_or(1, usize::from).min(HANDS_MAX + 1) - 1;
+    let hands = thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(HANDS_MAX + 1)
+        - 1;
     let crew = Arc::new(Crew::new("memory-crew", hands).context("cannot start a thread")?);
     let first = std::iter::once((args.name.clone(), args.size));
     first
         .chain(args.exports.iter().cloned())
         .map(|(name, size)| {
             if size.0 == 0 {
-                return Err(Usage(format!("the RAM disk `{name}` would hold nothing; choose a larger --size")).into());
+                return Err(Usage(format!(
+                    "the RAM disk `{name}` would hold nothing; choose a larger --size"
+                ))
+                .into());
             }
-            let (budget, backing, chains, crew) = (budget.clone(), backing.clone(), chains.clone(), crew.clone());
-            let store = Store::new(StoreConfig { size: size.0, profile, chains, budget, backing, crew });
-            let store = store.with_context(|| format!("cannot make a device of {size}; choose a smaller --size"))?;
+            let (budget, backing, chains, crew) = (
+                budget.clone(),
+                backing.clone(),
+                chains.clone(),
+                crew.clone(),
+            );
+            let store = Store::new(StoreConfig {
+                size: size.0,
+                profile,
+                chains,
+                budget,
+                backing,
+                crew,
+            });
+            let store = store.with_context(|| {
+                format!("cannot make a device of {size}; choose a smaller --size")
+            })?;
             Ok((name, Arc::new(store)))
         })
         .collect()
@@ -243,37 +304,58 @@ fn stores(args: &Args, chains: &Chains) -> anyhow::Result<Vec<(String, Arc<Store
 
 /// Says how to reach it.
 fn announce(args: &Args, server: &Server, control: &Path) -> anyhow::Result<()> {
-    let scheme = if args.tls_certificates.is_some() { "nbds" } else { "nbd" };
+    let scheme = if args.tls_certificates.is_some() {
+        "nbds"
+    } else {
+        "nbd"
+    };
     let uri = |address: &Address| match address {
         Address::Unix(path) => format!("{scheme}+unix:///{}?socket={}", args.name, path.display()),
         address => format!("{scheme}://{address}/{}", args.name),
     };
     let uris: Vec<_> = server.addresses().iter().map(uri).collect();
     if args.json {
-        let document = json!({ "schema": "narrows.memory-serve/1", "uris": uris, "control": control });
+        let document =
+            json!({ "schema": "narrows.memory-serve/1", "uris": uris, "control": control });
         return output::print(&document.to_string());
     }
-    let limit = args.mem_limit.map_or_else(|| "no memory limit".into(), |limit| format!("at most {limit} of memory"));
+    let limit = args.mem_limit.map_or_else(
+        || "no memory limit".into(),
+        |limit| format!("at most {limit} of memory"),
+    );
     eprintln!("serving {}, {limit}", Size(args.size.0));
     for uri in &uris {
         eprintln!("  {uri}");
     }
     if let Some(uri) = uris.first() {
         eprintln!("to mount it: mkdir -p /tmp/nbd && nbdfuse /tmp/nbd '{uri}' &");
-        eprintln!("             mount \"$(losetup --find --show /tmp/nbd/nbd)\" /mnt    (after mkfs)");
+        eprintln!(
+            "             mount \"$(losetup --find --show /tmp/nbd/nbd)\" /mnt    (after mkfs)"
+        );
     }
-    eprintln!("to watch it: narrows memory stat --watch --control {}", control.display());
+    eprintln!(
+        "to watch it: narrows memory stat --watch --control {}",
+        control.display()
+    );
     Ok(())
 }
 
 fn idle_after(text: &str) -> Result<Duration, String> {
     seconds(text).and_then(|time| {
         let words = "less than 0.1 seconds; use --no-recompress to leave cold pages as they are";
-        if time < IDLE_AFTER_MIN { Err(words.into()) } else { Ok(time) }
+        if time < IDLE_AFTER_MIN {
+            Err(words.into())
+        } else {
+            Ok(time)
+        }
     })
 }
 
 fn export(text: &str) -> Result<(String, Size), String> {
     let (name, size) = text.rsplit_once('=').ok_or("write it as NAME=SIZE")?;
-    Ok((name.into(), size.parse().map_err(|fault: narrows::core::units::ParseUnitError| fault.to_string())?))
+    Ok((
+        name.into(),
+        size.parse()
+            .map_err(|fault: narrows::core::units::ParseUnitError| fault.to_string())?,
+    ))
 }

@@ -32,7 +32,12 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let path = control_path(args.control.clone());
     let ask = || {
-        control::ask(&path).with_context(|| format!("no RAM disk answers at {}; name its --control", path.display()))
+        control::ask(&path).with_context(|| {
+            format!(
+                "no RAM disk answers at {}; name its --control",
+                path.display()
+            )
+        })
     };
     let mut before = None;
     loop {
@@ -40,7 +45,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         if args.json {
             output::print(&serde_json::to_string(&report)?)?;
         } else {
-            let head = if args.watch && io::stdout().is_terminal() { REDRAW } else { "" };
+            let head = if args.watch && io::stdout().is_terminal() {
+                REDRAW
+            } else {
+                ""
+            };
             output::print(&format!("{head}{}", view::screen(&report, before.as_ref())))?;
         }
         if !args.watch {

@@ -34,16 +34,30 @@ pub fn screen(report: &Report, before: Option<&Report>) -> String {
     );
     let span_s = before.map_or(0.0, |before| report.uptime_s - before.uptime_s);
     for store in &report.stores {
-        let earlier = before.and_then(|before| before.stores.iter().find(|earlier| earlier.name == store.name));
+        let earlier = before.and_then(|before| {
+            before
+                .stores
+                .iter()
+                .find(|earlier| earlier.name == store.name)
+        });
         draw(&mut text, store, earlier, span_s).expect("a String takes everything");
     }
     text.truncate(text.trim_end().len());
     text
 }
 
-fn draw(text: &mut String, store: &Named, earlier: Option<&Named>, span_s: f64) -> std::fmt::Result {
+fn draw(
+    text: &mut String,
+    store: &Named,
+    earlier: Option<&Named>,
+    span_s: f64,
+) -> std::fmt::Result {
     let (stat, mm) = (&store.stat, &store.stat.mm_stat);
-    let name = if store.name.is_empty() { "(nameless)" } else { &store.name };
+    let name = if store.name.is_empty() {
+        "(nameless)"
+    } else {
+        &store.name
+    };
     writeln!(text, "\n{name}: {}", Size(stat.size))?;
     let (of, whole) = match mm.mem_limit {
         0 => ("no limit".into(), mm.mem_used_max),
@@ -75,20 +89,39 @@ fn draw(text: &mut String, store: &Named, earlier: Option<&Named>, span_s: f64) 
         ("backed", tiers.backed),
     ] {
         let Tier { pages, bytes } = tier;
-        let ratio =
-            if bytes > 0 { format!(", ratio {:.2}", (pages * 4096) as f64 / bytes as f64) } else { String::new() };
-        writeln!(text, "  {name:7} {} {pages} pages in {}{ratio}", bar(pages, all), Size(bytes))?;
+        let ratio = if bytes > 0 {
+            format!(", ratio {:.2}", (pages * 4096) as f64 / bytes as f64)
+        } else {
+            String::new()
+        };
+        writeln!(
+            text,
+            "  {name:7} {} {pages} pages in {}{ratio}",
+            bar(pages, all),
+            Size(bytes)
+        )?;
     }
     let dictionaries = stat.dictionaries;
     if dictionaries.count > 0 {
-        writeln!(text, "  dictionaries {} in {}", dictionaries.count, Size(dictionaries.bytes))?;
+        writeln!(
+            text,
+            "  dictionaries {} in {}",
+            dictionaries.count,
+            Size(dictionaries.bytes)
+        )?;
     }
     let rate = |now: u64, then: Option<u64>| match then {
-        Some(then) if span_s > 0.0 => format!("{}/s", Size((now.saturating_sub(then) as f64 / span_s) as u64)),
+        Some(then) if span_s > 0.0 => format!(
+            "{}/s",
+            Size((now.saturating_sub(then) as f64 / span_s) as u64)
+        ),
         _ => Size(now).to_string(),
     };
     let latency = |latency: &Latency| {
-        format!("p50 {:.1} µs, p99 {:.1} µs, p99.9 {:.1} µs", latency.p50_us, latency.p99_us, latency.p999_us)
+        format!(
+            "p50 {:.1} µs, p99 {:.1} µs, p99.9 {:.1} µs",
+            latency.p50_us, latency.p99_us, latency.p999_us
+        )
     };
     let then = earlier.map(|earlier| &earlier.stat);
     writeln!(
@@ -118,7 +151,11 @@ fn draw(text: &mut String, store: &Named, earlier: Option<&Named>, span_s: f64) 
 }
 
 fn bar(part: u64, whole: u64) -> String {
-    let filled = if whole == 0 { 0 } else { (u128::from(part) * BAR as u128 / u128::from(whole)) as usize };
+    let filled = if whole == 0 {
+        0
+    } else {
+        (u128::from(part) * BAR as u128 / u128::from(whole)) as usize
+    };
     let filled = filled.min(BAR);
     format!("{}{}", "█".repeat(filled), "░".repeat(BAR - filled))
 }

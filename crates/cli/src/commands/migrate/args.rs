@@ -99,9 +99,11 @@ pub struct RunArgs {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Then, in the source's QEMU: migrate-set-capabilities return-path on, multifd as you like; and
+#[command(
+    after_help = "Then, in the source's QEMU: migrate-set-capabilities return-path on, multifd as you like; and
 migrate unix:/run/s.sock. Set avail-switchover-bandwidth (QEMU 8.2) to the number of bytes a second that
-`narrows migrate status` shows, or give --pace.")]
+`narrows migrate status` shows, or give --pace."
+)]
 pub struct TunnelArgs {
     /// Address to listen on for the source's QEMU: one for each virtual machine
     #[arg(short, long)]
@@ -156,8 +158,13 @@ pub struct Carrying {
 impl Carrying {
     /// What they say of a migration.
     pub fn options(&self) -> Options {
-        let keep_max = (self.keep.0 / PAGE_LEN as u64).try_into().unwrap_or(u32::MAX);
-        Options { keep_max, ..Options::default() }
+        let keep_max = (self.keep.0 / PAGE_LEN as u64)
+            .try_into()
+            .unwrap_or(u32::MAX);
+        Options {
+            keep_max,
+            ..Options::default()
+        }
     }
 }
 

@@ -53,7 +53,12 @@ const UNKNOWN: &str = "QEMU here does not say that it still runs the guest; ask 
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
 pub(super) fn run(args: &RunArgs, quiet: bool) -> anyhow::Result<()> {
-    let way = Way::new(&args.to, (&args.packing, args.reading), &args.carrying, &args.security)?;
+    let way = Way::new(
+        &args.to,
+        (&args.packing, args.reading),
+        &args.carrying,
+        &args.security,
+    )?;
     let qmp = common::address(&args.qmp)?;
     let cancel = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -68,8 +73,11 @@ pub(super) fn run(args: &RunArgs, quiet: bool) -> anyhow::Result<()> {
             (None, listen)
         }
         None => {
-            let place = tempfile::Builder::new().prefix("narrows-migrate-").tempdir();
-            let place = place.context("cannot make a directory for QEMU's socket; name one with --listen")?;
+            let place = tempfile::Builder::new()
+                .prefix("narrows-migrate-")
+                .tempdir();
+            let place = place
+                .context("cannot make a directory for QEMU's socket; name one with --listen")?;
             let socket = place.path().join("qemu.sock");
             (Some(place), Address::Unix(socket))
         }
@@ -92,13 +100,20 @@ pub(super) fn run(args: &RunArgs, quiet: bool) -> anyhow::Result<()> {
     let cpu_before = CpuTime::of_process();
     let migration = Migration::new(way.connect()?, options, way.link.clone());
     *current.lock() = Arc::downgrade(&migration);
-    let moving = Moving { args, way: &way, migration: &migration, cancel: &cancel, quiet };
+    let moving = Moving {
+        args,
+        way: &way,
+        migration: &migration,
+        cancel: &cancel,
+        quiet,
+    };
     let result = moving.converse(&mut source, listener, &local);
     stop.stop();
     let report = match result {
         Ok((mut report, recv)) => {
             migration.close();
-            report.send.tunnel_cpu_s = CpuTime::of_process().since(cpu_before).total_ns() as f64 / 1e9;
+            report.send.tunnel_cpu_s =
+                CpuTime::of_process().since(cpu_before).total_ns() as f64 / 1e9;
             report.recv = recv;
             report
         }
@@ -106,17 +121,26 @@ pub(super) fn run(args: &RunArgs, quiet: bool) -> anyhow::Result<()> {
             // Why the session ended says more than what QEMU made of it; but where the user wanted it to end, sockets
             // that broke on the way are no news.
             let is_wanted = cancel.load(Relaxed);
-            let end = migration.endpoint.ended().filter(|end| end.code != Code::DONE && !is_wanted);
+            let end = migration
+                .endpoint
+                .ended()
+                .filter(|end| end.code != Code::DONE && !is_wanted);
             migration.fail(fault.code(), &fault.to_string());
             let fault = anyhow::Error::new(fault);
-            return Err(end.map_or(fault, anyhow::Error::new).context(match source.whereabouts() {
-                Whereabouts::Here => "the guest goes on where it was",
-                Whereabouts::Gone => GONE,
-                Whereabouts::Unknown => UNKNOWN,
-            }));
+            return Err(end.map_or(fault, anyhow::Error::new).context(
+                match source.whereabouts() {
+                    Whereabouts::Here => "the guest goes on where it was",
+                    Whereabouts::Gone => GONE,
+                    Whereabouts::Unknown => UNKNOWN,
+                },
+            ));
         }
     };
-    if args.json { output::print(&serde_json::to_string(&report)?) } else { output::print(&report.table()) }
+    if args.json {
+        output::print(&serde_json::to_string(&report)?)
+    } else {
+        output::print(&report.table())
+    }
 }
 
 /// What is known before the guest moves.
@@ -146,12 +170,17 @@ impl Moving<'_> {
         listener: Listener,
         local: &Address,
     ) -> Result<(Report, Option<Cost>), MigrateError> {
-        let &Self { args, migration, .. } = self;
+        let &Self {
+            args, migration, ..
+        } = self;
         let (mut say, mut hear) = migration.endpoint.open(SERVICE_CONTROL)?;
         // Before the channel is let go of, of which the other side says no more than that.
         let prepared = self.prepare(source, &mut say, &mut hear);
-        let Prepared { link, to, is_driven } =
-            prepared.inspect_err(|fault| migration.fail(fault.code(), &fault.to_string()))?;
+        let Prepared {
+            link,
+            to,
+            is_driven,
+        } = prepared.inspect_err(|fault| migration.fail(fault.code(), &fault.to_string()))?;
         let (heard_in, heard) = mpsc::sync_channel(control::WAITING_MAX);
         let listening = narrows::io::thread::spawn("migrate-talk", move || {
             while let Ok(Some(message)) = control::hear(&mut hear) {
@@ -160,7 +189,10 @@ impl Moving<'_> {
                 }
             }
         });
-        let socket_fault = |fault: io::Error| MigrateError::Socket { what: "cannot carry", fault };
+        let socket_fault = |fault: io::Error| MigrateError::Socket {
+            what: "cannot carry",
+            fault,
+        };
         listening.map_err(socket_fault)?;
 
         let (events_in, events) = mpsc::channel();
@@ -172,17 +204,29 @@ impl Moving<'_> {
         });
         carrying.map_err(socket_fault)?;
 
-        let moved = self.migrate(source, to.as_ref(), local, &mut say).inspect_err(|fault| {
-            let _ = control::say(&mut say, &Message::Failed { text: fault.to_string() });
-            let _ = events_in.send(near::Event::Stop);
-        });
+        let moved = self
+            .migrate(source, to.as_ref(), local, &mut say)
+            .inspect_err(|fault| {
+                let _ = control::say(
+                    &mut say,
+                    &Message::Failed {
+                        text: fault.to_string(),
+                    },
+                );
+                let _ = events_in.send(near::Event::Stop);
+            });
         let (finished, was_direct) = moved?;
         if was_direct {
             let _ = events_in.send(near::Event::Stop);
         }
         // The source has closed its sockets; what they carried is with the destination when the lanes are over.
         let _ = over.recv_timeout(LAST_WORDS);
-        control::say(&mut say, &Message::Done { resume: source.running })?;
+        control::say(
+            &mut say,
+            &Message::Done {
+                resume: source.running,
+            },
+        )?;
         let mut report = Report::new(
             source.version(),
             args.channels,
@@ -199,12 +243,15 @@ impl Moving<'_> {
         // Where nobody drives the QEMU there, nobody says so.
         let mut runs = !(source.running && is_driven);
         let until = Instant::now() + destination::COME_WITHIN + LAST_WORDS;
-        while let Ok((at, message)) = heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        while let Ok((at, message)) =
+            heard.recv_timeout(until.saturating_duration_since(Instant::now()))
+        {
             match message {
                 Message::Running => {
                     runs = true;
-                    let seen =
-                        finished.stopped.map(|stopped| at.saturating_duration_since(stopped).as_secs_f64() * 1e3);
+                    let seen = finished
+                        .stopped
+                        .map(|stopped| at.saturating_duration_since(stopped).as_secs_f64() * 1e3);
                     report.down_seen_ms = report.down_seen_ms.or(seen);
                 }
                 Message::Summary(cost) => {
@@ -215,13 +262,23 @@ impl Moving<'_> {
                     tracing::warn!("the destination's side says: {text}");
                     break;
                 }
-                Message::Failed { text } => return Err(End { code: Code::FAILED, text }.into()),
+                Message::Failed { text } => {
+                    return Err(End {
+                        code: Code::FAILED,
+                        text,
+                    }
+                    .into());
+                }
                 _ => {}
             }
         }
         if !runs {
             let text = "the destination's side does not say that the guest runs there".into();
-            return Err(End { code: Code::FAILED, text }.into());
+            return Err(End {
+                code: Code::FAILED,
+                text,
+            }
+            .into());
         }
         let _ = say.finish();
         Ok((report, recv))
@@ -238,9 +295,23 @@ impl Moving<'_> {
         let (multifd_channels, capabilities) = (args.channels, args.capabilities.clone());
         // A port is one of a host that we know.
         let may = args.direct != When::Never && matches!(self.way.peer, Address::Tcp { .. });
-        let (tls, zstd) = (may && matches!(self.way.auth, Auth::Tls { .. }), may && source.takes_zstd());
-        control::say(say, &Message::Prepare { multifd_channels, capabilities, tls, zstd })?;
-        let gone = || End { code: Code::FAILED, text: "the destination's side ended the talk".into() };
+        let (tls, zstd) = (
+            may && matches!(self.way.auth, Auth::Tls { .. }),
+            may && source.takes_zstd(),
+        );
+        control::say(
+            say,
+            &Message::Prepare {
+                multifd_channels,
+                capabilities,
+                tls,
+                zstd,
+            },
+        )?;
+        let gone = || End {
+            code: Code::FAILED,
+            text: "the destination's side ended the talk".into(),
+        };
         let mut answer = || control::hear(hear)?.ok_or_else(gone);
         let mut answered = answer()?;
         let mut around = None;
@@ -253,10 +324,24 @@ impl Moving<'_> {
             answered = answer()?;
         }
         let (qemu, direct_port, refused) = match answered {
-            Message::Ready { qemu, direct_port, refused } => (qemu, direct_port, refused),
-            Message::Failed { text } => return Err(End { code: Code::FAILED, text }.into()),
+            Message::Ready {
+                qemu,
+                direct_port,
+                refused,
+            } => (qemu, direct_port, refused),
+            Message::Failed { text } => {
+                return Err(End {
+                    code: Code::FAILED,
+                    text,
+                }
+                .into());
+            }
             _ => {
-                return Err(End { code: Code::PROTOCOL, text: "the destination's side is not ready".into() }.into());
+                return Err(End {
+                    code: Code::PROTOCOL,
+                    text: "the destination's side is not ready".into(),
+                }
+                .into());
             }
         };
         let (link, to) = match (around, refused, direct_port) {
@@ -269,11 +354,19 @@ impl Moving<'_> {
             (None, _, Some(port)) if may => self.around(source, Ok(port), None)?,
             (None, ..) if args.direct == When::Always => {
                 let text = "the destination's side does not let QEMU connect by itself; start it with `serve --direct --to HOST:PORT`";
-                return Err(End { code: Code::FAILED, text: text.into() }.into());
+                return Err(End {
+                    code: Code::FAILED,
+                    text: text.into(),
+                }
+                .into());
             }
             (None, ..) => (None, None),
         };
-        Ok(Prepared { link, to, is_driven: qemu.is_some() })
+        Ok(Prepared {
+            link,
+            to,
+            is_driven: qemu.is_some(),
+        })
     }
 
     /// [`Self::prepare`], where the destination's QEMU may be reached at `port`. It listens there plain, unless that is
@@ -286,10 +379,17 @@ impl Moving<'_> {
         offer: Option<bool>,
     ) -> Result<(Option<f64>, Option<Address>), MigrateError> {
         let Self { args, way, .. } = self;
-        let Address::Tcp { host, .. } = &way.peer else { return Ok((None, None)) };
-        let at = |port| Address::Tcp { host: host.clone(), port };
+        let Address::Tcp { host, .. } = &way.peer else {
+            return Ok((None, None));
+        };
+        let at = |port| Address::Tcp {
+            host: host.clone(),
+            port,
+        };
         let tls = match &way.auth {
-            Auth::Tls { dir, server_name } if offer.is_some() => Some((dir, server_name.as_deref().unwrap_or(host))),
+            Auth::Tls { dir, server_name } if offer.is_some() => {
+                Some((dir, server_name.as_deref().unwrap_or(host)))
+            }
             _ => None,
         };
         let is_allowed = match tls {
@@ -299,22 +399,36 @@ impl Moving<'_> {
         match (args.direct, is_allowed) {
             (_, Ok(())) => {}
             (When::Always, Err(refused)) => {
-                return Err(End { code: Code::FAILED, text: refused.to_string() }.into());
+                return Err(End {
+                    code: Code::FAILED,
+                    text: refused.to_string(),
+                }
+                .into());
             }
             (_, Err(refused)) => {
                 tracing::info!("QEMU does not connect by itself: {refused}");
                 return Ok((None, None));
             }
         }
-        let tuning = Tuning { connect_timeout: REACHED_WITHIN, ..Tuning::default() };
+        let tuning = Tuning {
+            connect_timeout: REACHED_WITHIN,
+            ..Tuning::default()
+        };
         let reached = port.map(at).and_then(|to| match offer {
-            Some(_) => transport::connect(&to, &tuning).map(|_| to).map_err(|fault| fault.to_string()),
+            Some(_) => transport::connect(&to, &tuning)
+                .map(|_| to)
+                .map_err(|fault| fault.to_string()),
             None => Ok(to),
         });
         let cannot = |why: &String| tracing::warn!("{NOT_BY_ITSELF}{why}");
-        let Ok(to) = reached.inspect_err(cannot) else { return Ok((None, None)) };
-        let (link, chosen) = self.measure(tls.is_some(), offer == Some(true) && source.takes_zstd())?;
-        let Route::Direct(zstd_level) = chosen else { return Ok((Some(link), None)) };
+        let Ok(to) = reached.inspect_err(cannot) else {
+            return Ok((None, None));
+        };
+        let (link, chosen) =
+            self.measure(tls.is_some(), offer == Some(true) && source.takes_zstd())?;
+        let Route::Direct(zstd_level) = chosen else {
+            return Ok((Some(link), None));
+        };
         if let Some((dir, name)) = tls
             && let Err(why) = source.lend(dir, name)
         {
@@ -333,7 +447,9 @@ impl Moving<'_> {
         let link = direct::link_rate(endpoint)?;
         let processors = endpoint.processors();
         let chosen = match direct::choose(link, processors, is_tls, zstd) {
-            Route::Tunnel if self.args.direct == When::Always => Route::Direct(zstd.then_some(direct::ZSTD_LEVEL)),
+            Route::Tunnel if self.args.direct == When::Always => {
+                Route::Direct(zstd.then_some(direct::ZSTD_LEVEL))
+            }
             chosen => chosen,
         };
         let word = match chosen {
@@ -341,7 +457,10 @@ impl Moving<'_> {
             Route::Direct(None) => "by itself".into(),
             Route::Direct(Some(level)) => format!("by itself, with zstd {level}"),
         };
-        tracing::info!("the link carries {}, {processors} processors for this end: QEMU connects {word}", Rate(link));
+        tracing::info!(
+            "the link carries {}, {processors} processors for this end: QEMU connects {word}",
+            Rate(link)
+        );
         Ok((link, chosen))
     }
 
@@ -368,14 +487,29 @@ impl Moving<'_> {
         };
         let around = to.map(|to| run(Through::Direct(to)));
         let finished = match around {
-            Some(Err(MigrateError::Qemu { state, reason: Some(why), begun: false })) if state == "failed" && is_tls => {
+            Some(Err(MigrateError::Qemu {
+                state,
+                reason: Some(why),
+                begun: false,
+            })) if state == "failed" && is_tls => {
                 // The destination's waits for nothing else, and can be told for what only once.
                 let text = format!(
                     "QEMU cannot connect by itself: {why}; start the destination's anew, and try `--direct never`"
                 );
-                (Err(End { code: Code::FAILED, text }.into()), true)
+                (
+                    Err(End {
+                        code: Code::FAILED,
+                        text,
+                    }
+                    .into()),
+                    true,
+                )
             }
-            Some(Err(MigrateError::Qemu { state, reason, begun: false })) if state == "failed" && !is_tls => {
+            Some(Err(MigrateError::Qemu {
+                state,
+                reason,
+                begun: false,
+            })) if state == "failed" && !is_tls => {
                 // Packed, if the destination's waits for that: the tunnel carries it as it is.
                 let why = reason.unwrap_or_else(|| "it does not say why".into());
                 tracing::warn!("{NOT_BY_ITSELF}{why}");
@@ -391,8 +525,14 @@ impl Moving<'_> {
 
 /// This side's cost; the tunnel's part is filled in at the very end.
 fn own_cost(qemu_cpu_s: Option<f64>) -> Cost {
-    let tunnel_rss_bytes = narrows::io::meter::Memory::of_process().ok().map(|memory| memory.peak);
-    Cost { qemu_cpu_s, tunnel_cpu_s: 0.0, tunnel_rss_bytes }
+    let tunnel_rss_bytes = narrows::io::meter::Memory::of_process()
+        .ok()
+        .map(|memory| memory.peak);
+    Cost {
+        qemu_cpu_s,
+        tunnel_cpu_s: 0.0,
+        tunnel_rss_bytes,
+    }
 }
 
 fn show(bar: &indicatif::ProgressBar, progress: &Progress, migration: &Migration) {

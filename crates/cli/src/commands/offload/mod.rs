@@ -13,7 +13,8 @@ use narrows::{
     io::secure::{self, Auth},
 };
 use narrows_offload::{
-    BLOCK_LEN_MAX, BLOCK_LEN_MIN, Method, Options, Spill, container::lz4::BLOCK_LENS, file::Job, server,
+    BLOCK_LEN_MAX, BLOCK_LEN_MIN, Method, Options, Spill, container::lz4::BLOCK_LENS, file::Job,
+    server,
 };
 
 use super::{
@@ -89,9 +90,16 @@ impl Desk {
             }
         };
         common::on_signal()?;
-        let settings = narrows::Settings { resume_within: job.resume_within, ..server::settings() };
+        let settings = narrows::Settings {
+            resume_within: job.resume_within,
+            ..server::settings()
+        };
         // Blocks are packed by the job's own threads; the engine's have nothing to unpack, since links carry them raw.
-        Ok(Self { engine: Engine::new(1), way, settings })
+        Ok(Self {
+            engine: Engine::new(1),
+            way,
+            settings,
+        })
     }
 
     /// Runs one job, on a session of its own.
@@ -104,36 +112,60 @@ impl Desk {
             None => None,
             Some((to, auth)) => {
                 let dial = common::dial(to.clone(), auth.clone());
-                let endpoint = Arc::new(Endpoint::connect(&self.engine, self.settings.clone(), dial)?);
+                let endpoint = Arc::new(Endpoint::connect(
+                    &self.engine,
+                    self.settings.clone(),
+                    dial,
+                )?);
                 common::interruptible(&endpoint)?;
                 Some(endpoint)
             }
         };
-        let job = Job { engine: &self.engine, server: endpoint.as_ref(), options, stop: &common::INTERRUPTED };
+        let job = Job {
+            engine: &self.engine,
+            server: endpoint.as_ref(),
+            options,
+            stop: &common::INTERRUPTED,
+        };
         Ok(work(&job)?)
     }
 }
 
-fn options(method: Method, level: Option<i16>, block: Option<Size>, job: &JobOptions) -> Result<Options, Usage> {
+fn options(
+    method: Method,
+    level: Option<i16>,
+    block: Option<Size>,
+    job: &JobOptions,
+) -> Result<Options, Usage> {
     let level = level.unwrap_or(method.level_default());
-    method.packer(&narrows::default_registry(), level).map_err(|fault| Usage(fault.to_string()))?;
+    method
+        .packer(&narrows::default_registry(), level)
+        .map_err(|fault| Usage(fault.to_string()))?;
     let block_len = match block {
         Some(Size(len)) => usize::try_from(len).unwrap_or(usize::MAX),
         None if method == Method::Lz4 => 1 << 20,
         None => 512 << 10,
     };
     if !(BLOCK_LEN_MIN..=BLOCK_LEN_MAX).contains(&block_len) {
-        return Err(Usage(format!("blocks of {block_len} bytes; they take 4K to 8M")));
+        return Err(Usage(format!(
+            "blocks of {block_len} bytes; they take 4K to 8M"
+        )));
     }
     if method == Method::Lz4 && !BLOCK_LENS.contains(&block_len) {
-        return Err(Usage("an lz4 file has blocks of 64K, 256K, 1M or 4M".into()));
+        return Err(Usage(
+            "an lz4 file has blocks of 64K, 256K, 1M or 4M".into(),
+        ));
     }
     let processors = || thread::available_parallelism().map_or(1, usize::from);
     Ok(Options {
         method,
         level,
         block_len,
-        threads: if job.threads == 0 { processors() } else { job.threads },
+        threads: if job.threads == 0 {
+            processors()
+        } else {
+            job.threads
+        },
         verify: !job.no_verify,
         spill: match (job.no_spill, job.spill_after) {
             (true, _) => Spill::Never,

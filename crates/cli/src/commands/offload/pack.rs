@@ -86,7 +86,10 @@ pub fn pack(args: &PackArgs, quiet: bool) -> anyhow::Result<()> {
     let report = desk.run(&options, |job| file::pack(job, &args.file, &to))?;
     // The same number of bytes comes back, nothing being done to them.
     let back = report.packed_bytes as f64 / report.raw_bytes.max(1) as f64;
-    let copy = args.copy.then(|| desk.run(&options, |job| file::copy(job, &args.file, back))).transpose()?;
+    let copy = args
+        .copy
+        .then(|| desk.run(&options, |job| file::copy(job, &args.file, back)))
+        .transpose()?;
     show(&args.file, &report, copy.as_ref(), args.json, quiet)
 }
 
@@ -99,7 +102,8 @@ pub fn unpack(args: &UnpackArgs, quiet: bool) -> anyhow::Result<()> {
     file::readable(&args.file)?;
     // The file says with what, and how long its blocks are.
     let options = options(Method::Deflate, None, None, &args.job)?;
-    let report = Desk::new(&args.job, &args.security)?.run(&options, |job| file::unpack(job, &args.file, &to))?;
+    let report = Desk::new(&args.job, &args.security)?
+        .run(&options, |job| file::unpack(job, &args.file, &to))?;
     show(&args.file, &report, None, args.json, quiet)
 }
 
@@ -112,13 +116,22 @@ fn method(name: MethodName) -> Method {
 }
 
 fn without_ending(file: &Path) -> Result<PathBuf, Usage> {
-    let known = file.extension().is_some_and(|ending| ["gz", "zst", "lz4"].iter().any(|known| ending == *known));
-    if known { Ok(file.with_extension("")) } else { Err(Usage("name the result with --output".into())) }
+    let known = file
+        .extension()
+        .is_some_and(|ending| ["gz", "zst", "lz4"].iter().any(|known| ending == *known));
+    if known {
+        Ok(file.with_extension(""))
+    } else {
+        Err(Usage("name the result with --output".into()))
+    }
 }
 
 fn free(to: &Path, force: bool) -> Result<(), Usage> {
     if !force && to.exists() {
-        return Err(Usage(format!("{} is there already; --force replaces it", to.display())));
+        return Err(Usage(format!(
+            "{} is there already; --force replaces it",
+            to.display()
+        )));
     }
     Ok(())
 }

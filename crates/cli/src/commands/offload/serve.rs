@@ -51,7 +51,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let least = options.job_bytes(BLOCK_LEN_MIN);
     if options.memory_max < least {
         let (memory, least) = (args.memory, Size(least as u64));
-        return Err(Usage(format!("{memory} of memory hold no job; the shortest blocks need {least}")).into());
+        return Err(Usage(format!(
+            "{memory} of memory hold no job; the shortest blocks need {least}"
+        ))
+        .into());
     }
     let door = Door::open(&args.listen, &args.security)?;
     common::on_signal()?;
@@ -70,7 +73,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Says what it has: which backend does what at which levels, and what of the others is missing.
-fn describe(args: &Args, engine: &Engine, options: &ServerOptions, listening: &str) -> anyhow::Result<()> {
+fn describe(
+    args: &Args,
+    engine: &Engine,
+    options: &ServerOptions,
+    listening: &str,
+) -> anyhow::Result<()> {
     let registry = &engine.registry;
     let methods = [Method::Deflate, Method::Zstd, Method::Lz4];
     if args.json {
@@ -90,7 +98,9 @@ fn describe(args: &Args, engine: &Engine, options: &ServerOptions, listening: &s
         let missing: Vec<_> = registry
             .probed()
             .iter()
-            .filter_map(|(name, found)| Some(json!({ "backend": name, "reason": found.as_ref().err()?.to_string() })))
+            .filter_map(|(name, found)| {
+                Some(json!({ "backend": name, "reason": found.as_ref().err()?.to_string() }))
+            })
             .collect();
         output::print(
             &json!({
@@ -107,8 +117,14 @@ fn describe(args: &Args, engine: &Engine, options: &ServerOptions, listening: &s
             .iter()
             .map(|(backend, levels)| format!("{backend} {}..{}", levels.start(), levels.end()))
             .collect();
-        let unpacker = method.unpacker(registry).map_or("nobody", |worker| worker.backend);
-        eprintln!("{}: packed by {}; unpacked by {unpacker}", method.name(), packers.join(", "));
+        let unpacker = method
+            .unpacker(registry)
+            .map_or("nobody", |worker| worker.backend);
+        eprintln!(
+            "{}: packed by {}; unpacked by {unpacker}",
+            method.name(),
+            packers.join(", ")
+        );
     }
     for (name, found) in registry.probed() {
         if let Err(reason) = found {

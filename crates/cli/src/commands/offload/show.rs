@@ -13,7 +13,13 @@ use super::super::common;
 use crate::output;
 
 /// Prints it, as the flags have it.
-pub fn show(file: &Path, report: &Report, copy: Option<&Report>, json: bool, quiet: bool) -> anyhow::Result<()> {
+pub fn show(
+    file: &Path,
+    report: &Report,
+    copy: Option<&Report>,
+    json: bool,
+    quiet: bool,
+) -> anyhow::Result<()> {
     if json {
         let mut run = Run::new(Origin::now("offload", &common::command_line(), Vec::new()));
         run.rows.extend(copy.map(|copy| row(file, copy)));
@@ -34,10 +40,20 @@ fn turn_around(report: &Report, copy: Option<&Report>) -> String {
         column.set_cell_alignment(CellAlignment::Right);
     }
     let mb = |bytes: u64| digits(bytes as f64 / 1e6);
-    let of_raw = |bytes: u64| format!("{:.1}", bytes as f64 * 100.0 / report.raw_bytes.max(1) as f64);
+    let of_raw = |bytes: u64| {
+        format!(
+            "{:.1}",
+            bytes as f64 * 100.0 / report.raw_bytes.max(1) as f64
+        )
+    };
     let of_total = |s: f64| format!("{:.1}", s * 100.0 / report.total_s.max(1e-9));
     let mut time = |name: &str, s: f64| {
-        table.add_row([name.to_string(), format!("{s:.3}"), String::new(), of_total(s)]);
+        table.add_row([
+            name.to_string(),
+            format!("{s:.3}"),
+            String::new(),
+            of_total(s),
+        ]);
     };
     if let Some(copy) = copy {
         time("copy and back, alone", copy.total_s);
@@ -52,22 +68,40 @@ fn turn_around(report: &Report, copy: Option<&Report>) -> String {
     if let Some((work_s, _)) = report.server_cpu_s {
         time("processor there", work_s);
     }
-    table.add_row(["raw".into(), String::new(), mb(report.raw_bytes), "100.0".into()]);
-    table.add_row(["packed".into(), String::new(), mb(report.packed_bytes), of_raw(report.packed_bytes)]);
+    table.add_row([
+        "raw".into(),
+        String::new(),
+        mb(report.raw_bytes),
+        "100.0".into(),
+    ]);
+    table.add_row([
+        "packed".into(),
+        String::new(),
+        mb(report.packed_bytes),
+        of_raw(report.packed_bytes),
+    ]);
     format!("{table}\n{}", sentences(report).join("\n"))
 }
 
 fn sentences(report: &Report) -> Vec<String> {
     let by = match &report.server {
         Some((backend, level, workers)) => {
-            let checked = if report.verified { "all checked here" } else { "not checked" };
+            let checked = if report.verified {
+                "all checked here"
+            } else {
+                "not checked"
+            };
             let blocks = blocks(report.remote_blocks);
             format!("{blocks} by {backend} at level {level}, {workers} at once, {checked}")
         }
         None => format!("{} by {} here", blocks(report.blocks), report.own_backend),
     };
-    let mut lines =
-        vec![format!("{} {} MB/s, ratio {:.3}; {by}", report.method.name(), digits(report.mb_s()), report.ratio())];
+    let mut lines = vec![format!(
+        "{} {} MB/s, ratio {:.3}; {by}",
+        report.method.name(),
+        digits(report.mb_s()),
+        report.ratio()
+    )];
     let spilled = report.spilled;
     if spilled.total() > 0 && report.server.is_some() || report.server_lost.is_some() {
         lines.push(format!(
@@ -85,7 +119,10 @@ fn sentences(report: &Report) -> Vec<String> {
         lines.push(format!("the server was given up: {why}"));
     }
     if report.resumed > 0 {
-        lines.push(format!("the link was lost and made again {} times", report.resumed));
+        lines.push(format!(
+            "the link was lost and made again {} times",
+            report.resumed
+        ));
     }
     lines
 }
@@ -98,11 +135,19 @@ fn blocks(count: u64) -> String {
 fn row(file: &Path, report: &Report) -> Row {
     let case = Case {
         part: Some(report.op.into()),
-        data: Some(file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()),
+        data: Some(
+            file.file_name()
+                .unwrap_or(file.as_os_str())
+                .to_string_lossy()
+                .into_owned(),
+        ),
         data_bytes: Some(report.raw_bytes),
         codec: (report.op != "copy").then(|| format!("{}:{}", report.method.name(), report.level)),
         chunk_bytes: Some(report.block_len as u64),
-        threads: report.server.as_ref().map(|(.., workers)| u64::from(*workers)),
+        threads: report
+            .server
+            .as_ref()
+            .map(|(.., workers)| u64::from(*workers)),
         ..Case::default()
     };
     let count = |count: u64| count as f64;

@@ -63,13 +63,26 @@ pub struct Args {
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     lab::places_of(&args.out)?;
     if args.job.to.is_none() {
-        return Err(Usage("what a server does is what is compared here; name one with --to".into()).into());
+        return Err(Usage(
+            "what a server does is what is compared here; name one with --to".into(),
+        )
+        .into());
     }
-    args.files.iter().try_for_each(|path| file::readable(path))?;
-    let settings = args.codecs.iter().map(|text| setting(text, args)).collect::<Result<Vec<_>, _>>()?;
+    args.files
+        .iter()
+        .try_for_each(|path| file::readable(path))?;
+    let settings = args
+        .codecs
+        .iter()
+        .map(|text| setting(text, args))
+        .collect::<Result<Vec<_>, _>>()?;
     let desk = Desk::new(&args.job, &args.security)?;
     let scratch = Scratch::make(args.scratch.as_deref())?;
-    let files = if args.files.is_empty() { vec![scratch.sample()?] } else { args.files.clone() };
+    let files = if args.files.is_empty() {
+        vec![scratch.sample()?]
+    } else {
+        args.files.clone()
+    };
     let mut run = Run::new(Origin::now("offload", &common::command_line(), Vec::new()));
     let bar = output::bar(quiet);
     bar.set_length((files.len() * settings.len() * usize::from(args.repeat)) as u64);
@@ -85,17 +98,32 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
         }
     }
     bar.finish_and_clear();
-    if lab::deliver(&args.out, &run, quiet)? { Ok(()) } else { print(&run, &settings) }
+    if lab::deliver(&args.out, &run, quiet)? {
+        Ok(())
+    } else {
+        print(&run, &settings)
+    }
 }
 
 /// A codec with its level, and the job that follows.
 fn setting(text: &str, args: &Args) -> Result<(String, Options), Usage> {
-    let (name, level) = text.split_once(':').map_or((text, None), |(name, level)| (name, Some(level)));
-    let fault = || Usage(format!("`{text}` is no codec of this table; there are deflate:6, zstd:3, lz4:0"));
-    let method = [Method::Deflate, Method::Zstd, Method::Lz4].into_iter().find(|method| method.name() == name);
+    let (name, level) = text
+        .split_once(':')
+        .map_or((text, None), |(name, level)| (name, Some(level)));
+    let fault = || {
+        Usage(format!(
+            "`{text}` is no codec of this table; there are deflate:6, zstd:3, lz4:0"
+        ))
+    };
+    let method = [Method::Deflate, Method::Zstd, Method::Lz4]
+        .into_iter()
+        .find(|method| method.name() == name);
     let level = level.map(str::parse).transpose().map_err(|_| fault())?;
     // What a length suits one file format suits the others.
-    Ok((text.into(), options(method.ok_or_else(fault)?, level, args.block, &args.job)?))
+    Ok((
+        text.into(),
+        options(method.ok_or_else(fault)?, level, args.block, &args.job)?,
+    ))
 }
 
 /// One file, packed here, copied, and packed there.
@@ -106,9 +134,18 @@ struct Round {
 }
 
 impl Round {
-    fn measure(desk: &Desk, options: &Options, path: &Path, scratch: &Path) -> anyhow::Result<Self> {
+    fn measure(
+        desk: &Desk,
+        options: &Options,
+        path: &Path,
+        scratch: &Path,
+    ) -> anyhow::Result<Self> {
         let to = scratch.join("packed");
-        let local = Desk { engine: desk.engine.clone(), way: None, settings: desk.settings.clone() };
+        let local = Desk {
+            engine: desk.engine.clone(),
+            way: None,
+            settings: desk.settings.clone(),
+        };
         let here = local.run(options, |job| file::pack(job, path, &to))?;
         let there = desk.run(options, |job| file::pack(job, path, &to))?;
         let back = there.packed_bytes as f64 / there.raw_bytes.max(1) as f64;
@@ -123,16 +160,30 @@ fn row(path: &Path, (name, options): &(String, Options), rounds: &[Round]) -> Ro
         values.sort_by(f64::total_cmp);
         values[values.len() / 2]
     };
-    let (here_s, copy_s) = (median(|round| round.here.total_s), median(|round| round.copy.total_s));
-    let (device_s, total_s) = (median(|round| round.there.device_s), median(|round| round.there.total_s));
+    let (here_s, copy_s) = (
+        median(|round| round.here.total_s),
+        median(|round| round.copy.total_s),
+    );
+    let (device_s, total_s) = (
+        median(|round| round.there.device_s),
+        median(|round| round.there.total_s),
+    );
     let there = &rounds[0].there;
     let case = Case {
         part: Some("table".into()),
-        data: Some(path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()),
+        data: Some(
+            path.file_name()
+                .unwrap_or(path.as_os_str())
+                .to_string_lossy()
+                .into_owned(),
+        ),
         data_bytes: Some(there.raw_bytes),
         codec: Some(name.clone()),
         chunk_bytes: Some(options.block_len as u64),
-        threads: there.server.as_ref().map(|(.., workers)| u64::from(*workers)),
+        threads: there
+            .server
+            .as_ref()
+            .map(|(.., workers)| u64::from(*workers)),
         ..Case::default()
     };
     let mut row = Row::new(
@@ -147,13 +198,20 @@ fn row(path: &Path, (name, options): &(String, Options), rounds: &[Round]) -> Ro
             ("ratio", there.ratio()),
             ("here_cpu_s", median(|round| round.here.client_cpu_s)),
             ("client_cpu_s", median(|round| round.there.client_cpu_s)),
-            ("spilled_blocks", rounds.iter().map(|round| round.there.spilled.total()).sum::<u64>() as f64),
+            (
+                "spilled_blocks",
+                rounds
+                    .iter()
+                    .map(|round| round.there.spilled.total())
+                    .sum::<u64>() as f64,
+            ),
         ],
     );
     if let Some((backend, ..)) = &there.server {
         row.marks.insert(format!("by {backend}"));
     }
-    row.marks.insert(format!("here by {}", rounds[0].here.own_backend));
+    row.marks
+        .insert(format!("here by {}", rounds[0].here.own_backend));
     row
 }
 
@@ -182,8 +240,16 @@ fn print(run: &Run, settings: &[(String, Options)]) -> anyhow::Result<()> {
         for row in rows {
             let value = |name| row.value(name).unwrap_or(f64::NAN);
             let s = |name| format!("{:.3}", value(name));
-            let by = row.marks.iter().find_map(|mark| mark.strip_prefix("by ")).unwrap_or("nobody");
-            let here = row.marks.iter().find_map(|mark| mark.strip_prefix("here by ")).unwrap_or("nobody");
+            let by = row
+                .marks
+                .iter()
+                .find_map(|mark| mark.strip_prefix("by "))
+                .unwrap_or("nobody");
+            let here = row
+                .marks
+                .iter()
+                .find_map(|mark| mark.strip_prefix("here by "))
+                .unwrap_or("nobody");
             table.add_row([
                 row.case.codec.clone().unwrap_or_default(),
                 s("here_s"),
@@ -198,7 +264,11 @@ fn print(run: &Run, settings: &[(String, Options)]) -> anyhow::Result<()> {
                 format!("{by} (here {here})"),
             ]);
         }
-        output::print(&format!("{}, {} MB", case.data.as_deref().unwrap_or("data"), digits(bytes / 1e6)))?;
+        output::print(&format!(
+            "{}, {} MB",
+            case.data.as_deref().unwrap_or("data"),
+            digits(bytes / 1e6)
+        ))?;
         output::print(&format!("{table}\n"))?;
     }
     let (copy, device, total) = PUBLISHED;
@@ -217,13 +287,17 @@ impl Scratch {
     fn make(dir: Option<&Path>) -> anyhow::Result<Self> {
         let dir = dir.map_or_else(std::env::temp_dir, Path::to_path_buf);
         let path = dir.join(format!("narrows-offload-{}", std::process::id()));
-        DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Self(path))
     }
 
     fn sample(&self) -> anyhow::Result<PathBuf> {
         let path = self.0.join("sample");
-        fs::write(&path, sample::unpack()).with_context(|| format!("cannot write {}", path.display()))?;
+        fs::write(&path, sample::unpack())
+            .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path)
     }
 }

@@ -94,11 +94,19 @@ impl Bench {
         // From 16 MiB on, where the firmware does not come; every eighth piece stays zero.
         for (index, piece) in ram[16 << 20..].chunks_mut(1 << 20).enumerate() {
             if index % 8 != 7 {
-                piece.copy_from_slice(&make(KINDS[random.below(KINDS.len())], piece.len(), index as u64));
+                piece.copy_from_slice(&make(
+                    KINDS[random.below(KINDS.len())],
+                    piece.len(),
+                    index as u64,
+                ));
             }
         }
         fs::write(dir.path().join("ram"), ram).unwrap();
-        Some(Self { dir, binary, data: words.collect() })
+        Some(Self {
+            dir,
+            binary,
+            data: words.collect(),
+        })
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -117,8 +125,13 @@ impl Bench {
     pub fn start_by(&self, mut command: Command, name: &str, incoming: bool) -> Qemu {
         let socket = self.path(&format!("{name}.qmp"));
         let _ = fs::remove_file(&socket);
-        command.args(self.options(name, incoming)).stdin(Stdio::null());
-        command.args(["-qmp", &format!("unix:{},server=on,wait=off", socket.display())]);
+        command
+            .args(self.options(name, incoming))
+            .stdin(Stdio::null());
+        command.args([
+            "-qmp",
+            &format!("unix:{},server=on,wait=off", socket.display()),
+        ]);
         if incoming {
             command.args(["-incoming", "defer", "-S"]);
         }
@@ -129,7 +142,11 @@ impl Bench {
     pub fn options(&self, name: &str, incoming: bool) -> Vec<String> {
         let file = |name: &str| self.path(name).display().to_string();
         let memory = if incoming { "ram" } else { "file" };
-        let content = if incoming { String::new() } else { format!(",mem-path={},share=off", file("ram")) };
+        let content = if incoming {
+            String::new()
+        } else {
+            format!(",mem-path={},share=off", file("ram"))
+        };
         let asked = self.path(&format!("{name}.qmp2"));
         let _ = fs::remove_file(&asked);
         let options = format!(
@@ -142,7 +159,10 @@ impl Bench {
             asked.display()
         );
         let folders = self.data.iter().flat_map(|folder| ["-L", folder]);
-        folders.chain(options.split_whitespace()).map(str::to_owned).collect()
+        folders
+            .chain(options.split_whitespace())
+            .map(str::to_owned)
+            .collect()
     }
 
     /// The QEMU that a process is, once it answers.
@@ -153,7 +173,11 @@ impl Bench {
             monitor = Monitor::connect(&socket).ok();
             monitor.is_some()
         });
-        Qemu { name: name.into(), process, monitor: monitor.unwrap() }
+        Qemu {
+            name: name.into(),
+            process,
+            monitor: monitor.unwrap(),
+        }
     }
 
     /// A source whose guest runs, and a destination that waits.
@@ -177,28 +201,47 @@ impl Bench {
     pub fn memory(&self, qemu: &mut Qemu) -> Vec<u8> {
         let path = self.path(&format!("{}.ram", qemu.name));
         let _ = fs::remove_file(&path);
-        qemu.ask("pmemsave", json!({ "val": 0, "size": RAM_MIB << 20, "filename": path }));
+        qemu.ask(
+            "pmemsave",
+            json!({ "val": 0, "size": RAM_MIB << 20, "filename": path }),
+        );
         fs::read(path).unwrap()
     }
 
     /// Both sides stand still; they must be the same, and the destination must go on from there.
     pub fn check(&self, source: &mut Qemu, dest: &mut Qemu) {
         // QEMU says that a migration is completed a moment before its guest is in this state.
-        eventually("the source stands still", || source.status() == "postmigrate");
+        eventually("the source stands still", || {
+            source.status() == "postmigrate"
+        });
         assert_eq!(dest.status(), "paused");
         let (ours, theirs) = (self.memory(source), self.memory(dest));
-        let differ: Vec<_> =
-            (0..ours.len()).step_by(4096).filter(|&at| ours[at..at + 4096] != theirs[at..at + 4096]).collect();
-        assert!(differ.is_empty(), "{} pages differ, the first at {:#x}", differ.len(), differ[0]);
+        let differ: Vec<_> = (0..ours.len())
+            .step_by(4096)
+            .filter(|&at| ours[at..at + 4096] != theirs[at..at + 4096])
+            .collect();
+        assert!(
+            differ.is_empty(),
+            "{} pages differ, the first at {:#x}",
+            differ.len(),
+            differ[0]
+        );
         dest.ask("cont", Value::Null);
         self.check_goes_on();
     }
 
     pub fn check_goes_on(&self) {
-        eventually("the guest prints at the destination", || self.printed("d").len() > 2);
+        eventually("the guest prints at the destination", || {
+            self.printed("d").len() > 2
+        });
         let (before, after) = (self.printed("s"), self.printed("d"));
         // A line may be cut by the move; what is whole rises.
-        assert!(after.is_sorted() && after[0] >= *before.last().unwrap(), "{:?} {:?}", before.last(), &after[..3]);
+        assert!(
+            after.is_sorted() && after[0] >= *before.last().unwrap(),
+            "{:?} {:?}",
+            before.last(),
+            &after[..3]
+        );
     }
 }
 
@@ -211,30 +254,52 @@ pub struct Qemu {
 impl Qemu {
     #[track_caller]
     pub fn ask(&mut self, command: &str, arguments: Value) -> Value {
-        self.monitor.ask(command, &arguments).unwrap_or_else(|fault| {
-            thread::sleep(Duration::from_millis(100));
-            panic!("{}, {command}: {fault}; QEMU said: {}", self.name, self.process.said())
-        })
+        self.monitor
+            .ask(command, &arguments)
+            .unwrap_or_else(|fault| {
+                thread::sleep(Duration::from_millis(100));
+                panic!(
+                    "{}, {command}: {fault}; QEMU said: {}",
+                    self.name,
+                    self.process.said()
+                )
+            })
     }
 
     /// Asks for a migration once QEMU has let go of the last: it says that one is over a moment before that.
     pub fn migrate(&mut self, uri: &str) {
         eventually("QEMU has let go of the last migration", || {
             let held = self.ask("query-yank", Value::Null);
-            held.as_array().unwrap().iter().all(|it| it["type"] != "migration")
+            held.as_array()
+                .unwrap()
+                .iter()
+                .all(|it| it["type"] != "migration")
         });
         self.ask("migrate", json!({ "uri": uri }));
     }
 
     pub fn status(&mut self) -> String {
-        self.ask("query-status", Value::Null)["status"].as_str().unwrap().to_owned()
+        self.ask("query-status", Value::Null)["status"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     pub fn set_up(&mut self, channels: u8, more: &[&str]) {
-        let mut states = vec![("return-path", true), ("events", true), ("multifd", channels > 0)];
+        let mut states = vec![
+            ("return-path", true),
+            ("events", true),
+            ("multifd", channels > 0),
+        ];
         states.extend(more.iter().map(|name| (*name, true)));
-        let states: Vec<_> = states.iter().map(|(name, on)| json!({ "capability": name, "state": on })).collect();
-        self.ask("migrate-set-capabilities", json!({ "capabilities": states }));
+        let states: Vec<_> = states
+            .iter()
+            .map(|(name, on)| json!({ "capability": name, "state": on }))
+            .collect();
+        self.ask(
+            "migrate-set-capabilities",
+            json!({ "capabilities": states }),
+        );
         let mut parameters = json!({ "max-bandwidth": 1_u64 << 40 });
         if channels > 0 {
             parameters["multifd-channels"] = channels.into();
@@ -244,7 +309,10 @@ impl Qemu {
 
     /// QEMU's word for how the migration stands.
     pub fn migration(&mut self) -> String {
-        self.ask("query-migrate", Value::Null)["status"].as_str().unwrap_or("none").to_owned()
+        self.ask("query-migrate", Value::Null)["status"]
+            .as_str()
+            .unwrap_or("none")
+            .to_owned()
     }
 
     #[track_caller]
@@ -254,7 +322,12 @@ impl Qemu {
             state = self.migration();
             ["completed", "failed", "cancelled"].contains(&state.as_str())
         });
-        assert_eq!(state, "completed", "{}", self.ask("query-migrate", Value::Null));
+        assert_eq!(
+            state,
+            "completed",
+            "{}",
+            self.ask("query-migrate", Value::Null)
+        );
     }
 }
 
@@ -267,7 +340,11 @@ pub struct Way {
 impl Drop for Way {
     fn drop(&mut self) {
         if thread::panicking() {
-            println!("serve said: {}\ntunnel said: {}", self.serve.said(), self.tunnel.said());
+            println!(
+                "serve said: {}\ntunnel said: {}",
+                self.serve.said(),
+                self.tunnel.said()
+            );
         }
     }
 }
@@ -284,17 +361,37 @@ impl Way {
 
     pub fn serve(bench: &Bench, flags: &[&str]) -> Process {
         let target = bench.unix("d.sock").to_string();
-        start([&["migrate", "serve", "-l", &alone(), "--to", &target], flags].concat())
+        start(
+            [
+                &["migrate", "serve", "-l", &alone(), "--to", &target],
+                flags,
+            ]
+            .concat(),
+        )
     }
 
     pub fn served_at(serve: &Process) -> String {
-        serve.heard("taking migrations at ").split_once(" for ").unwrap().0.to_owned()
+        serve
+            .heard("taking migrations at ")
+            .split_once(" for ")
+            .unwrap()
+            .0
+            .to_owned()
     }
 }
 
-pub fn begin(bench: &Bench, source: &mut Qemu, dest: &mut Qemu, channels: u8, capabilities: &[&str]) {
+pub fn begin(
+    bench: &Bench,
+    source: &mut Qemu,
+    dest: &mut Qemu,
+    channels: u8,
+    capabilities: &[&str],
+) {
     source.set_up(channels, capabilities);
     dest.set_up(channels, capabilities);
-    dest.ask("migrate-incoming", json!({ "uri": uri(&bench.unix("d.sock")) }));
+    dest.ask(
+        "migrate-incoming",
+        json!({ "uri": uri(&bench.unix("d.sock")) }),
+    );
     source.ask("migrate", json!({ "uri": uri(&bench.unix("s.sock")) }));
 }

@@ -13,7 +13,11 @@ use crate::{
 };
 
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 /// Certificates in a folder of that name.
@@ -33,25 +37,62 @@ const NO_TLS: [&str; 2] = ["", ""];
 
 /// `serve --direct` on this host, with these certificates.
 fn serve_under_tls(bench: &Bench, keys: &str) -> Process {
-    let (target, qmp) = (format!("127.0.0.1:{}", free_port()), bench.unix("d.qmp").to_string());
-    let words = ["migrate", "serve", "-l", "127.0.0.1:0", "--direct", "--to", &target, "--qmp", &qmp];
+    let (target, qmp) = (
+        format!("127.0.0.1:{}", free_port()),
+        bench.unix("d.qmp").to_string(),
+    );
+    let words = [
+        "migrate",
+        "serve",
+        "-l",
+        "127.0.0.1:0",
+        "--direct",
+        "--to",
+        &target,
+        "--qmp",
+        &qmp,
+    ];
     start([&words[..], &["--tls-certificates", keys]].concat())
 }
 
 /// `run --direct always` to `serve`, with these certificates.
 fn run_under_tls(bench: &Bench, serve: &Process, keys: &str, flags: &[&str]) -> Process {
     let (to, qmp) = (Way::served_at(serve), bench.unix("s.qmp").to_string());
-    let words = ["migrate", "run", "--qmp", &qmp, "--to", &to, "--json", "--tls-certificates", keys];
-    let direct = if flags.contains(&"--direct") { &[][..] } else { &["--direct", "always"] };
+    let words = [
+        "migrate",
+        "run",
+        "--qmp",
+        &qmp,
+        "--to",
+        &to,
+        "--json",
+        "--tls-certificates",
+        keys,
+    ];
+    let direct = if flags.contains(&"--direct") {
+        &[][..]
+    } else {
+        &["--direct", "always"]
+    };
     start([&words[..], direct, flags].concat())
 }
 
 /// It moved, by the way that is expected.
 fn arrived(bench: &Bench, source: &mut Qemu, dest: &mut Qemu, moved: &Ended, direct: bool) {
     let report = moved.json();
-    assert_eq!((&report["direct"], &report["direct_tls"]), (&direct.into(), &direct.into()), "{moved:?}");
-    eventually("the source stands still", || source.status() == "postmigrate");
-    assert_eq!(dest.status(), "running", "it was told to go on when the source had let go");
+    assert_eq!(
+        (&report["direct"], &report["direct_tls"]),
+        (&direct.into(), &direct.into()),
+        "{moved:?}"
+    );
+    eventually("the source stands still", || {
+        source.status() == "postmigrate"
+    });
+    assert_eq!(
+        dest.status(),
+        "running",
+        "it was told to go on when the source had let go"
+    );
     bench.check_goes_on();
 }
 
@@ -60,17 +101,52 @@ fn arrived(bench: &Bench, source: &mut Qemu, dest: &mut Qemu, moved: &Ended, dir
 fn a_guest_moves_around_the_tunnel() {
     let Some(bench) = Bench::new() else { return };
     let (mut source, mut dest) = bench.pair();
-    let (target, qmp) = (format!("127.0.0.1:{}", free_port()), bench.unix("d.qmp").to_string());
-    let serve = start(["migrate", "serve", "-l", "127.0.0.1:0", "--direct", "--to", &target, "--qmp", &qmp]);
+    let (target, qmp) = (
+        format!("127.0.0.1:{}", free_port()),
+        bench.unix("d.qmp").to_string(),
+    );
+    let serve = start([
+        "migrate",
+        "serve",
+        "-l",
+        "127.0.0.1:0",
+        "--direct",
+        "--to",
+        &target,
+        "--qmp",
+        &qmp,
+    ]);
     let (to, qmp) = (Way::served_at(&serve), bench.unix("s.qmp").to_string());
-    let report = start(["migrate", "run", "--qmp", &qmp, "--to", &to, "--direct", "always", "--json"]);
+    let report = start([
+        "migrate", "run", "--qmp", &qmp, "--to", &to, "--direct", "always", "--json",
+    ]);
     let report = report.wait().expect(0).json();
-    assert_eq!((&report["direct"], &report["direct_tls"]), (&true.into(), &false.into()), "{report}");
-    assert!(report["link_bytes_per_s"].as_f64().unwrap() > 1e6, "{report}");
-    assert!(report["wire_bytes"].as_u64() > report["transferred_bytes"].as_u64(), "the probe counts too: {report}");
-    assert_eq!(report["send"]["tunnel_cpu_s"].as_f64().map(|s| s < 2.0), Some(true), "{report}");
-    eventually("the source stands still", || source.status() == "postmigrate");
-    assert_eq!(dest.status(), "running", "it was told to go on when the source had let go");
+    assert_eq!(
+        (&report["direct"], &report["direct_tls"]),
+        (&true.into(), &false.into()),
+        "{report}"
+    );
+    assert!(
+        report["link_bytes_per_s"].as_f64().unwrap() > 1e6,
+        "{report}"
+    );
+    assert!(
+        report["wire_bytes"].as_u64() > report["transferred_bytes"].as_u64(),
+        "the probe counts too: {report}"
+    );
+    assert_eq!(
+        report["send"]["tunnel_cpu_s"].as_f64().map(|s| s < 2.0),
+        Some(true),
+        "{report}"
+    );
+    eventually("the source stands still", || {
+        source.status() == "postmigrate"
+    });
+    assert_eq!(
+        dest.status(),
+        "running",
+        "it was told to go on when the source had let go"
+    );
     bench.check_goes_on();
 }
 
@@ -83,14 +159,48 @@ fn what_cannot_be_reached_directly_goes_through_the_tunnel() {
     let mut source = bench.start_by(hosts.on(0, &bench.binary), "s", false);
     eventually("the guest prints", || bench.printed("s").len() > 2);
     let mut dest = bench.start_by(hosts.on(1, &bench.binary), "d", true);
-    let on = |host: usize, words: &[&str]| Process::start(hosts.on(host, NARROWS).arg("migrate").args(words));
-    let (at, qmp) = (format!("{}:0", ADDRESSES[1]), bench.unix("d.qmp").to_string());
-    let serve = on(1, &["serve", "-l", &at, "--insecure", "--direct", "--to", "127.0.0.1:4444", "--qmp", &qmp]);
+    let on = |host: usize, words: &[&str]| {
+        Process::start(hosts.on(host, NARROWS).arg("migrate").args(words))
+    };
+    let (at, qmp) = (
+        format!("{}:0", ADDRESSES[1]),
+        bench.unix("d.qmp").to_string(),
+    );
+    let serve = on(
+        1,
+        &[
+            "serve",
+            "-l",
+            &at,
+            "--insecure",
+            "--direct",
+            "--to",
+            "127.0.0.1:4444",
+            "--qmp",
+            &qmp,
+        ],
+    );
     let (to, qmp) = (Way::served_at(&serve), bench.unix("s.qmp").to_string());
-    let moved = on(0, &["run", "--qmp", &qmp, "--to", &to, "--insecure", "--direct", "always", "--json"]).wait();
+    let moved = on(
+        0,
+        &[
+            "run",
+            "--qmp",
+            &qmp,
+            "--to",
+            &to,
+            "--insecure",
+            "--direct",
+            "always",
+            "--json",
+        ],
+    )
+    .wait();
     let moved = moved.expect(0).says("goes through the tunnel");
     assert_eq!(moved.json()["direct"], false);
-    eventually("the source stands still", || source.status() == "postmigrate");
+    eventually("the source stands still", || {
+        source.status() == "postmigrate"
+    });
     assert_eq!(dest.status(), "running");
     bench.check_goes_on();
 }
@@ -101,17 +211,47 @@ fn what_cannot_be_reached_directly_goes_through_the_tunnel() {
 fn a_direct_migration_ends_with_its_session() {
     let Some(bench) = Bench::new() else { return };
     let (mut source, _dest) = bench.pair();
-    let (target, qmp) = (format!("127.0.0.1:{}", free_port()), bench.unix("d.qmp").to_string());
-    let serve = start(["migrate", "serve", "-l", "127.0.0.1:0", "--direct", "--to", &target, "--qmp", &qmp]);
+    let (target, qmp) = (
+        format!("127.0.0.1:{}", free_port()),
+        bench.unix("d.qmp").to_string(),
+    );
+    let serve = start([
+        "migrate",
+        "serve",
+        "-l",
+        "127.0.0.1:0",
+        "--direct",
+        "--to",
+        &target,
+        "--qmp",
+        &qmp,
+    ]);
     let (to, qmp) = (Way::served_at(&serve), bench.unix("s.qmp").to_string());
-    let words = ["migrate", "run", "--qmp", &qmp, "--to", &to, "--direct", "always", "--max-bandwidth", "40mbit"];
+    let words = [
+        "migrate",
+        "run",
+        "--qmp",
+        &qmp,
+        "--to",
+        &to,
+        "--direct",
+        "always",
+        "--max-bandwidth",
+        "40mbit",
+    ];
     let moving = start([&words[..], &["--resume-within", "1"]].concat());
     eventually("it is under way", || source.migration() == "active");
     serve.signal(Signal::KILL);
-    moving.wait().expect(1).says("the guest goes on where it was").says("did not come back");
+    moving
+        .wait()
+        .expect(1)
+        .says("the guest goes on where it was")
+        .says("did not come back");
     assert_eq!(source.status(), "running");
     let before = bench.printed("s").len();
-    eventually("the guest goes on", || bench.printed("s").len() > before + 1);
+    eventually("the guest goes on", || {
+        bench.printed("s").len() > before + 1
+    });
 }
 
 // Goal: a guest that has left and was not let run is not said to be where it was. Method: `serve` stands still while
@@ -120,16 +260,48 @@ fn a_direct_migration_ends_with_its_session() {
 fn a_guest_that_nobody_lets_run_is_told_as_that() {
     let Some(bench) = Bench::new() else { return };
     let (mut source, mut dest) = bench.pair();
-    let (target, qmp) = (format!("127.0.0.1:{}", free_port()), bench.unix("d.qmp").to_string());
-    let serve = start(["migrate", "serve", "-l", "127.0.0.1:0", "--direct", "--to", &target, "--qmp", &qmp]);
+    let (target, qmp) = (
+        format!("127.0.0.1:{}", free_port()),
+        bench.unix("d.qmp").to_string(),
+    );
+    let serve = start([
+        "migrate",
+        "serve",
+        "-l",
+        "127.0.0.1:0",
+        "--direct",
+        "--to",
+        &target,
+        "--qmp",
+        &qmp,
+    ]);
     let (to, qmp) = (Way::served_at(&serve), bench.unix("s.qmp").to_string());
-    let words = ["migrate", "run", "--qmp", &qmp, "--to", &to, "--direct", "always", "--max-bandwidth", "400mbit"];
+    let words = [
+        "migrate",
+        "run",
+        "--qmp",
+        &qmp,
+        "--to",
+        &to,
+        "--direct",
+        "always",
+        "--max-bandwidth",
+        "400mbit",
+    ];
     let moving = start([&words[..], &["--silence", "8", "--resume-within", "1"]].concat());
     eventually("it is under way", || source.migration() == "active");
     serve.signal(Signal::STOP);
     let ended = moving.wait().says("the guest has left");
-    assert!(ended.code != 0 && ended.stdout.is_empty() && !ended.stderr.contains("goes on where it was"), "{ended:?}");
-    assert_eq!((source.status(), dest.status()), ("postmigrate".into(), "paused".into()));
+    assert!(
+        ended.code != 0
+            && ended.stdout.is_empty()
+            && !ended.stderr.contains("goes on where it was"),
+        "{ended:?}"
+    );
+    assert_eq!(
+        (source.status(), dest.status()),
+        ("postmigrate".into(), "paused".into())
+    );
     serve.signal(Signal::CONT);
     dest.ask("cont", Value::Null);
     bench.check_goes_on();
@@ -149,11 +321,16 @@ fn a_killed_run_leaves_the_guest_where_it_was() {
     eventually("it is under way", || source.migration() == "active");
     moving.signal(Signal::KILL);
     eventually("what it began is ended", || source.migration() == "failed");
-    assert_eq!((source.status(), tls_of(&mut source)[0].as_str()), ("running".into(), "narrows-tls"));
+    assert_eq!(
+        (source.status(), tls_of(&mut source)[0].as_str()),
+        ("running".into(), "narrows-tls")
+    );
     drop(dest);
     let mut dest = bench.start("d", true);
     let serve = serve_under_tls(&bench, &keys);
-    let moved = run_under_tls(&bench, &serve, &keys, &["--direct", "never"]).wait().expect(0);
+    let moved = run_under_tls(&bench, &serve, &keys, &["--direct", "never"])
+        .wait()
+        .expect(0);
     arrived(&bench, &mut source, &mut dest, &moved, false);
     assert_eq!(tls_of(&mut source), NO_TLS);
 }
@@ -162,29 +339,56 @@ fn a_killed_run_leaves_the_guest_where_it_was() {
 fn under_tls(channels: &str, capabilities: &[&str]) {
     let Some(bench) = Bench::new() else { return };
     let (mut source, mut dest) = bench.pair();
-    source.ask("migrate-set-parameters", json!({ "tls-hostname": "left.alone", "max-postcopy-bandwidth": 10 << 20 }));
+    source.ask(
+        "migrate-set-parameters",
+        json!({ "tls-hostname": "left.alone", "max-postcopy-bandwidth": 10 << 20 }),
+    );
     let keys = keys(&bench, "keys");
     let serve = serve_under_tls(&bench, &keys);
-    let more: Vec<_> = capabilities.iter().flat_map(|name| ["--capability", name]).collect();
-    let flags = [&["--channels", channels, "--max-bandwidth", "400mbit"], &more[..]].concat();
+    let more: Vec<_> = capabilities
+        .iter()
+        .flat_map(|name| ["--capability", name])
+        .collect();
+    let flags = [
+        &["--channels", channels, "--max-bandwidth", "400mbit"],
+        &more[..],
+    ]
+    .concat();
     let moving = run_under_tls(&bench, &serve, &keys, &flags);
     eventually("it is under way", || source.migration() == "active");
     assert_eq!(
         (tls_of(&mut source), tls_of(&mut dest)[0].as_str()),
-        (["narrows-tls", "127.0.0.1"].map(String::from), "narrows-tls")
+        (
+            ["narrows-tls", "127.0.0.1"].map(String::from),
+            "narrows-tls"
+        )
     );
     if capabilities.contains(&"postcopy-ram") {
         source.ask("migrate-start-postcopy", Value::Null);
-        eventually("it is what was asked for", || source.migration() == "postcopy-active");
-        eventually("the guest runs there while its memory follows", || dest.status() == "running");
+        eventually("it is what was asked for", || {
+            source.migration() == "postcopy-active"
+        });
+        eventually("the guest runs there while its memory follows", || {
+            dest.status() == "running"
+        });
         moving.signal(Signal::INT);
         moving.heard("cannot be called back");
         assert_eq!(source.migration(), "postcopy-active");
     }
-    arrived(&bench, &mut source, &mut dest, &moving.wait().expect(0), true);
+    arrived(
+        &bench,
+        &mut source,
+        &mut dest,
+        &moving.wait().expect(0),
+        true,
+    );
     assert_eq!(tls_of(&mut source), ["", "left.alone"]);
-    eventually("the destination has none left", || tls_of(&mut dest) == NO_TLS);
-    let left = source.ask("qom-list", json!({ "path": "/objects" })).to_string();
+    eventually("the destination has none left", || {
+        tls_of(&mut dest) == NO_TLS
+    });
+    let left = source
+        .ask("qom-list", json!({ "path": "/objects" }))
+        .to_string();
     assert!(!left.contains("narrows"), "{left}");
 }
 
@@ -213,19 +417,63 @@ fn packed_by_qemu(is_tls: bool) {
     }
     let packing = |qemu: &mut Qemu| {
         let held = qemu.ask("query-migrate-parameters", Value::Null);
-        (held["multifd-compression"].as_str().map(String::from), held["multifd-zstd-level"].as_u64())
+        (
+            held["multifd-compression"].as_str().map(String::from),
+            held["multifd-zstd-level"].as_u64(),
+        )
     };
     // QEMU 7.2 takes a level without a word, and keeps its own.
     let held = packing(&mut source).1.unwrap();
     let keys = keys(&bench, "keys");
-    let security = if is_tls { &["--tls-certificates", &keys][..] } else { &[] };
-    let (target, qmp) = (format!("127.0.0.1:{}", free_port()), bench.unix("d.qmp").to_string());
-    let words = ["migrate", "serve", "-l", "127.0.0.1:0", "--direct", "--to", &target, "--qmp", &qmp];
+    let security = if is_tls {
+        &["--tls-certificates", &keys][..]
+    } else {
+        &[]
+    };
+    let (target, qmp) = (
+        format!("127.0.0.1:{}", free_port()),
+        bench.unix("d.qmp").to_string(),
+    );
+    let words = [
+        "migrate",
+        "serve",
+        "-l",
+        "127.0.0.1:0",
+        "--direct",
+        "--to",
+        &target,
+        "--qmp",
+        &qmp,
+    ];
     let serve = start([&words[..], security].concat());
-    let slow = start(["link-emulator", "-l", "127.0.0.1:0", "--rate", "100mbit", "--to", &Way::served_at(&serve)]);
-    let (to, qmp) = (slow.heard("link from ").split(' ').next().unwrap().to_owned(), bench.unix("s.qmp").to_string());
-    let words = ["migrate", "run", "--qmp", &qmp, "--to", &to, "--direct", "always", "--json"];
-    let moving = start([&words[..], security, &["--channels", "3", "--max-bandwidth", "400mbit"]].concat());
+    let slow = start([
+        "link-emulator",
+        "-l",
+        "127.0.0.1:0",
+        "--rate",
+        "100mbit",
+        "--to",
+        &Way::served_at(&serve),
+    ]);
+    let (to, qmp) = (
+        slow.heard("link from ")
+            .split(' ')
+            .next()
+            .unwrap()
+            .to_owned(),
+        bench.unix("s.qmp").to_string(),
+    );
+    let words = [
+        "migrate", "run", "--qmp", &qmp, "--to", &to, "--direct", "always", "--json",
+    ];
+    let moving = start(
+        [
+            &words[..],
+            security,
+            &["--channels", "3", "--max-bandwidth", "400mbit"],
+        ]
+        .concat(),
+    );
     eventually("it is under way", || source.migration() == "active");
     for qemu in [&mut source, &mut dest] {
         assert_eq!(packing(qemu), (Some("zstd".into()), Some(1)));
@@ -236,12 +484,17 @@ fn packed_by_qemu(is_tls: bool) {
     // Nor does it count what it packed as packed.
     let most = report["ram_bytes"].as_u64().unwrap() / if held == 7 { 2 } else { 1 };
     assert!(report["wire_bytes"].as_u64().unwrap() < most, "{report}");
-    eventually("the source stands still", || source.status() == "postmigrate");
+    eventually("the source stands still", || {
+        source.status() == "postmigrate"
+    });
     assert_eq!(dest.status(), "running");
     bench.check_goes_on();
     // Its code and what it counts lie below.
     let still = 16 << 20;
-    assert!(bench.memory(&mut source)[still..] == bench.memory(&mut dest)[still..], "what came is not what was sent");
+    assert!(
+        bench.memory(&mut source)[still..] == bench.memory(&mut dest)[still..],
+        "what came is not what was sent"
+    );
     for qemu in [&mut source, &mut dest] {
         assert_eq!(packing(qemu), (Some("none".into()), Some(held)));
     }
@@ -269,13 +522,45 @@ fn two_hosts_need_certificates_and_no_insecure() {
         eventually("the guest prints", || bench.printed("s").len() > 2);
         let mut dest = bench.start_by(hosts.on(1, &bench.binary), "d", true);
         let on = |host: usize, words: &[&str]| {
-            Process::start(hosts.on(host, NARROWS).arg("migrate").args(words).args(["--tls-certificates", &keys]))
+            Process::start(
+                hosts
+                    .on(host, NARROWS)
+                    .arg("migrate")
+                    .args(words)
+                    .args(["--tls-certificates", &keys]),
+            )
         };
-        let (at, qmp) = (format!("{}:0", ADDRESSES[1]), bench.unix("d.qmp").to_string());
-        let serve = on(1, &["serve", "-l", &at, "--direct", "--to", &format!("{target}:4444"), "--qmp", &qmp]);
+        let (at, qmp) = (
+            format!("{}:0", ADDRESSES[1]),
+            bench.unix("d.qmp").to_string(),
+        );
+        let serve = on(
+            1,
+            &[
+                "serve",
+                "-l",
+                &at,
+                "--direct",
+                "--to",
+                &format!("{target}:4444"),
+                "--qmp",
+                &qmp,
+            ],
+        );
         let (to, qmp) = (Way::served_at(&serve), bench.unix("s.qmp").to_string());
-        let moved = on(0, &["run", "--qmp", &qmp, "--to", &to, "--direct", "always", "--json"]).wait().expect(0);
-        assert_eq!(moved.stderr.contains("goes through the tunnel"), !direct, "{moved:?}");
+        let moved = on(
+            0,
+            &[
+                "run", "--qmp", &qmp, "--to", &to, "--direct", "always", "--json",
+            ],
+        )
+        .wait()
+        .expect(0);
+        assert_eq!(
+            moved.stderr.contains("goes through the tunnel"),
+            !direct,
+            "{moved:?}"
+        );
         arrived(&bench, &mut source, &mut dest, &moved, direct);
     }
 }
@@ -290,17 +575,54 @@ fn the_port_is_open_to_others_under_tls_only() {
     let mut source = bench.start_by(hosts.on(0, &bench.binary), "s", false);
     let mut dest = bench.start_by(hosts.on(1, &bench.binary), "d", true);
     let on = |host: usize, words: &[&str]| {
-        Process::start(hosts.on(host, NARROWS).arg("migrate").args(words).args(["--tls-certificates", &keys]))
+        Process::start(
+            hosts
+                .on(host, NARROWS)
+                .arg("migrate")
+                .args(words)
+                .args(["--tls-certificates", &keys]),
+        )
     };
-    let (at, qmp) = (format!("{}:0", ADDRESSES[1]), bench.unix("d.qmp").to_string());
+    let (at, qmp) = (
+        format!("{}:0", ADDRESSES[1]),
+        bench.unix("d.qmp").to_string(),
+    );
     let target = format!("{}:4444", ADDRESSES[1]);
-    let serve = on(1, &["serve", "-l", &at, "--direct", "--to", &target, "--qmp", &qmp]);
+    let serve = on(
+        1,
+        &[
+            "serve", "-l", &at, "--direct", "--to", &target, "--qmp", &qmp,
+        ],
+    );
     let (to, qmp) = (Way::served_at(&serve), bench.unix("s.qmp").to_string());
-    let moving = on(0, &["run", "--qmp", &qmp, "--to", &to, "--direct", "never", "--max-bandwidth", "40mbit"]);
+    let moving = on(
+        0,
+        &[
+            "run",
+            "--qmp",
+            &qmp,
+            "--to",
+            &to,
+            "--direct",
+            "never",
+            "--max-bandwidth",
+            "40mbit",
+        ],
+    );
     eventually("it is under way", || source.migration() == "active");
-    let listening = hosts.on(1, "ss").args(["-Hltn", "sport", "=", ":4444"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&listening.stdout).contains("127.0.0.1:4444"), "{listening:?}");
-    assert_eq!((tls_of(&mut source), tls_of(&mut dest)), (NO_TLS.map(String::from), NO_TLS.map(String::from)));
+    let listening = hosts
+        .on(1, "ss")
+        .args(["-Hltn", "sport", "=", ":4444"])
+        .output()
+        .unwrap();
+    assert!(
+        String::from_utf8_lossy(&listening.stdout).contains("127.0.0.1:4444"),
+        "{listening:?}"
+    );
+    assert_eq!(
+        (tls_of(&mut source), tls_of(&mut dest)),
+        (NO_TLS.map(String::from), NO_TLS.map(String::from))
+    );
     moving.signal(Signal::INT);
     moving.wait().expect(130);
 }
@@ -315,10 +637,14 @@ fn certificates_that_qemu_refuses_are_told_and_the_tunnel_is_used() {
     fs::write(Path::new(&keys).join("dh-params.pem"), "nonsense").unwrap();
     let serve = serve_under_tls(&bench, &keys);
     let moved = run_under_tls(&bench, &serve, &keys, &[]).wait().expect(0);
-    let moved =
-        moved.says("goes through the tunnel: at the destination: QEMU refuses object-add").says("dh-params.pem");
+    let moved = moved
+        .says("goes through the tunnel: at the destination: QEMU refuses object-add")
+        .says("dh-params.pem");
     arrived(&bench, &mut source, &mut dest, &moved, false);
-    assert_eq!((tls_of(&mut source), tls_of(&mut dest)), (NO_TLS.map(String::from), NO_TLS.map(String::from)));
+    assert_eq!(
+        (tls_of(&mut source), tls_of(&mut dest)),
+        (NO_TLS.map(String::from), NO_TLS.map(String::from))
+    );
 }
 
 // Goal: what the user gave QEMU stays, and is used as he meant it: within the tunnel.
@@ -332,14 +658,23 @@ fn credentials_that_qemu_has_already_are_left_alone() {
             "object-add",
             json!({ "qom-type": "tls-creds-x509", "id": "theirs", "endpoint": endpoint, "dir": theirs }),
         );
-        qemu.ask("migrate-set-parameters", json!({ "tls-creds": "theirs", "tls-hostname": "localhost" }));
+        qemu.ask(
+            "migrate-set-parameters",
+            json!({ "tls-creds": "theirs", "tls-hostname": "localhost" }),
+        );
     }
     let serve = serve_under_tls(&bench, &keys);
-    let moved = run_under_tls(&bench, &serve, &keys, &[]).wait().expect(0).says("set already, to theirs");
+    let moved = run_under_tls(&bench, &serve, &keys, &[])
+        .wait()
+        .expect(0)
+        .says("set already, to theirs");
     arrived(&bench, &mut source, &mut dest, &moved, false);
     assert_eq!(
         (tls_of(&mut source), tls_of(&mut dest)),
-        (["theirs", "localhost"].map(String::from), ["theirs", "localhost"].map(String::from))
+        (
+            ["theirs", "localhost"].map(String::from),
+            ["theirs", "localhost"].map(String::from)
+        )
     );
 }
 
@@ -350,11 +685,19 @@ fn a_direct_migration_under_tls_that_was_cut_off_can_be_tried_again() {
     let (mut source, dest) = bench.pair();
     let keys = keys(&bench, "keys");
     let serve = serve_under_tls(&bench, &keys);
-    let moving = run_under_tls(&bench, &serve, &keys, &["--max-bandwidth", "40mbit", "--resume-within", "1"]);
+    let moving = run_under_tls(
+        &bench,
+        &serve,
+        &keys,
+        &["--max-bandwidth", "40mbit", "--resume-within", "1"],
+    );
     eventually("it is under way", || source.migration() == "active");
     serve.signal(Signal::KILL);
     assert_ne!(moving.wait().says("the guest goes on where it was").code, 0);
-    assert_eq!((source.status(), tls_of(&mut source)), ("running".into(), NO_TLS.map(String::from)));
+    assert_eq!(
+        (source.status(), tls_of(&mut source)),
+        ("running".into(), NO_TLS.map(String::from))
+    );
     drop(dest);
     let mut dest = bench.start("d", true);
     let serve = serve_under_tls(&bench, &keys);
@@ -371,12 +714,22 @@ fn another_authority_is_refused_and_the_guest_stays() {
     let (ours, others) = (keys(&bench, "ours"), keys(&bench, "others"));
     let serve = serve_under_tls(&bench, &ours);
     let refused = run_under_tls(&bench, &serve, &others, &[]).wait();
-    assert!(refused.code != 0 && refused.stderr.contains("certificate"), "{refused:?}");
-    assert_eq!((source.status(), tls_of(&mut source)), ("running".into(), NO_TLS.map(String::from)));
+    assert!(
+        refused.code != 0 && refused.stderr.contains("certificate"),
+        "{refused:?}"
+    );
+    assert_eq!(
+        (source.status(), tls_of(&mut source)),
+        ("running".into(), NO_TLS.map(String::from))
+    );
 
     let nothing = bench.path("authority").display().to_string();
     fs::create_dir(&nothing).unwrap();
-    fs::copy(format!("{ours}/ca-cert.pem"), format!("{nothing}/ca-cert.pem")).unwrap();
+    fs::copy(
+        format!("{ours}/ca-cert.pem"),
+        format!("{nothing}/ca-cert.pem"),
+    )
+    .unwrap();
     for qemu in [&mut source, &mut dest] {
         qemu.set_up(0, &[]);
     }
@@ -384,7 +737,12 @@ fn another_authority_is_refused_and_the_guest_stays() {
     let uri = format!("tcp:127.0.0.1:{}", free_port());
     dest.ask("migrate-incoming", json!({ "uri": uri }));
     let end_of = |source: &mut Qemu, keys: &String| {
-        let lent = Lent::new(&mut source.monitor, keys.as_ref(), Part::Client("localhost")).unwrap();
+        let lent = Lent::new(
+            &mut source.monitor,
+            keys.as_ref(),
+            Part::Client("localhost"),
+        )
+        .unwrap();
         source.migrate(&uri);
         let mut state = String::new();
         eventually("it ends", || {
@@ -392,7 +750,10 @@ fn another_authority_is_refused_and_the_guest_stays() {
             ["failed", "completed"].contains(&state.as_str())
         });
         lent.take_back(&mut source.monitor);
-        println!("QEMU: {}", source.ask("query-migrate", Value::Null)["error-desc"]);
+        println!(
+            "QEMU: {}",
+            source.ask("query-migrate", Value::Null)["error-desc"]
+        );
         state
     };
     for stranger in [&others, &nothing] {
@@ -401,15 +762,31 @@ fn another_authority_is_refused_and_the_guest_stays() {
         assert_eq!(dest.status(), "inmigrate", "{stranger}");
     }
     assert_eq!(end_of(&mut source, &ours), "completed");
-    eventually("the destination has it all", || dest.status() != "inmigrate");
+    eventually("the destination has it all", || {
+        dest.status() != "inmigrate"
+    });
     bench.check(&mut source, &mut dest);
 }
 
 #[test]
 fn what_would_be_open_to_strangers_is_refused() {
-    run(["migrate", "serve", "--direct", "--to", "unix:/run/d.sock"]).expect(2).says("HOST:PORT");
-    run(["migrate", "serve", "--direct", "--to", "0.0.0.0:4444"]).expect(2).says("insecure");
-    run(["migrate", "serve", "--direct", "--to", "0.0.0.0:4444", "--tls-certificates", "keys"]).expect(2).says("--qmp");
+    run(["migrate", "serve", "--direct", "--to", "unix:/run/d.sock"])
+        .expect(2)
+        .says("HOST:PORT");
+    run(["migrate", "serve", "--direct", "--to", "0.0.0.0:4444"])
+        .expect(2)
+        .says("insecure");
+    run([
+        "migrate",
+        "serve",
+        "--direct",
+        "--to",
+        "0.0.0.0:4444",
+        "--tls-certificates",
+        "keys",
+    ])
+    .expect(2)
+    .says("--qmp");
 }
 
 #[test]
@@ -418,6 +795,10 @@ fn a_destination_that_does_not_let_qemu_connect_says_so() {
     let (mut source, _dest) = bench.pair();
     let serve = Way::serve(&bench, &["--qmp", &bench.unix("d.qmp").to_string()]);
     let (to, qmp) = (Way::served_at(&serve), bench.unix("s.qmp").to_string());
-    run(["migrate", "run", "--qmp", &qmp, "--to", &to, "--direct", "always"]).expect(1).says("serve --direct");
+    run([
+        "migrate", "run", "--qmp", &qmp, "--to", &to, "--direct", "always",
+    ])
+    .expect(1)
+    .says("serve --direct");
     assert_eq!(source.status(), "running");
 }

@@ -50,10 +50,13 @@ fn whatever_breaks_the_source_goes_on_and_a_retry_works() {
         faults.retain(|fault| format!("{fault:?}") == alone);
         assert!(!faults.is_empty(), "no fault is called {alone}");
     }
-    let named = std::env::var("NARROWS_MIGRATE_FAULTS").ok().and_then(|n| n.parse().ok());
+    let named = std::env::var("NARROWS_MIGRATE_FAULTS")
+        .ok()
+        .and_then(|n| n.parse().ok());
     let rounds = named.unwrap_or(if full() { 24 } else { 6 });
-    let seed =
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64);
+    let seed = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(1, |now| now.as_nanos() as u64);
     println!("seed {seed}");
     let mut random = Random(seed);
     let mut source = bench.start("s", false);
@@ -66,14 +69,24 @@ fn whatever_breaks_the_source_goes_on_and_a_retry_works() {
         let channels = channels(round / faults.len());
         let what = format!("{fault:?} after {after:?}, {channels} channels, round {round}");
         println!("{what}");
-        let told = break_once(&bench, &mut source, &mut dest, fault, after, channels, &what);
+        let told = break_once(
+            &bench,
+            &mut source,
+            &mut dest,
+            fault,
+            after,
+            channels,
+            &what,
+        );
         *ends.entry(format!("{fault:?}, {told}")).or_default() += 1;
         drop(dest);
         let (again, whole) = (Instant::now(), round + 1 == rounds);
         retry(&bench, &mut source, channels, whole);
         println!("  then it moved whole, in {:?}", again.elapsed());
     }
-    println!("{rounds} faults, the guest at the source running on after each, and moved whole thereafter: {ends:#?}");
+    println!(
+        "{rounds} faults, the guest at the source running on after each, and moved whole thereafter: {ends:#?}"
+    );
 }
 
 /// Moves the guest as after a fault, and compares. But for the last time the source then runs it on.
@@ -82,18 +95,27 @@ fn retry(bench: &Bench, source: &mut Qemu, channels: u8, last: bool) {
     let _way = Way::start(bench, &[]);
     begin(bench, source, &mut dest, channels, &[]);
     source.wait_migrated();
-    eventually("the destination has it all", || dest.status() != "inmigrate");
+    eventually("the destination has it all", || {
+        dest.status() != "inmigrate"
+    });
     if last {
         return bench.check(source, &mut dest);
     }
-    assert!(bench.memory(source) == bench.memory(&mut dest), "what came is not what was sent");
+    assert!(
+        bench.memory(source) == bench.memory(&mut dest),
+        "what came is not what was sent"
+    );
     source.ask("cont", Value::Null);
 }
 
 /// QEMU 7.2 itself stops answering, about once in thirty such faults, when a multifd channel of its breaks; so several
 /// channels are broken where another QEMU was named, and one socket here.
 fn channels(turn: usize) -> u8 {
-    if std::env::var_os("NARROWS_QEMU").is_some() { [0, 2, 4][turn % 3] } else { 0 }
+    if std::env::var_os("NARROWS_QEMU").is_some() {
+        [0, 2, 4][turn % 3]
+    } else {
+        0
+    }
 }
 
 /// Breaks a migration. The source runs the guest on however it ended, which is returned: too late, or who said why.
@@ -110,18 +132,39 @@ fn break_once(
     let serve = Way::serve(bench, &flags);
     let served = Way::served_at(&serve);
     let relay = start(["link-emulator", "-l", "127.0.0.1:0", "--to", &served]);
-    let through = relay.heard("link from ").split(' ').next().unwrap().to_owned();
+    let through = relay
+        .heard("link from ")
+        .split(' ')
+        .next()
+        .unwrap()
+        .to_owned();
     let socket = bench.unix("s.sock").to_string();
     let tunnel = Process::start(
-        narrows([&["migrate", "tunnel", "-l", &socket, "--peer", &through], &flags[..]].concat()).stdin(Stdio::null()),
+        narrows(
+            [
+                &["migrate", "tunnel", "-l", &socket, "--peer", &through],
+                &flags[..],
+            ]
+            .concat(),
+        )
+        .stdin(Stdio::null()),
     );
     tunnel.heard("taking a guest at ");
     let mut way = Way { serve, tunnel };
-    source.ask("migrate-set-parameters", json!({ "max-bandwidth": 60 << 20 }));
+    source.ask(
+        "migrate-set-parameters",
+        json!({ "max-bandwidth": 60 << 20 }),
+    );
     source.set_up(channels, &[]);
-    source.ask("migrate-set-parameters", json!({ "max-bandwidth": 60 << 20 }));
+    source.ask(
+        "migrate-set-parameters",
+        json!({ "max-bandwidth": 60 << 20 }),
+    );
     dest.set_up(channels, &[]);
-    dest.ask("migrate-incoming", json!({ "uri": uri(&bench.unix("d.sock")) }));
+    dest.ask(
+        "migrate-incoming",
+        json!({ "uri": uri(&bench.unix("d.sock")) }),
+    );
     source.ask("migrate", json!({ "uri": uri(&bench.unix("s.sock")) }));
     thread::sleep(after);
     let under_way = source.migration();
@@ -159,26 +202,41 @@ fn break_once(
     });
     if state == "completed" && matches!(fault, Fault::KillDestination) {
         // It had the guest when it was killed, and cannot be asked any more. One that had not must not count as whole.
-        assert!(!["setup", "active"].contains(&under_way.as_str()), "{what}: completed without a destination");
+        assert!(
+            !["setup", "active"].contains(&under_way.as_str()),
+            "{what}: completed without a destination"
+        );
         source.ask("cont", Value::Null);
         return "it had arrived";
     }
     if state == "completed" {
         // It was too late to hurt. The destination must be whole; the guest goes back to the source for the next round.
-        eventually(&format!("the destination has it all: {what}"), || dest.status() != "inmigrate");
+        eventually(&format!("the destination has it all: {what}"), || {
+            dest.status() != "inmigrate"
+        });
         assert!(bench.memory(source) == bench.memory(dest), "{what}");
         source.ask("cont", Value::Null);
         return "it had arrived";
     }
-    eventually(&format!("the guest goes on: {what}"), || source.status() == "running");
+    eventually(&format!("the guest goes on: {what}"), || {
+        source.status() == "running"
+    });
     let printed = bench.printed("s").len();
-    eventually(&format!("the guest prints: {what}"), || bench.printed("s").len() > printed);
+    eventually(&format!("the guest prints: {what}"), || {
+        bench.printed("s").len() > printed
+    });
     // Its sockets closed in the midst of something: QEMU gives up, or has nothing that could run.
     if let Ok(status) = dest.monitor.ask("query-status", &Value::Null) {
         assert_ne!(status["status"], "running", "{what}");
     }
-    assert!(bench.printed("d").is_empty(), "the destination's guest ran: {what}");
-    let why = source.ask("query-migrate", Value::Null)["error-desc"].as_str().unwrap_or_default().to_owned();
+    assert!(
+        bench.printed("d").is_empty(),
+        "the destination's guest ran: {what}"
+    );
+    let why = source.ask("query-migrate", Value::Null)["error-desc"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     println!("  QEMU: {why:?}");
     // Whose link or sockets broke, and which lives, says so. A destination that dies closes its sockets as one that is
     // done does: there QEMU itself is who says why.
@@ -189,14 +247,22 @@ fn break_once(
             "the source's side said why"
         }
         Fault::KillTunnel | Fault::StallTunnel => {
-            eventually(&format!("the destination's side says why: {what}"), || way.serve.said().contains("WARN"));
+            eventually(&format!("the destination's side says why: {what}"), || {
+                way.serve.said().contains("WARN")
+            });
             "the destination's side said why"
         }
         Fault::KillDestination => {
-            assert!(!why.is_empty() || way.tunnel.said().contains("the guest stays"), "nobody says why: {what}");
+            assert!(
+                !why.is_empty() || way.tunnel.said().contains("the guest stays"),
+                "nobody says why: {what}"
+            );
             "QEMU or the source's side said why"
         }
     };
-    assert!(!matches!(fault, Fault::KillServe | Fault::Cut) || way.tunnel.is_running(), "{what}");
+    assert!(
+        !matches!(fault, Fault::KillServe | Fault::Cut) || way.tunnel.is_running(),
+        "{what}"
+    );
     told
 }

@@ -13,11 +13,18 @@ use crate::{
 #[test]
 fn the_five_lines_move_a_guest_over_tls_between_two_hosts() {
     let lines = shown("docs/migrate.md", "## Five lines");
-    assert_eq!(lines, shown("README.md", "## Move a running virtual machine"));
+    assert_eq!(
+        lines,
+        shown("README.md", "## Move a running virtual machine")
+    );
     let [keys, destination, serve, source, run] = lines.try_into().expect("five lines");
     let Some(bench) = Bench::new() else { return };
     let Some(hosts) = Hosts::new() else { return };
-    fs::write(bench.path("hosts"), format!("{} dest.example\n", ADDRESSES[1])).unwrap();
+    fs::write(
+        bench.path("hosts"),
+        format!("{} dest.example\n", ADDRESSES[1]),
+    )
+    .unwrap();
     let bin = bench.path("bin");
     fs::create_dir(&bin).unwrap();
     symlink(NARROWS, bin.join("narrows")).unwrap();
@@ -25,11 +32,18 @@ fn the_five_lines_move_a_guest_over_tls_between_two_hosts() {
         symlink(binary, bin.join("qemu-system-x86_64")).unwrap();
     }
     let typed = |host: usize, line: &str| {
-        let script =
-            format!("set -e; mount --bind hosts /etc/hosts; mount --bind . /run; PATH=$PWD/bin:$PATH; exec {line}");
-        Process::start(hosts.on(host, "sh").args(["-c", &script]).current_dir(bench.path("")))
+        let script = format!(
+            "set -e; mount --bind hosts /etc/hosts; mount --bind . /run; PATH=$PWD/bin:$PATH; exec {line}"
+        );
+        Process::start(
+            hosts
+                .on(host, "sh")
+                .args(["-c", &script])
+                .current_dir(bench.path("")),
+        )
     };
-    let guest = |line: &str, name: &str| line.replace('…', &bench.options(name, name == "d").join(" "));
+    let guest =
+        |line: &str, name: &str| line.replace('…', &bench.options(name, name == "d").join(" "));
 
     typed(0, &keys).wait().expect(0);
     let mut dest = bench.connect("d", typed(1, &guest(&destination, "d")));
@@ -40,18 +54,40 @@ fn the_five_lines_move_a_guest_over_tls_between_two_hosts() {
     let ended = typed(0, &run).wait().expect(0);
     println!("{}", String::from_utf8_lossy(&ended.stdout));
 
-    eventually("the source stands still", || source.status() == "postmigrate");
+    eventually("the source stands still", || {
+        source.status() == "postmigrate"
+    });
     assert_eq!(dest.status(), "running");
     bench.check_goes_on();
     // Its code and what it counts lie below.
     let still = 16 << 20;
-    assert!(bench.memory(&mut source)[still..] == bench.memory(&mut dest)[still..], "what came is not what was sent");
+    assert!(
+        bench.memory(&mut source)[still..] == bench.memory(&mut dest)[still..],
+        "what came is not what was sent"
+    );
 }
 
 /// The commands of the first block of shell after a heading, without their remarks.
 fn shown(file: &str, heading: &str) -> Vec<String> {
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)).unwrap();
-    let after = text.split_once(heading).unwrap_or_else(|| panic!("no {heading:?} in {file}")).1;
-    let block = after.split_once("```sh\n").unwrap().1.split_once("```").unwrap().0;
-    block.lines().map(|line| line.split("  #").next().unwrap().trim_end().to_owned()).collect()
+    let text = fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(file),
+    )
+    .unwrap();
+    let after = text
+        .split_once(heading)
+        .unwrap_or_else(|| panic!("no {heading:?} in {file}"))
+        .1;
+    let block = after
+        .split_once("```sh\n")
+        .unwrap()
+        .1
+        .split_once("```")
+        .unwrap()
+        .0;
+    block
+        .lines()
+        .map(|line| line.split("  #").next().unwrap().trim_end().to_owned())
+        .collect()
 }

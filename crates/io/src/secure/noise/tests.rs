@@ -17,7 +17,10 @@ fn pair() -> (Transport, Transport) {
     let wrap = |stream| from_unix(OwnedFd::from(stream).into(), "test".into());
     thread::scope(|scope| {
         let server = scope.spawn(|| secure::accept(wrap(far), &auth).unwrap());
-        (secure::connect(wrap(near), &auth, "localhost").unwrap(), server.join().unwrap())
+        (
+            secure::connect(wrap(near), &auth, "localhost").unwrap(),
+            server.join().unwrap(),
+        )
     })
 }
 
@@ -30,7 +33,9 @@ fn both_directions_go_on_across_many_key_changes() {
         near.writer.write_all(&word).unwrap();
         far.reader.read_exact(&mut got).unwrap();
         assert_eq!(got, word);
-        far.writer.write_slices(&mut [IoSlice::new(&word[..3]), IoSlice::new(&word[3..])]).unwrap();
+        far.writer
+            .write_slices(&mut [IoSlice::new(&word[..3]), IoSlice::new(&word[3..])])
+            .unwrap();
         near.reader.read_exact(&mut got).unwrap();
         assert_eq!(got, word);
     }
@@ -41,14 +46,19 @@ fn both_directions_go_on_across_many_key_changes() {
 #[test]
 fn altered_and_repeated_messages_are_refused() {
     let psk = Psk::new("a", &[7; 32]);
-    let (mut client, mut server) = (builder(&psk).build_initiator().unwrap(), builder(&psk).build_responder().unwrap());
+    let (mut client, mut server) = (
+        builder(&psk).build_initiator().unwrap(),
+        builder(&psk).build_responder().unwrap(),
+    );
     let (mut wire, mut spare) = ([0; 64], [0; 64]);
     let len = client.write_message(&[], &mut wire).unwrap();
     assert_eq!(len, HANDSHAKE_MESSAGE_LEN);
     server.read_message(&wire[..len], &mut spare).unwrap();
     let len = server.write_message(&[], &mut wire).unwrap();
     client.read_message(&wire[..len], &mut spare).unwrap();
-    let state = |noise: HandshakeState| Arc::new(RwLock::new(noise.into_stateless_transport_mode().unwrap()));
+    let state = |noise: HandshakeState| {
+        Arc::new(RwLock::new(noise.into_stateless_transport_mode().unwrap()))
+    };
     let mut sealer = Sealer::new(state(client));
     sealer.seal(b"one").unwrap();
     let once = sealer.packed[..sealer.len].to_vec();
@@ -63,6 +73,9 @@ fn altered_and_repeated_messages_are_refused() {
         let mut reader = (halves(sealer, 0).reader)(inner);
         let mut got = Vec::new();
         let err = reader.read_to_end(&mut got).unwrap_err();
-        assert_eq!((got.as_slice(), err.kind()), (want, io::ErrorKind::InvalidData));
+        assert_eq!(
+            (got.as_slice(), err.kind()),
+            (want, io::ErrorKind::InvalidData)
+        );
     }
 }

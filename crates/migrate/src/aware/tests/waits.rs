@@ -11,12 +11,19 @@ fn nobody_waits_for_ever(seed: u64, order: &[usize], late: usize, keep: usize) -
     let lanes = order.len();
     let mut dice = Dice(seed);
     let mut guest = Guest::new(&mut dice);
-    let (sender, receiver) = (Arc::new(Sender::with_patience(keep, Duration::ZERO)), Arc::new(Receiver::new(keep)));
+    let (sender, receiver) = (
+        Arc::new(Sender::with_patience(keep, Duration::ZERO)),
+        Arc::new(Receiver::new(keep)),
+    );
     sender.set_link(12_500_000, 1.0);
     let mut to_encode: Vec<VecDeque<_>> = vec![VecDeque::new(); lanes];
     for round in 0..6 {
         let pages = if round == 0 { 0..0 } else { 0..PAGES };
-        for (lane, more) in guest.round(&Vec::from_iter(pages), lanes, &mut dice).into_iter().enumerate() {
+        for (lane, more) in guest
+            .round(&Vec::from_iter(pages), lanes, &mut dice)
+            .into_iter()
+            .enumerate()
+        {
             to_encode[lane].extend(more);
         }
         guest.live(&mut dice);
@@ -26,9 +33,15 @@ fn nobody_waits_for_ever(seed: u64, order: &[usize], late: usize, keep: usize) -
     let mut rounds = vec![0; lanes];
     while to_encode.iter().any(|lane| !lane.is_empty()) {
         let lane = dice.roll(lanes as u64) as usize;
-        let last = rounds.iter().skip(usize::from(rounds[1] < late)).min().unwrap();
+        let last = rounds
+            .iter()
+            .skip(usize::from(rounds[1] < late))
+            .min()
+            .unwrap();
         let has_turn = rounds[lane] == *last || dice.roll(20) == 0;
-        let Some((head, bytes)) = to_encode[lane].pop_front_if(|_| has_turn && (lane > 0 || rounds[1] >= late)) else {
+        let Some((head, bytes)) =
+            to_encode[lane].pop_front_if(|_| has_turn && (lane > 0 || rounds[1] >= late))
+        else {
             continue;
         };
         rounds[lane] += usize::from(Packet::parse(&head).unwrap().sync);
@@ -40,13 +53,17 @@ fn nobody_waits_for_ever(seed: u64, order: &[usize], late: usize, keep: usize) -
             None => [&[kind::PLAIN], &head[..], &bytes].concat(),
         });
     }
-    let mut decoders: Vec<_> = (0..lanes).map(|lane| receiver.lane(&first_of(lane as u8, keep)).unwrap()).collect();
+    let mut decoders: Vec<_> = (0..lanes)
+        .map(|lane| receiver.lane(&first_of(lane as u8, keep)).unwrap())
+        .collect();
     let mut passed = vec![0; lanes];
     while under_way.iter().any(|lane| !lane.is_empty()) {
         let goes_on = |lane: usize| {
             let chunk = under_way[lane].front();
             passed.iter().all(|other| *other >= passed[lane])
-                && chunk.is_some_and(|chunk| chunk[0] == kind::PLAIN || decoders[lane].is_ready(chunk, Duration::ZERO))
+                && chunk.is_some_and(|chunk| {
+                    chunk[0] == kind::PLAIN || decoders[lane].is_ready(chunk, Duration::ZERO)
+                })
         };
         let next = order.iter().copied().find(|lane| goes_on(*lane));
         let lane = next.unwrap_or_else(|| panic!("all wait, having passed {passed:?}"));
@@ -85,10 +102,18 @@ fn a_packet_waits_for_the_page_that_it_copies_from() {
     let page: Page = std::array::from_fn(|_| dice.roll(256) as u8);
     let mut moved = page;
     moved.rotate_left(700);
-    let heads = [header(false, 1, BLOCK, &[0x3000], &[0]), header(false, 2, BLOCK, &[0x9000], &[])];
+    let heads = [
+        header(false, 1, BLOCK, &[0x3000], &[0]),
+        header(false, 2, BLOCK, &[0x9000], &[]),
+    ];
     let one = encode(&mut encoders[0], &heads[0], &page);
     let two = encode(&mut encoders[1], &heads[1], &moved);
-    assert!(one.len() > PAGE_LEN && two.len() < 500, "{} {}", one.len(), two.len());
+    assert!(
+        one.len() > PAGE_LEN && two.len() < 500,
+        "{} {}",
+        one.len(),
+        two.len()
+    );
     assert!(!decoders[1].is_ready(&two, Duration::ZERO));
     assert!(decoders[0].is_ready(&one, Duration::ZERO));
     assert_eq!(decoders[0].unpack(&one).unwrap().pages, page);

@@ -21,7 +21,11 @@ impl Run<'_> {
     }
 
     fn fill_rate(&self) -> f64 {
-        if self.kernel < self.scene.kernel_bytes - EPS { COPY } else { self.link().min(COPY) }
+        if self.kernel < self.scene.kernel_bytes - EPS {
+            COPY
+        } else {
+            self.link().min(COPY)
+        }
     }
 
     pub(super) fn next_event(&self, end_ns: f64) -> f64 {
@@ -32,8 +36,12 @@ impl Run<'_> {
             }
         };
         let (pack, unpack) = self.shares();
-        self.packing.iter().for_each(|job| at(self.now + job.left_ns / pack));
-        self.unpacking.iter().for_each(|job| at(self.now + job.left_ns / unpack));
+        self.packing
+            .iter()
+            .for_each(|job| at(self.now + job.left_ns / pack));
+        self.unpacking
+            .iter()
+            .for_each(|job| at(self.now + job.left_ns / unpack));
         let link = self.link();
         if let Some(left) = self.writing {
             let fill = self.fill_rate();
@@ -48,20 +56,30 @@ impl Run<'_> {
         for moment in [
             self.landing.front().map(|(_, moment)| *moment),
             self.credits.front().map(|(_, moment)| *moment),
-            self.reports.front().map(|report| report.now_ns as f64 + 1.0),
+            self.reports
+                .front()
+                .map(|report| report.now_ns as f64 + 1.0),
             Some(self.report_due),
-            (self.waiting.len() < self.scene.workers as usize).then(|| self.raw_read as f64 / self.scene.source + 0.01),
+            (self.waiting.len() < self.scene.workers as usize)
+                .then(|| self.raw_read as f64 / self.scene.source + 0.01),
         ] {
             moment.into_iter().for_each(&mut at);
         }
-        self.scene.link.iter().for_each(|(moment, _)| at(*moment as f64));
+        self.scene
+            .link
+            .iter()
+            .for_each(|(moment, _)| at(*moment as f64));
         dt
     }
 
     pub(super) fn advance(&mut self, dt: f64) {
         let (pack, unpack) = self.shares();
-        self.packing.iter_mut().for_each(|job| job.left_ns -= dt * pack);
-        self.unpacking.iter_mut().for_each(|job| job.left_ns -= dt * unpack);
+        self.packing
+            .iter_mut()
+            .for_each(|job| job.left_ns -= dt * pack);
+        self.unpacking
+            .iter_mut()
+            .for_each(|job| job.left_ns -= dt * unpack);
         let link = self.link();
         let fill = self.fill_rate();
         let mut filled = 0.0;

@@ -144,11 +144,21 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn throughput(&self, from_ns: f64, to_ns: f64) -> f64 {
         // Between whole deliveries: on slow links a chunk is a large part of a span.
-        let mut within = self.trips.iter().filter(|trip| trip.delivered_ns >= from_ns && trip.delivered_ns <= to_ns);
-        let Some(first) = within.next() else { return 0.0 };
-        let (bytes, last) =
-            within.fold((0.0, first.delivered_ns), |(sum, _), t| (sum + f64::from(t.raw_len), t.delivered_ns));
-        if last > first.delivered_ns { bytes / (last - first.delivered_ns) } else { 0.0 }
+        let mut within = self
+            .trips
+            .iter()
+            .filter(|trip| trip.delivered_ns >= from_ns && trip.delivered_ns <= to_ns);
+        let Some(first) = within.next() else {
+            return 0.0;
+        };
+        let (bytes, last) = within.fold((0.0, first.delivered_ns), |(sum, _), t| {
+            (sum + f64::from(t.raw_len), t.delivered_ns)
+        });
+        if last > first.delivered_ns {
+            bytes / (last - first.delivered_ns)
+        } else {
+            0.0
+        }
     }
 
     fn gauges(&self) -> Gauges {
@@ -160,7 +170,9 @@ impl<'a> Run<'a> {
         Gauges {
             now_ns: self.now as u64,
             workers: self.scene.workers,
-            packing: (self.waiting.len() + self.packing.iter().filter(|job| !job.auditioning).count()) as u32,
+            packing: (self.waiting.len()
+                + self.packing.iter().filter(|job| !job.auditioning).count())
+                as u32,
             queued_bytes: (queued + self.writing.unwrap_or(0.0)) as u64,
             sent_bytes: self.written as u64,
             link_bytes: self.link_bytes as u64,
@@ -175,12 +187,24 @@ impl<'a> Run<'a> {
     /// Everything that happens at this moment, until nothing more does.
     fn settle(&mut self, policy: &mut dyn Policy) {
         loop {
-            let before = (self.trips.len(), self.packing.len(), self.writing.is_some(), self.arrived.len());
+            let before = (
+                self.trips.len(),
+                self.packing.len(),
+                self.writing.is_some(),
+                self.arrived.len(),
+            );
             self.finish_packing(policy);
             self.start_packing(policy);
             self.write();
             self.receive(policy);
-            if before == (self.trips.len(), self.packing.len(), self.writing.is_some(), self.arrived.len()) {
+            if before
+                == (
+                    self.trips.len(),
+                    self.packing.len(),
+                    self.writing.is_some(),
+                    self.arrived.len(),
+                )
+            {
                 break;
             }
         }
@@ -196,7 +220,10 @@ impl<'a> Run<'a> {
             }
             None => {
                 let cost = self.scene.truths[self.trips[trip].sort].costs[index];
-                Cost { pack: cost.pack + self.offers[index].indexing_beyond(len), ..cost }
+                Cost {
+                    pack: cost.pack + self.offers[index].indexing_beyond(len),
+                    ..cost
+                }
             }
         };
         let noise = |random: &mut Random, by: f64| (1.0 + by * random.normal()).max(0.3);
@@ -204,7 +231,11 @@ impl<'a> Run<'a> {
         // Data with nothing to gain have nothing to gain in every chunk.
         let spread = if cost.size < 0.99 { 0.5 * by } else { 0.0 };
         // A recorded slice has its length in its cost.
-        let factor = if audition && self.scene.recording.is_some() { 1.0 } else { length_factor(len, cost.size) };
+        let factor = if audition && self.scene.recording.is_some() {
+            1.0
+        } else {
+            length_factor(len, cost.size)
+        };
         let mut size = f64::from(cost.size * factor) * noise(&mut self.random, spread);
         let mut unpack = f64::from(cost.unpack) * noise(&mut self.random, by);
         let pack = f64::from(cost.pack) * noise(&mut self.random, by) * len as f64;
@@ -216,7 +247,9 @@ impl<'a> Run<'a> {
 
     fn start_packing(&mut self, policy: &mut dyn Policy) {
         let workers = self.scene.workers as usize;
-        while self.trips.len() - self.next_written < self.scene.depth && self.waiting.len() < workers {
+        while self.trips.len() - self.next_written < self.scene.depth
+            && self.waiting.len() < workers
+        {
             let gauges = self.gauges();
             let most = policy.ahead_max();
             let unconsumed = gauges.queued_bytes + self.outstanding as u64;
@@ -239,7 +272,11 @@ impl<'a> Run<'a> {
             let decision = policy.decide(raw, &gauges);
             let offset = self.raw_read;
             self.raw_read += len as u64;
-            let index = self.offers.iter().position(|offer| offer.candidate == decision.candidate).expect("an offer");
+            let index = self
+                .offers
+                .iter()
+                .position(|offer| offer.candidate == decision.candidate)
+                .expect("an offer");
             self.trips.push(Trip {
                 index,
                 sort,
@@ -258,8 +295,14 @@ impl<'a> Run<'a> {
             let trip = self.trips.len() - 1;
             let (packed_len, cpu_ns, unpack_ns) = self.cost(trip, index, len);
             (self.trips[trip].packed_len, self.trips[trip].unpack_ns) = (packed_len, unpack_ns);
-            let job =
-                Job { trip, cpu_ns, left_ns: cpu_ns, since_ns: 0.0, audition: decision.audition, auditioning: false };
+            let job = Job {
+                trip,
+                cpu_ns,
+                left_ns: cpu_ns,
+                since_ns: 0.0,
+                audition: decision.audition,
+                auditioning: false,
+            };
             self.waiting.push_back(job);
             self.assign();
         }
@@ -268,7 +311,9 @@ impl<'a> Run<'a> {
 
     fn assign(&mut self) {
         while self.packing.len() < self.scene.workers as usize {
-            let Some(mut job) = self.waiting.pop_front() else { break };
+            let Some(mut job) = self.waiting.pop_front() else {
+                break;
+            };
             job.since_ns = self.now;
             self.packing.push(job);
         }
@@ -287,7 +332,8 @@ impl<'a> Run<'a> {
             }
             let trip = &mut self.trips[job.trip];
             trip.packed = true;
-            let (ticket, raw_len, packed_len, index) = (trip.ticket, trip.raw_len, trip.packed_len, trip.index);
+            let (ticket, raw_len, packed_len, index) =
+                (trip.ticket, trip.raw_len, trip.packed_len, trip.index);
             let wall_ns = (self.now - job.since_ns) as u64;
             let mut outcome = Outcome {
                 seq: Seq(job.trip as u64),
@@ -300,15 +346,23 @@ impl<'a> Run<'a> {
                 audition: false,
             };
             policy.learn(&outcome);
-            let Some(candidates) = job.audition else { continue };
+            let Some(candidates) = job.audition else {
+                continue;
+            };
             let len = AUDITION_LEN.min(raw_len as usize);
             let mut total_ns = 0.0;
             for candidate in candidates.iter() {
-                let index = self.offers.iter().position(|offer| offer.candidate == *candidate).expect("an offer");
+                let index = self
+                    .offers
+                    .iter()
+                    .position(|offer| offer.candidate == *candidate)
+                    .expect("an offer");
                 let (packed_len, cpu_ns, _) = self.cost(job.trip, index, len);
                 total_ns += cpu_ns;
-                (outcome.candidate, outcome.raw_len, outcome.packed_len) = (*candidate, len as u32, packed_len);
-                (outcome.cpu_ns, outcome.wall_ns, outcome.audition) = (cpu_ns as u64, cpu_ns as u64, true);
+                (outcome.candidate, outcome.raw_len, outcome.packed_len) =
+                    (*candidate, len as u32, packed_len);
+                (outcome.cpu_ns, outcome.wall_ns, outcome.audition) =
+                    (cpu_ns as u64, cpu_ns as u64, true);
                 policy.learn(&outcome);
             }
             self.auditioned_ns += total_ns;
@@ -325,7 +379,10 @@ impl<'a> Run<'a> {
     }
 
     fn write(&mut self) {
-        while self.writing.is_none() && self.next_written < self.trips.len() && self.trips[self.next_written].packed {
+        while self.writing.is_none()
+            && self.next_written < self.trips.len()
+            && self.trips[self.next_written].packed
+        {
             let len = f64::from(self.trips[self.next_written].packed_len) + 16.0;
             if self.outstanding > 0.0 && self.outstanding + len > self.scene.credit_bytes {
                 break;
@@ -337,11 +394,20 @@ impl<'a> Run<'a> {
     }
 
     fn receive(&mut self, policy: &mut dyn Policy) {
-        while self.flying.front().is_some_and(|(_, end)| *end <= self.drained + EPS) {
+        while self
+            .flying
+            .front()
+            .is_some_and(|(_, end)| *end <= self.drained + EPS)
+        {
             let (trip, _) = self.flying.pop_front().expect("front exists");
-            self.landing.push_back((trip, self.now + self.scene.rtt_ns as f64 / 2.0));
+            self.landing
+                .push_back((trip, self.now + self.scene.rtt_ns as f64 / 2.0));
         }
-        while self.landing.front().is_some_and(|(_, at)| *at <= self.now + EPS) {
+        while self
+            .landing
+            .front()
+            .is_some_and(|(_, at)| *at <= self.now + EPS)
+        {
             let (trip, _) = self.landing.pop_front().expect("front exists");
             self.peer.waiting_bytes += u64::from(self.trips[trip].packed_len);
             self.arrived.push_back(trip);
@@ -357,16 +423,23 @@ impl<'a> Run<'a> {
             trip.unpacked = true;
             self.peer.raw_bytes += u64::from(trip.raw_len);
             self.peer.unpack_ns += job.cpu_ns as u64;
-            self.credits.push_back((f64::from(trip.packed_len) + 16.0, self.now + self.scene.rtt_ns as f64 / 2.0));
+            self.credits.push_back((
+                f64::from(trip.packed_len) + 16.0,
+                self.now + self.scene.rtt_ns as f64 / 2.0,
+            ));
         }
         while self.delivered < self.trips.len() && self.trips[self.delivered].unpacked {
             self.trips[self.delivered].delivered_ns = self.now;
             self.delivered += 1;
         }
         while self.unpacking.len() < self.scene.peer_workers as usize {
-            let Some(&trip) = self.arrived.front() else { break };
+            let Some(&trip) = self.arrived.front() else {
+                break;
+            };
             // A frame with history waits for the one before it.
-            if self.offers[self.trips[trip].index].candidate.history_len > 0 && !self.unpacking.is_empty() {
+            if self.offers[self.trips[trip].index].candidate.history_len > 0
+                && !self.unpacking.is_empty()
+            {
                 break;
             }
             self.arrived.pop_front();
@@ -381,7 +454,11 @@ impl<'a> Run<'a> {
                 auditioning: false,
             });
         }
-        while self.credits.front().is_some_and(|(_, at)| *at <= self.now + EPS) {
+        while self
+            .credits
+            .front()
+            .is_some_and(|(_, at)| *at <= self.now + EPS)
+        {
             self.outstanding -= self.credits.pop_front().expect("front exists").0;
         }
         if self.now + EPS >= self.report_due {
@@ -390,7 +467,11 @@ impl<'a> Run<'a> {
             self.peer.now_ns = (self.now + self.scene.rtt_ns as f64 / 2.0) as u64;
             self.reports.push_back(self.peer);
         }
-        while self.reports.front().is_some_and(|report| report.now_ns as f64 <= self.now + 1.0) {
+        while self
+            .reports
+            .front()
+            .is_some_and(|report| report.now_ns as f64 <= self.now + 1.0)
+        {
             policy.feedback(&self.reports.pop_front().expect("front exists"));
         }
     }

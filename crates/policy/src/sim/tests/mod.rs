@@ -18,9 +18,22 @@ use crate::{
 mod steps;
 
 /// Raw bytes per nanosecond that `index` reaches as a fixed choice in this pipeline.
-fn simulated(scene: &Scene, offers: &[Offer], index: usize, len: usize, start: f64, end: f64) -> f64 {
+fn simulated(
+    scene: &Scene,
+    offers: &[Offer],
+    index: usize,
+    len: usize,
+    start: f64,
+    end: f64,
+) -> f64 {
     let mut run = Run::new(scene, offers);
-    run.until(end, &mut Fixed { chunk_len: len, ..Fixed::new(offers[index].candidate) });
+    run.until(
+        end,
+        &mut Fixed {
+            chunk_len: len,
+            ..Fixed::new(offers[index].candidate)
+        },
+    );
     run.throughput(start, end)
 }
 
@@ -39,11 +52,23 @@ fn offers() -> Vec<Offer> {
         "delta4-zstd",
         "delta8-zstd",
     ];
-    default_offers(|name| names.iter().position(|n| *n == name).map(|id| CodecId(id as u8)), 4 << 20)
+    default_offers(
+        |name| {
+            names
+                .iter()
+                .position(|n| *n == name)
+                .map(|id| CodecId(id as u8))
+        },
+        4 << 20,
+    )
 }
 
 fn label(offer: &Offer) -> String {
-    let history = if offer.candidate.history_len > 0 { "h" } else { "" };
+    let history = if offer.candidate.history_len > 0 {
+        "h"
+    } else {
+        ""
+    };
     format!("{}:{}{history}", offer.name, offer.candidate.level)
 }
 
@@ -78,18 +103,40 @@ fn score(scene: &Scene, offers: &[Offer], config: Config, end_ns: f64) -> (Score
         policy.weights(),
     );
     let of = |limit: f32| reached * f64::from(limit);
-    (Score { bound: of(limits.bound), fixed: of(limits.fixed), raw: of(limits.raw) }, limits, note)
+    (
+        Score {
+            bound: of(limits.bound),
+            fixed: of(limits.fixed),
+            raw: of(limits.raw),
+        },
+        limits,
+        note,
+    )
 }
 
 /// The four candidates used most.
 fn used(trips: &[crate::sim::engine::Trip], offers: &[Offer]) -> String {
     let mut counts = vec![(0, 0); offers.len()];
-    counts.iter_mut().enumerate().for_each(|(index, count)| count.1 = index);
+    counts
+        .iter_mut()
+        .enumerate()
+        .for_each(|(index, count)| count.1 = index);
     trips.iter().for_each(|trip| counts[trip.index].0 += 1);
     counts.sort_by(|a, b| b.cmp(a));
-    let share =
-        |&(count, index): &(usize, usize)| format!("{} {}%", label(&offers[index]), 100 * count / trips.len().max(1));
-    counts.iter().take(4).filter(|(count, _)| *count > 0).map(share).collect::<Vec<_>>().join(", ")
+    let share = |&(count, index): &(usize, usize)| {
+        format!(
+            "{} {}%",
+            label(&offers[index]),
+            100 * count / trips.len().max(1)
+        )
+    };
+    counts
+        .iter()
+        .take(4)
+        .filter(|(count, _)| *count > 0)
+        .map(share)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// A scene by its seed. In a `strange` one data cost what the priors do not foresee: machines three times slower or
@@ -101,14 +148,24 @@ fn random_scene(seed: u64, strange: bool, offers: &[Offer]) -> (Scene, String) {
     let truths: Vec<Truth> = (0..shapes)
         .map(|sort| {
             let (kind, stride) = SHAPES[random.below(SHAPES.len())];
-            let mut data = truth(offers, kind, stride, seed * 16 + sort as u64, if strange { 2.5 } else { 1.0 });
+            let mut data = truth(
+                offers,
+                kind,
+                stride,
+                seed * 16 + sort as u64,
+                if strange { 2.5 } else { 1.0 },
+            );
             let mut looks = kind;
             if strange && random.below(2) == 0 {
                 let (kind, stride) = SHAPES[random.below(SHAPES.len())];
                 looks = kind;
                 data.bytes = truth(offers, kind, stride, 1, 0.0).bytes;
             }
-            names += &if looks == kind { format!("{kind:?} ") } else { format!("{kind:?}-as-{looks:?} ") };
+            names += &if looks == kind {
+                format!("{kind:?} ")
+            } else {
+                format!("{kind:?}-as-{looks:?} ")
+            };
             data
         })
         .collect();
@@ -116,11 +173,18 @@ fn random_scene(seed: u64, strange: bool, offers: &[Offer]) -> (Scene, String) {
     let mut scene = Scene::new(truths, mbit, [1, 2, 4][random.below(3)]);
     // No shorter than a chunk: the simulator takes a chunk to be all of one sort.
     let stretch = (1 << (18 + random.below(5))).max(if mbit < 410.0 { 1 << 20 } else { 0 });
-    scene.stretches.iter_mut().for_each(|(len, _)| *len = stretch);
+    scene
+        .stretches
+        .iter_mut()
+        .for_each(|(len, _)| *len = stretch);
     scene.kernel_bytes = [64e3, 256e3, 1e6][random.below(3)];
     scene.noise = 0.02 + 0.08 * random.unit();
     scene.seed = seed;
-    let about = format!("n={} {mbit:.0} Mbit/s {} KiB of each {names}", scene.workers, stretch >> 10);
+    let about = format!(
+        "n={} {mbit:.0} Mbit/s {} KiB of each {names}",
+        scene.workers,
+        stretch >> 10
+    );
     (scene, about)
 }
 
@@ -134,7 +198,12 @@ fn span_ns(scene: &Scene) -> f64 {
 /// `NARROWS_SIM_FIRST` for others: what was mended on some is to hold on those.
 fn scores(strange: bool) -> Vec<(Score, String)> {
     let offers = offers();
-    let set = |name: &str, default: u64| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default);
+    let set = |name: &str, default: u64| {
+        std::env::var(name)
+            .ok()
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(default)
+    };
     let (first, count) = (set("NARROWS_SIM_FIRST", 0), set("NARROWS_SIM_CASES", 600));
     let mut scores: Vec<(Score, String)> = (first..first + count)
         .map(|seed| {
@@ -143,7 +212,11 @@ fn scores(strange: bool) -> Vec<(Score, String)> {
             (score, format!("seed {seed} {about}| {note}"))
         })
         .collect();
-    for (what, of) in [("bound", (|s| s.bound) as fn(&Score) -> f64), ("fixed", |s| s.fixed), ("raw", |s| s.raw)] {
+    for (what, of) in [
+        ("bound", (|s| s.bound) as fn(&Score) -> f64),
+        ("fixed", |s| s.fixed),
+        ("raw", |s| s.raw),
+    ] {
         scores.sort_by(|a, b| of(&a.0).total_cmp(&of(&b.0)));
         let at = |share: f64| of(&scores[(share * (scores.len() - 1) as f64) as usize].0);
         println!(
@@ -163,7 +236,10 @@ fn scores(strange: bool) -> Vec<(Score, String)> {
             below(0.9)
         );
         for (score, about) in scores.iter().take(5) {
-            println!("   {:.3} {:.3} {:.3} {about}", score.bound, score.fixed, score.raw);
+            println!(
+                "   {:.3} {:.3} {:.3} {about}",
+                score.bound, score.fixed, score.raw
+            );
         }
     }
     scores
@@ -171,8 +247,14 @@ fn scores(strange: bool) -> Vec<(Score, String)> {
 
 /// Fails with the offenders where more than `share` of the scores lie below `least`.
 fn at_least(scores: &[(Score, String)], of: fn(&Score) -> f64, least: f64, share: f64) {
-    let below: Vec<_> = scores.iter().filter(|(score, _)| of(score) < least).collect();
-    assert!(below.len() as f64 <= share * scores.len() as f64, "below {least}: {below:#?}");
+    let below: Vec<_> = scores
+        .iter()
+        .filter(|(score, _)| of(score) < least)
+        .collect();
+    assert!(
+        below.len() as f64 <= share * scores.len() as f64,
+        "below {least}: {below:#?}"
+    );
 }
 
 #[test]
@@ -185,7 +267,11 @@ fn fixed_policies_reach_what_the_bound_says_of_them() {
             let mut run = Run::new(&scene, &offers);
             run.until(4e9, &mut Fixed::new(offers[index].candidate));
             let reached = run.throughput(1e9, 4e9) * f64::from(expected);
-            assert!((0.97..1.02).contains(&reached), "{mbit} {workers} {} {reached}", offers[index].name);
+            assert!(
+                (0.97..1.02).contains(&reached),
+                "{mbit} {workers} {} {reached}",
+                offers[index].name
+            );
         }
     }
 }

@@ -4,7 +4,10 @@ use super::*;
 
 /// Throughput in spans of `span_ns` from `from_ns` on.
 fn spans(run: &Run, from_ns: f64, span_ns: f64, count: usize) -> Vec<f64> {
-    (0..count).map(|i| from_ns + i as f64 * span_ns).map(|from| run.throughput(from, from + span_ns)).collect()
+    (0..count)
+        .map(|i| from_ns + i as f64 * span_ns)
+        .map(|from| run.throughput(from, from + span_ns))
+        .collect()
 }
 
 fn run<'a>(scene: &'a Scene, offers: &'a [Offer], config: Config, end_ns: f64) -> Run<'a> {
@@ -14,7 +17,10 @@ fn run<'a>(scene: &'a Scene, offers: &'a [Offer], config: Config, end_ns: f64) -
 }
 
 fn assert_near(found: &[f64], expected: f64, within: f64, what: &str) {
-    assert!(found.iter().all(|f| *f > (1.0 - within) * expected), "{what}: {found:.4?} against {expected:.4}");
+    assert!(
+        found.iter().all(|f| *f > (1.0 - within) * expected),
+        "{what}: {found:.4?} against {expected:.4}"
+    );
 }
 
 #[test]
@@ -22,7 +28,11 @@ fn a_link_that_slows_and_recovers_is_followed_within_a_second() {
     let offers = offers();
     for seed in 0..8 {
         for workers in [1, 2, 4] {
-            let mut scene = Scene::new(vec![truth(&offers, Kind::Text, 1, seed, 1.0)], 1000.0, workers);
+            let mut scene = Scene::new(
+                vec![truth(&offers, Kind::Text, 1, seed, 1.0)],
+                1000.0,
+                workers,
+            );
             scene.link = vec![(0, 0.125), (2_000_000_000, 0.0025), (8_000_000_000, 0.125)];
             let run = run(&scene, &offers, Config::default(), 10e9);
             let what = format!("seed {seed} workers {workers}");
@@ -44,14 +54,31 @@ fn data_that_change_are_followed_at_once() {
     for seed in 0..8 {
         let mut scene = Scene::new(vec![truth(&offers, Kind::Text, 1, seed, 1.0)], 1000.0, 2);
         let text = 1.0 / f64::from(scene.limits(&offers, 0.0, 256 << 10).bound);
-        scene.truths.push(truth(&offers, Kind::Random, 1, seed, 1.0));
+        scene
+            .truths
+            .push(truth(&offers, Kind::Random, 1, seed, 1.0));
         // A second of noise, half a gigabyte of text, noise again.
-        scene.stretches = vec![(125_000_000, 1), (1_000_000_000, 0), (u64::from(u32::MAX), 1)];
+        scene.stretches = vec![
+            (125_000_000, 1),
+            (1_000_000_000, 0),
+            (u64::from(u32::MAX), 1),
+        ];
         let run = run(&scene, &offers, Config::default(), 6e9);
-        let first = run.trips.iter().find(|trip| trip.sort == 0).expect("text comes").delivered_ns;
+        let first = run
+            .trips
+            .iter()
+            .find(|trip| trip.sort == 0)
+            .expect("text comes")
+            .delivered_ns;
         assert_near(&spans(&run, 0.1e9, 2e8, 4), 0.125, 0.03, "noise");
         assert_near(&spans(&run, first + 2e8, 1e8, 10), text, 0.1, "text");
-        let last = run.trips.iter().rev().find(|trip| trip.sort == 0).expect("text came").delivered_ns;
+        let last = run
+            .trips
+            .iter()
+            .rev()
+            .find(|trip| trip.sort == 0)
+            .expect("text came")
+            .delivered_ns;
         assert_near(&spans(&run, last + 1e8, 2e8, 4), 0.125, 0.03, "noise again");
     }
 }
@@ -81,8 +108,18 @@ fn a_receiver_that_slows_is_followed_within_a_second() {
 fn nothing_swings() {
     let offers = offers();
     for seed in 0..6 {
-        for (mbit, workers) in [(200.0, 2), (1000.0, 1), (1000.0, 4), (5000.0, 2), (10000.0, 4)] {
-            let mut scene = Scene::new(vec![truth(&offers, Kind::Binary, 1, seed, 1.0)], mbit, workers);
+        for (mbit, workers) in [
+            (200.0, 2),
+            (1000.0, 1),
+            (1000.0, 4),
+            (5000.0, 2),
+            (10000.0, 4),
+        ] {
+            let mut scene = Scene::new(
+                vec![truth(&offers, Kind::Binary, 1, seed, 1.0)],
+                mbit,
+                workers,
+            );
             scene.noise = 0.03;
             let run = run(&scene, &offers, Config::default(), 3e9);
             let mean = run.throughput(1e9, 3e9);
@@ -103,18 +140,32 @@ fn processors_shared_with_the_receiver_or_missing_are_noticed() {
     for seed in 0..6 {
         // On fast links the guard looks at raw now and then, and keeps it where it is nearly as good: the floor before
         // the last percents.
-        for (mbit, least) in [(300.0, 0.88), (1000.0, 0.88), (10000.0, 0.86), (25000.0, 0.80)] {
+        for (mbit, least) in [
+            (300.0, 0.88),
+            (1000.0, 0.88),
+            (10000.0, 0.86),
+            (25000.0, 0.80),
+        ] {
             for told in [false, true] {
                 let mut scene = Scene::new(vec![truth(&offers, Kind::Text, 1, seed, 1.0)], mbit, 2);
                 scene.shared = true;
-                let config = Config { shared_host: told, ..Config::default() };
+                let config = Config {
+                    shared_host: told,
+                    ..Config::default()
+                };
                 let (score, _, note) = score(&scene, &offers, config, 2e9);
-                assert!(score.raw > 0.97 && score.bound > least, "seed {seed} {mbit} told {told}: {score:?} {note}");
+                assert!(
+                    score.raw > 0.97 && score.bound > least,
+                    "seed {seed} {mbit} told {told}: {score:?} {note}"
+                );
             }
             let mut scene = Scene::new(vec![truth(&offers, Kind::Text, 1, seed, 1.0)], mbit, 4);
             scene.cores = 1;
             let (score, _, note) = score(&scene, &offers, Config::default(), 2e9);
-            assert!(score.raw > 0.97 && score.bound > least, "seed {seed} {mbit} one core: {score:?} {note}");
+            assert!(
+                score.raw > 0.97 && score.bound > least,
+                "seed {seed} {mbit} one core: {score:?} {note}"
+            );
         }
     }
 }
@@ -139,11 +190,20 @@ fn a_first_second_is_no_slower_than_raw() {
             for workers in [1, 2, 4] {
                 let scene = Scene::new(vec![truth(&offers, kind, stride, 5, 1.0)], mbit, workers);
                 let delivered = |run: &Run| -> f64 {
-                    run.trips.iter().filter(|trip| trip.delivered_ns <= 1e9).map(|trip| f64::from(trip.raw_len)).sum()
+                    run.trips
+                        .iter()
+                        .filter(|trip| trip.delivered_ns <= 1e9)
+                        .map(|trip| f64::from(trip.raw_len))
+                        .sum()
                 };
                 let adaptive = delivered(&run(&scene, &offers, Config::default(), 1e9));
                 let mut raw = Run::new(&scene, &offers);
-                raw.until(1e9, &mut crate::NonePolicy { chunk_len: 256 << 10 });
+                raw.until(
+                    1e9,
+                    &mut crate::NonePolicy {
+                        chunk_len: 256 << 10,
+                    },
+                );
                 let share = adaptive / delivered(&raw);
                 assert!(share > 0.97, "{kind:?} {mbit} n={workers}: {share}");
             }
@@ -155,8 +215,13 @@ fn a_first_second_is_no_slower_than_raw() {
 fn the_same_history_gives_the_same_decisions() {
     let offers = offers();
     let (scene, _) = random_scene(11, false, &offers);
-    let choices =
-        || -> Vec<usize> { run(&scene, &offers, Config::default(), 1e9).trips.iter().map(|trip| trip.index).collect() };
+    let choices = || -> Vec<usize> {
+        run(&scene, &offers, Config::default(), 1e9)
+            .trips
+            .iter()
+            .map(|trip| trip.index)
+            .collect()
+    };
     assert_eq!(choices(), choices());
 }
 
@@ -165,15 +230,30 @@ fn what_users_set_is_kept() {
     let offers = offers();
     let scene = Scene::new(vec![truth(&offers, Kind::Text, 1, 3, 1.0)], 20.0, 2);
     let level_max = Some(narrows_core::Level(3));
-    let config = Config { chunk_len: Some(128 << 10), level_max, history_len_max: 0, ..Config::default() };
+    let config = Config {
+        chunk_len: Some(128 << 10),
+        level_max,
+        history_len_max: 0,
+        ..Config::default()
+    };
     for trip in run(&scene, &offers, config, 2e9).trips {
         let candidate = offers[trip.index].candidate;
-        assert!(trip.raw_len == 128 << 10 && candidate.level.0 <= 3 && candidate.history_len == 0, "{candidate:?}");
+        assert!(
+            trip.raw_len == 128 << 10 && candidate.level.0 <= 3 && candidate.history_len == 0,
+            "{candidate:?}"
+        );
     }
     // A price of processor time far above what the link saves leaves only what costs next to nothing.
-    let config = Config { cpu_price: 1e3, ..Config::default() };
+    let config = Config {
+        cpu_price: 1e3,
+        ..Config::default()
+    };
     assert!(
-        run(&scene, &offers, config, 2e9).trips.iter().skip(20).all(|trip| trip.index == 0 || trip.why == "explore")
+        run(&scene, &offers, config, 2e9)
+            .trips
+            .iter()
+            .skip(20)
+            .all(|trip| trip.index == 0 || trip.why == "explore")
     );
 }
 
@@ -182,22 +262,42 @@ fn a_price_of_processor_time_refuses_levels_that_save_little() {
     let offers = offers();
     let scene = Scene::new(vec![truth(&offers, Kind::Binary, 1, 3, 1.0)], 100.0, 4);
     let spent = |cpu_price: f64| {
-        let trips = run(&scene, &offers, Config { cpu_price, ..Config::default() }, 8e9).trips;
-        let late: Vec<_> = trips.iter().filter(|trip| trip.delivered_ns <= 8e9).skip(20).collect();
+        let trips = run(
+            &scene,
+            &offers,
+            Config {
+                cpu_price,
+                ..Config::default()
+            },
+            8e9,
+        )
+        .trips;
+        let late: Vec<_> = trips
+            .iter()
+            .filter(|trip| trip.delivered_ns <= 8e9)
+            .skip(20)
+            .collect();
         let raw: f64 = late.iter().map(|trip| f64::from(trip.raw_len)).sum();
         let packed: f64 = late.iter().map(|trip| f64::from(trip.packed_len)).sum();
         let cpu: f64 = late
             .iter()
             .map(|trip| {
                 let (offer, raw_len) = (&offers[trip.index], trip.raw_len);
-                let pack = offer.prior(Kind::Binary, 1).pack + offer.indexing_beyond(raw_len as usize);
+                let pack =
+                    offer.prior(Kind::Binary, 1).pack + offer.indexing_beyond(raw_len as usize);
                 f64::from(raw_len) * f64::from(pack)
             })
             .sum();
         (packed / raw, cpu / raw)
     };
     let ((size_free, cpu_free), (size, cpu)) = (spent(0.0), spent(0.1));
-    assert!(cpu < 0.75 * cpu_free, "{cpu} ns a byte, {cpu_free} where it costs nothing");
-    assert!(size < 1.15 * size_free, "{size} of a byte, {size_free} where it costs nothing");
+    assert!(
+        cpu < 0.75 * cpu_free,
+        "{cpu} ns a byte, {cpu_free} where it costs nothing"
+    );
+    assert!(
+        size < 1.15 * size_free,
+        "{size} of a byte, {size_free} where it costs nothing"
+    );
     assert!(spent(3.0).1 < 0.75 * cpu, "a higher price leaves less");
 }
