@@ -9,7 +9,9 @@ const FLOORS: &[&[&str]] = &[
     &["narrows-core"],
     &["narrows-codecs", "narrows-backends"],
     &["narrows-chains"],
-    &["narrows-format"],
+    &["narrows-format", "narrows-gpu-abi", "narrows-ptx"],
+    // A step up in the same room: messages name what the ABI fixes.
+    &["narrows-gpu-wire"],
     &[
         "narrows-pipeline",
         "narrows-policy",
@@ -24,9 +26,12 @@ const FLOORS: &[&[&str]] = &[
         "narrows-memory",
         "narrows-migrate",
         "narrows-offload",
+        "narrows-disk",
+        "narrows-gpu-client",
+        "narrows-gpu-server",
     ],
     &["narrows-lab"],
-    &["narrows-cli"],
+    &["narrows-cli", "narrows-capi", "narrows-python"],
 ];
 
 /// Crates beside the house, which any crate's tests may name and which may name any crate.

@@ -21,6 +21,19 @@ pub struct Shape {
     pub shared: bool,
     /// Zeroing is always faster than writing zeroes.
     pub fast_zero: bool,
+    /// Which threads a server calls the device from.
+    pub execution: Execution,
+}
+
+/// Which threads run a device's requests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Execution {
+    /// The thread that received the request. For memory: a hand-off costs more than the work.
+    #[default]
+    Inline,
+    /// Up to this many threads of a connection, so that requests wait side by side and are answered as they finish.
+    /// For devices that wait: a disk, a network. 0 counts as 1.
+    Workers(u16),
 }
 
 /// How a range is to be zeroed.

@@ -18,7 +18,7 @@ use std::{
 use narrows_chains::{Chains, PAGE};
 use narrows_core::{
     BlockDevice, BlockError,
-    block::{Extent, Shape, Zeroing},
+    block::{Execution, Extent, Shape, Zeroing},
 };
 use narrows_io::crew::Crew;
 use parking_lot::Mutex;
@@ -399,6 +399,7 @@ impl BlockDevice for Store {
             rotational: false,
             shared: true,
             fast_zero: true,
+            execution: Execution::Inline,
         }
     }
 

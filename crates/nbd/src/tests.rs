@@ -11,7 +11,7 @@ use std::{
 
 use narrows_core::{
     BlockDevice, BlockError,
-    block::{Extent, Shape, Zeroing},
+    block::{Execution, Extent, Shape, Zeroing},
 };
 use narrows_io::{Address, Listener, Tuning};
 use parking_lot::Mutex;
@@ -41,6 +41,7 @@ impl BlockDevice for Array {
             rotational: false,
             shared: true,
             fast_zero: true,
+            execution: Execution::Inline,
         }
     }
 
