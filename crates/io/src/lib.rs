@@ -10,6 +10,8 @@
 //! | [`lobby`] | where connections wait until their peer has shown who it is |
 //! | [`secure`] | TLS or a pre-shared key around a transport, before any application byte |
 //! | [`emulator`] | a relay with the rate, delay and faults of a chosen link |
+//! | [`answer`] | a socket that gives a document to whoever asks |
+//! | [`metrics`] | counters for Prometheus |
 //! | [`meter`] | clock, CPU time, memory, `TCP_INFO` |
 //! | [`crew`] | threads that lend a hand with borrowed work |
 //! | [`allocator`] | the C library's, told to give memory back |
@@ -19,11 +21,13 @@
 
 pub mod address;
 pub mod allocator;
+pub mod answer;
 pub mod crew;
 pub mod emulator;
 pub mod listener;
 pub mod lobby;
 pub mod meter;
+pub mod metrics;
 pub mod region;
 pub mod secure;
 mod sys;
