@@ -10,14 +10,17 @@
 //! | [`secure`] | TLS or a pre-shared key around a transport, before any application byte |
 //! | [`emulator`] | a relay with the rate, delay and faults of a chosen link |
 //! | [`meter`] | clock, CPU time, memory, `TCP_INFO` |
+//! | [`blockdev`] | discarding blocks of a device |
 //! | [`crew`] | threads that lend a hand with borrowed work |
 //! | [`allocator`] | the C library's, told to give memory back |
 //! | [`thread`] | starting a thread, or saying what allows more |
 //! | [`region`] | memory that is paid for by the page and given back at once |
+//! | [`uring`] | reads and writes of a file by io_uring, in pieces that are under way together |
 //! | [`watch`] | looking for a moment before sleeping |
 
 pub mod address;
 pub mod allocator;
+pub mod blockdev;
 pub mod crew;
 pub mod emulator;
 pub mod listener;
@@ -27,6 +30,7 @@ pub mod secure;
 mod sys;
 pub mod thread;
 pub mod transport;
+pub mod uring;
 pub mod watch;
 
 pub use address::Address;

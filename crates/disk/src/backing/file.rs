@@ -77,6 +77,13 @@ impl FileBacking {
     }
 }
 
+impl FileBacking {
+    /// The open file, for those who write past the page cache.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
 fn busy(path: &Path) -> BackingError {
     BackingError::Busy {
         name: path.display().to_string(),
@@ -138,6 +145,10 @@ impl Backing for FileBacking {
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), BackingError> {
         check_range(offset, len, self.size())?;
+        if self.is_block_device {
+            return narrows_io::blockdev::discard(&self.file, offset, len)
+                .map_err(|error| BackingError::from_io("discard", offset, len, &error));
+        }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         fallocate(&self.file, flags, offset, len)
             .map_err(|error| BackingError::from_io("discard", offset, len, &error.into()))

@@ -4,13 +4,17 @@
 //! only moves bytes. One contract matters: **what a returned [`Backing::write`] wrote may be lost, kept in part, or
 //! kept in another order than it was written, until a [`Backing::flush`] that began after it returned has returned.**
 
+mod direct;
 mod file;
+mod rbd;
 mod simulated;
 
 use std::{fmt::Debug, io};
 
 pub use self::{
+    direct::DirectBacking,
     file::FileBacking,
+    rbd::RbdBacking,
     simulated::{Call, CrashChoice, FaultPlan, Op, SimulatedDevice},
 };
 
