@@ -7,6 +7,7 @@
 //! | [`address`] | [`Address`]: `HOST[:PORT]`, `unix:/path`, `-` |
 //! | [`transport`] | [`Transport`], a connected stream in two halves for two threads |
 //! | [`listener`] | [`Listener`], accepts transports until stopped |
+//! | [`lobby`] | where connections wait until their peer has shown who it is |
 //! | [`secure`] | TLS or a pre-shared key around a transport, before any application byte |
 //! | [`emulator`] | a relay with the rate, delay and faults of a chosen link |
 //! | [`meter`] | clock, CPU time, memory, `TCP_INFO` |
@@ -24,6 +25,7 @@ pub mod blockdev;
 pub mod crew;
 pub mod emulator;
 pub mod listener;
+pub mod lobby;
 pub mod meter;
 pub mod region;
 pub mod secure;
@@ -35,4 +37,5 @@ pub mod watch;
 
 pub use address::Address;
 pub use listener::{Listener, Stop};
+pub use lobby::{Lobby, Stranger};
 pub use transport::{Shutdown, Transport, TransportRead, TransportWrite, Tuning};
