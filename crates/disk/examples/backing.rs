@@ -3,7 +3,7 @@
 //! Prints, of the file by plain calls and of the same by io_uring: MB/s of batches of 1 MiB, first and over again, with a
 //! flush at the end; flushed writes of 4 KiB a second; reads of 16 KiB a second, of one thread and of eight.
 
-use std::{path::Path, time::Instant};
+use std::{fs, path::Path, time::Instant};
 
 use narrows_disk::backing::{Backing, DirectBacking, FileBacking};
 
@@ -42,15 +42,14 @@ fn measure(backing: &dyn Backing, mib: u64) {
         .collect();
     let (head, rest) = batch.split_at(1000);
     for pass in ["first", "again"] {
-        let begun = Instant::now();
+        let (begun, busy) = (Instant::now(), busy_s());
         for number in 0..mib {
             backing.write(number << 20, &[head, rest]).expect("a write");
         }
         backing.flush().expect("a flush");
-        print!(
-            "{pass} {:.0} MB/s, ",
-            (mib << 20) as f64 / 1e6 / begun.elapsed().as_secs_f64()
-        );
+        let gb = (mib << 20) as f64 / 1e9;
+        let (speed, busy) = (gb * 1e3 / begun.elapsed().as_secs_f64(), busy_s() - busy);
+        print!("{pass} {speed:.0} MB/s {:.2} s/GB, ", busy / gb);
     }
     let begun = Instant::now();
     for number in 0..SYNCED {
@@ -62,6 +61,17 @@ fn measure(backing: &dyn Backing, mib: u64) {
     print!(
         "synced 4k {:.0}/s, ",
         SYNCED as f64 / begun.elapsed().as_secs_f64()
+    );
+    // What plain calls wrote is in the page cache: reads are of the disk only without it.
+    let _ = fs::write("/proc/sys/vm/drop_caches", "1");
+    let begun = Instant::now();
+    let mut out = vec![0; 4 << 20];
+    for number in 0..mib / 4 {
+        backing.read(number << 22, &mut out).expect("a read");
+    }
+    print!(
+        "4M reads {:.0} MB/s, ",
+        (mib << 20) as f64 / 1e6 / begun.elapsed().as_secs_f64()
     );
     for threads in [1, 8] {
         let begun = Instant::now();
@@ -83,4 +93,17 @@ fn measure(backing: &dyn Backing, mib: u64) {
         );
     }
     println!();
+}
+
+/// Processor time of the whole machine so far, in seconds: the kernel writes pages back in threads of its own.
+fn busy_s() -> f64 {
+    let stat = fs::read_to_string("/proc/stat").expect("Linux");
+    let line = stat.lines().next().expect("a line of all processors");
+    let ticks: Vec<f64> = line
+        .split_whitespace()
+        .skip(1)
+        .map(|text| text.parse().expect("a number"))
+        .collect();
+    // user, nice, system, (idle, waiting), interrupts.
+    (ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6]) / 100.0
 }

@@ -6,16 +6,25 @@
 //! are of any length and alignment, and what is read again is there. The kernel keeps both views the same: a direct
 //! write drops the pages that it covers, and none is ever dirty, since nothing else writes.
 //!
+//! On a virtual disk, a new file of 1 GiB was written 1.7 times as fast as through the cache, at a quarter of the
+//! processor time, and 4 KiB writes were flushed 1.7 times as often (`examples/backing.rs`).
+//!
 //! Where the file system has no `O_DIRECT` or the system no io_uring, [`DirectBacking::open`] says so and the caller
 //! takes [`FileBacking`].
 
 use std::{
     fs::{File, OpenOptions},
     io,
-    os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileExt, OpenOptionsExt},
+    },
 };
 
-use narrows_io::{region::Region, uring::Rings};
+use narrows_io::{
+    region::Region,
+    uring::{PIECE_LEN, Rings},
+};
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 
@@ -23,6 +32,8 @@ use super::{Backing, BackingError, FileBacking, Geometry, check_range};
 
 /// Longest write that is gathered into one buffer; what is longer goes in several.
 const BUFFER_LEN: usize = 1 << 20;
+/// `TMPFS_MAGIC`.
+const TMPFS: i64 = 0x0102_1994;
 /// Idle buffers that are kept.
 const BUFFERS_MAX: usize = 4;
 
@@ -42,6 +53,10 @@ impl DirectBacking {
     /// # Errors
     /// Gives it back with the reason where `O_DIRECT` or io_uring are not to be had.
     pub fn open(plain: FileBacking) -> Result<Self, (FileBacking, io::Error)> {
+        // Direct writes to memory would be copied once more for nothing.
+        if rustix::fs::fstatfs(plain.file()).is_ok_and(|system| system.f_type == TMPFS) {
+            return Err((plain, io::Error::from(io::ErrorKind::Unsupported)));
+        }
         // The same file, whatever lies at its path by now.
         let path = format!("/proc/self/fd/{}", plain.file().as_raw_fd());
         let direct = OpenOptions::new()
@@ -86,6 +101,10 @@ impl DirectBacking {
                 }
             }
         }
+        if filled <= PIECE_LEN {
+            // A ring is of no use to one piece, and costs a thread where the file system waits.
+            return self.direct.write_all_at(&buffer[..filled], at);
+        }
         self.rings.write_all_at(&self.direct, at, &buffer[..filled])
     }
 }
@@ -104,7 +123,15 @@ impl Backing for DirectBacking {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), BackingError> {
-        self.plain.read(offset, out)
+        let len = out.len() as u64;
+        if out.len() <= PIECE_LEN {
+            return self.plain.read(offset, out);
+        }
+        // Recovery and the collector read whole segments.
+        check_range(offset, len, self.size())?;
+        self.rings
+            .read_exact_at(self.plain.file(), offset, out)
+            .map_err(|error| BackingError::from_io("read", offset, len, &error))
     }
 
     fn write(&self, offset: u64, parts: &[&[u8]]) -> Result<(), BackingError> {

@@ -6,6 +6,7 @@
 
 mod direct;
 mod file;
+mod named;
 mod rbd;
 mod simulated;
 
@@ -14,6 +15,7 @@ use std::{fmt::Debug, io};
 pub use self::{
     direct::DirectBacking,
     file::FileBacking,
+    named::{create, open},
     rbd::RbdBacking,
     simulated::{Call, CrashChoice, FaultPlan, Op, SimulatedDevice},
 };
