@@ -221,7 +221,7 @@ impl Image {
     ///
     /// # Errors
     /// The cluster's.
-    pub fn len(&self) -> io::Result<u64> {
+    pub fn size(&self) -> io::Result<u64> {
         Ok(self.opened.stat()?.size)
     }
 
@@ -230,7 +230,7 @@ impl Image {
     /// # Errors
     /// The cluster's, or `len` is less than it has.
     pub fn grow(&self, len: u64) -> io::Result<()> {
-        if len < self.len()? {
+        if len < self.size()? {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "an image is not made shorter",

@@ -101,7 +101,7 @@ fn an_image_keeps_what_is_written_and_has_one_writer() {
     ));
 
     let image = Image::open(&name).unwrap();
-    assert_eq!((image.len().unwrap(), image.object_len()), (SIZE, 4 << 20));
+    assert_eq!((image.size().unwrap(), image.object_len()), (SIZE, 4 << 20));
     // Longer than all operations that may be under way, and begins within an object.
     let data = noise(20 << 20, 1);
     let at = (3 << 20) + 4096;
@@ -122,7 +122,7 @@ fn an_image_keeps_what_is_written_and_has_one_writer() {
     assert!(back[..4096].iter().all(|byte| *byte == 0));
     assert!(image.grow(SIZE / 2).is_err());
     image.grow(2 * SIZE).unwrap();
-    assert_eq!(image.len().unwrap(), 2 * SIZE);
+    assert_eq!(image.size().unwrap(), 2 * SIZE);
     drop(image);
 
     let out = dir.path().join("exported");

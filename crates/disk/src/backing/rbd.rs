@@ -25,7 +25,7 @@ impl RbdBacking {
         let name: ImageName = name.parse().map_err(|error| refused(&error))?;
         let image = Image::open(&name).map_err(|error| refused(&error))?;
         let size = image
-            .len()
+            .size()
             .map_err(|error| BackingError::from_io("open", 0, 0, &error))?;
         Ok(Self {
             image,
