@@ -11,7 +11,7 @@ use std::{fmt::Debug, io};
 
 pub use self::{
     file::FileBacking,
-    simulated::{Call, CrashChoice, FaultPlan, Op, SimulatedDevice},
+    simulated::{Call, CrashChoice, CrashCursor, FaultPlan, Op, SimulatedDevice},
 };
 
 /// What a backing likes. Fixed while it is open.
