@@ -17,7 +17,7 @@ pub use self::{
     file::FileBacking,
     named::{create, open},
     rbd::RbdBacking,
-    simulated::{Call, CrashChoice, FaultPlan, Op, SimulatedDevice},
+    simulated::{Call, CrashChoice, CrashCursor, FaultPlan, Op, SimulatedDevice},
 };
 
 /// What a backing likes. Fixed while it is open.

@@ -69,8 +69,18 @@ pub struct CrashChoice {
     pub tear: u32,
     /// Pending calls take effect in a random order, not in the order of the calls.
     pub reorder: bool,
+    /// If given, exactly the pending calls of its bits are kept whole, and no other in part.
+    pub subset: Option<u64>,
     /// Draws all of it.
     pub seed: u64,
+}
+
+/// Where [`SimulatedDevice::crash`] has got to, so that crashes at later and later points cost no replay of the record.
+#[derive(Debug, Clone, Default)]
+pub struct CrashCursor {
+    /// Calls of the record that are in `durable`.
+    applied: usize,
+    durable: Vec<u8>,
 }
 
 /// The device. Its content and its record are behind one lock.
@@ -154,19 +164,27 @@ impl SimulatedDevice {
         self.state.lock().fault = fault;
     }
 
+    /// Calls that a crash at `at` would find pending: after the last flush before.
+    #[must_use]
+    pub fn pending(&self, at: usize) -> usize {
+        let state = self.state.lock();
+        at - flushed(&state.record[..at])
+    }
+
     /// What the device may hold after a crash, put into `image`, whose memory is used again.
-    pub fn crash(&self, choice: CrashChoice, image: &mut Vec<u8>) {
+    pub fn crash(&self, choice: CrashChoice, cursor: &mut CrashCursor, image: &mut Vec<u8>) {
         let state = self.state.lock();
         let record = &state.record[..choice.at.min(state.record.len())];
-        let flushed = record
-            .iter()
-            .rposition(|op| *op == Op::Flush)
-            .map_or(0, |last| last + 1);
-        image.clear();
-        image.extend_from_slice(&state.base);
-        for op in &record[..flushed] {
-            apply(image, op);
+        let flushed = flushed(record);
+        if cursor.durable.is_empty() || cursor.applied > flushed {
+            cursor.durable.clone_from(&state.base);
+            cursor.applied = 0;
         }
+        for op in &record[cursor.applied..flushed] {
+            apply(&mut cursor.durable, op);
+        }
+        cursor.applied = flushed;
+        image.clone_from(&cursor.durable);
         let mut dice = Dice(choice.seed);
         let mut pending: Vec<&Op> = record[flushed..].iter().collect();
         if choice.reorder {
@@ -174,14 +192,30 @@ impl SimulatedDevice {
                 pending.swap(i, dice.below(i as u64 + 1) as usize);
             }
         }
-        for op in pending {
-            if dice.below(256) < u64::from(choice.keep) {
+        for (i, op) in pending.into_iter().enumerate() {
+            let kept = match choice.subset {
+                Some(subset) => subset >> i & 1 == 1,
+                None => dice.below(256) < u64::from(choice.keep),
+            };
+            if kept {
                 apply(image, op);
-            } else if dice.below(256) < u64::from(choice.tear) {
+            } else if choice.subset.is_none() && dice.below(256) < u64::from(choice.tear) {
                 apply_torn(image, op, &mut dice);
             }
         }
     }
+
+    /// The content, as a read sees it.
+    #[must_use]
+    pub fn into_image(self) -> Vec<u8> {
+        self.state.into_inner().now
+    }
+}
+
+/// Calls that the last flush of a record covers.
+fn flushed(record: &[Op]) -> usize {
+    let last = record.iter().rposition(|op| *op == Op::Flush);
+    last.map_or(0, |last| last + 1)
 }
 
 /// What discarded ranges read as; not zero, so that nothing relies on zeroes.
