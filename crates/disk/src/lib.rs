@@ -44,12 +44,15 @@ pub mod format;
 mod gc;
 mod log;
 mod maintenance;
+mod make;
 mod map;
 mod pack;
 mod read;
 mod recovery;
 mod segments;
+pub mod served;
 mod settings;
+mod stat;
 mod store;
 
 #[cfg(test)]
@@ -58,5 +61,8 @@ mod tests;
 pub use self::{
     disk::Disk,
     error::DiskError,
+    make::{Made, MakeError, make},
+    served::{ServedConfig, ServedDisks, ServedError},
     settings::{Creation, Profile, Provision, Settings, Tuning},
+    stat::Stat,
 };

@@ -21,12 +21,14 @@
 
 pub mod address;
 pub mod allocator;
+pub mod answer;
 pub mod blockdev;
 pub mod crew;
 pub mod emulator;
 pub mod listener;
 pub mod lobby;
 pub mod meter;
+pub mod metrics;
 pub mod region;
 pub mod secure;
 mod sys;

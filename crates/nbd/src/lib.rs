@@ -40,9 +40,9 @@ pub mod transmission;
 #[cfg(test)]
 mod tests;
 
-pub use export::{Export, Exports};
+pub use export::{Export, ExportError, Exports};
 pub use handshake::{Agreed, Handshake, HandshakeError, Step, Tls};
 pub use out::Out;
 pub use proto::{PIECE, REQUEST_LEN_MAX};
-pub use server::{Config, Server};
+pub use server::{Config, PORT, ServeError, Server};
 pub use transmission::{Next, Transmission};

@@ -20,14 +20,15 @@ use std::{
 
 use narrows_core::block::Execution;
 use narrows_io::{
-    Address, Listener, Lobby, Shutdown, Stop, Stranger, Transport, allocator,
+    Address, Listener, Lobby, Shutdown, Stop, Stranger, Transport, Tuning, allocator,
+    listener::ListenError,
     lobby::STRANGERS_MAX,
-    secure::{self, HANDSHAKE_TIME, SecureError},
+    secure::{self, Auth, HANDSHAKE_TIME, SecureError, Side},
 };
 use parking_lot::Mutex;
 
 use crate::{
-    export::Exports,
+    export::{ExportError, Exports},
     handshake::{Agreed, Handshake, HandshakeError, Step, Tls},
     inbox::{Inbox, ReceiveError},
     out::Out,
@@ -46,6 +47,44 @@ pub struct Config {
     pub insecure: bool,
     /// Connections served at once, at most; one more is closed when its handshake is done.
     pub connections_max: usize,
+}
+
+impl Config {
+    fn auth(&self) -> Auth {
+        match &self.tls_certificates {
+            Some(dir) => Auth::Tls {
+                dir: dir.clone(),
+                server_name: None,
+            },
+            None => Auth::None,
+        }
+    }
+}
+
+/// The port registered for NBD.
+pub const PORT: u16 = 10809;
+/// Bytes that a Unix socket holds.
+const UNIX_BUFFER: usize = 1 << 20;
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// An address that others reach, and nothing that authenticates them.
+    #[error(transparent)]
+    Refused(#[from] secure::Refused),
+    /// Our own certificates are at fault.
+    #[error(transparent)]
+    Auth(#[from] SecureError),
+    /// An address cannot be had.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// Two exports of one name, or a name that the protocol does not take.
+    #[error(transparent)]
+    Export(#[from] ExportError),
+    /// The system gives no thread.
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }
 
 /// A running server.
@@ -97,6 +136,43 @@ pub(crate) enum Ended {
 }
 
 impl Server {
+    /// Listens on all of `addresses`, if that may be done so with these certificates or without, and serves until
+    /// [`Server::stop`].
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn bind(addresses: &[Address], config: Config) -> Result<Self, ServeError> {
+        let auth = config.auth();
+        auth.check(Side::Server)?;
+        let mut listeners = Vec::with_capacity(addresses.len());
+        for address in addresses {
+            secure::require_auth(address, &auth, config.insecure)?;
+            // Replies are gathered already; a limit on unsent bytes would only cost wake-ups. And a Unix socket, which
+            // the kernel does not tune, holds a few long replies, so that we go on while the client takes them.
+            let tuning = Tuning {
+                notsent_lowat: None,
+                send_buffer: matches!(address, Address::Unix(_)).then_some(UNIX_BUFFER),
+                ..Tuning::default()
+            };
+            listeners.push(Listener::bind(address, &tuning)?);
+        }
+        Ok(Self::start(listeners, config)?)
+    }
+
+    /// How clients name `export` here, one address each.
+    #[must_use]
+    pub fn uris(&self, export: &str) -> Vec<String> {
+        let tls = self.shared.config.tls_certificates.is_some();
+        let scheme = if tls { "nbds" } else { "nbd" };
+        let uri = |address: &Address| match address {
+            Address::Unix(path) => {
+                format!("{scheme}+unix:///{export}?socket={}", path.display())
+            }
+            address => format!("{scheme}://{address}/{export}"),
+        };
+        self.addresses.iter().map(uri).collect()
+    }
+
     /// Serves on all of `listeners` until [`Server::stop`]. Ask [`secure::require_auth`] before binding one.
     ///
     /// # Errors

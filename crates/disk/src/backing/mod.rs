@@ -15,7 +15,7 @@ use std::{fmt::Debug, io};
 pub use self::{
     direct::DirectBacking,
     file::FileBacking,
-    named::{create, open},
+    named::{create, is_image, open},
     rbd::RbdBacking,
     simulated::{Call, CrashChoice, CrashCursor, FaultPlan, Op, SimulatedDevice},
 };
@@ -167,6 +167,12 @@ impl BackingError {
                 reason,
             },
         }
+    }
+
+    /// Whether there is nothing of that name.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Io { code, .. } if *code == rustix::io::Errno::NOENT.raw_os_error())
     }
 
     /// Whether trying again may succeed once there is space.

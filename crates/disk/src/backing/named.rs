@@ -7,6 +7,12 @@ use super::{Backing, BackingError, DirectBacking, FileBacking, RbdBacking};
 /// What names of images begin with.
 const RBD: &str = "rbd:";
 
+/// Whether `name` is one of an image rather than a path.
+#[must_use]
+pub fn is_image(name: &str) -> bool {
+    name.starts_with(RBD)
+}
+
 /// Opens what is there, as its only writer.
 ///
 /// # Errors

@@ -60,7 +60,10 @@ fn refused(error: &RbdError) -> BackingError {
             call: "open",
             offset: 0,
             len: 0,
-            code: 0,
+            code: match error {
+                RbdError::Missing { .. } => rustix::io::Errno::NOENT.raw_os_error(),
+                _ => 0,
+            },
             reason: error.to_string(),
         },
     }
