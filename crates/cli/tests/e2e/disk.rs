@@ -10,9 +10,7 @@ use std::{
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::process::{
-    Ended, NARROWS, Process, eventually, full, has, is_root, run, skip, start,
-};
+use crate::process::{Ended, NARROWS, Process, eventually, full, has, is_root, run, skip, start};
 
 /// A disk on a file in a directory of its own. The server may be killed and started again.
 struct Disk {
@@ -41,7 +39,8 @@ impl Disk {
     }
 
     fn start(&mut self, options: &[&str]) {
-        let [backing, socket, control] = ["backing", "socket", "control"].map(|name| self.text(name));
+        let [backing, socket, control] =
+            ["backing", "socket", "control"].map(|name| self.text(name));
         let _ = fs::remove_file(&socket);
         let mut args = vec!["disk", "serve", "--backing", &backing];
         args.extend(["--unix", &socket, "--control", &control]);
@@ -68,7 +67,10 @@ impl Disk {
     }
 
     fn text(&self, name: &str) -> String {
-        self.at(name).to_str().expect("temporary paths are text").to_owned()
+        self.at(name)
+            .to_str()
+            .expect("temporary paths are text")
+            .to_owned()
     }
 
     fn uri(&self) -> String {
@@ -103,7 +105,9 @@ fn nbdsh(disk: &Disk, script: &str) -> Option<Ended> {
         return None;
     }
     let uri = disk.uri();
-    Some(python(&format!("import nbd\nh = nbd.NBD()\nh.connect_uri('{uri}')\n{script}")))
+    Some(python(&format!(
+        "import nbd\nh = nbd.NBD()\nh.connect_uri('{uri}')\n{script}"
+    )))
 }
 
 /// A loop device over nbdfuse over the disk: a block device without a kernel client.
@@ -116,7 +120,9 @@ struct Mounted {
 impl Mounted {
     /// `None`, and a word on why, where that cannot be.
     fn on(disk: &Disk) -> Option<Self> {
-        let missing = ["nbdfuse", "losetup", "mount"].into_iter().find(|program| !has(program));
+        let missing = ["nbdfuse", "losetup", "mount"]
+            .into_iter()
+            .find(|program| !has(program));
         if let (false, _) | (_, Some(_)) = (is_root(), missing) {
             skip(&format!(
                 "a file system needs root, loop devices and {}",
@@ -174,7 +180,9 @@ fn a_file_system_outlives_its_server() {
     fs::create_dir(&mnt).unwrap();
     let (mnt, tree) = (mnt.display(), tree().display());
     {
-        let Some(mounted) = Mounted::on(&disk) else { return };
+        let Some(mounted) = Mounted::on(&disk) else {
+            return;
+        };
         let device = &mounted.device;
         bash(&format!(
             "mkfs.ext4 -q {device}; mount {device} {mnt}; cp -a {tree} {mnt}/copy; umount {mnt}"
@@ -186,7 +194,9 @@ fn a_file_system_outlives_its_server() {
     disk.kill();
     disk.start(&[]);
     {
-        let Some(mounted) = Mounted::on(&disk) else { return };
+        let Some(mounted) = Mounted::on(&disk) else {
+            return;
+        };
         let device = &mounted.device;
         bash(&format!(
             "mount {device} {mnt}; diff -r --no-dereference {tree} {mnt}/copy
@@ -207,9 +217,14 @@ fn survives_a_kill_while_mounted(mkfs: &str, repair: &str) {
     let mut disk = Disk::served(&["--size", "1G"]);
     let mnt = disk.at("mnt");
     fs::create_dir(&mnt).unwrap();
-    let (at, tree) = (mnt.display(), Path::new(env!("CARGO_MANIFEST_DIR")).display());
+    let (at, tree) = (
+        mnt.display(),
+        Path::new(env!("CARGO_MANIFEST_DIR")).display(),
+    );
     {
-        let Some(mounted) = Mounted::on(&disk) else { return };
+        let Some(mounted) = Mounted::on(&disk) else {
+            return;
+        };
         let device = &mounted.device;
         let made = bash(&format!("{mkfs} {device} >&2; mount {device} {at}"));
         if made.code != 0 {
@@ -217,7 +232,11 @@ fn survives_a_kill_while_mounted(mkfs: &str, repair: &str) {
         }
         bash(&format!("cp -a {tree} {at}/synced; sync -f {at}")).expect(0);
         let busy = format!("while cp -a {tree} {at}/lost; do rm -rf {at}/lost; done");
-        let load = Process::start(Command::new("bash").args(["-c", &busy]).stdin(Stdio::null()));
+        let load = Process::start(
+            Command::new("bash")
+                .args(["-c", &busy])
+                .stdin(Stdio::null()),
+        );
         std::thread::sleep(std::time::Duration::from_millis(300));
         disk.kill();
         drop(load);
@@ -225,7 +244,9 @@ fn survives_a_kill_while_mounted(mkfs: &str, repair: &str) {
     }
     disk.start(&[]);
     {
-        let Some(mounted) = Mounted::on(&disk) else { return };
+        let Some(mounted) = Mounted::on(&disk) else {
+            return;
+        };
         let device = &mounted.device;
         bash(&format!(
             "mount {device} {at}; diff -r {tree} {at}/synced; umount {at}; {repair} {device} >&2"
@@ -260,13 +281,20 @@ fn blocks_are_what_they_may_be_after_kills() {
         return skip("libnbd's Python module (package python3-libnbd) is missing");
     }
     let rounds = std::env::var("NARROWS_KILL_ROUNDS").unwrap_or_else(|_| "10".into());
-    for more in [&["--size", "64M"][..], &["--size", "48M", "--physical", "40M"]] {
+    for more in [
+        &["--size", "64M"][..],
+        &["--size", "48M", "--physical", "40M"],
+    ] {
         let mut command = Command::new("/usr/bin/python3");
         command.arg(&script).args(["--rounds", &rounds]).args(more);
         command.env("NARROWS", NARROWS).stdin(Stdio::null());
         // Longer than any test: so no deadline.
         let done = command.output().unwrap();
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        assert!(
+            done.status.success(),
+            "{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
     }
 }
 
@@ -280,9 +308,17 @@ fn a_second_writer_is_refused() {
     for command in ["compact", "fsck"] {
         disk.tool(command).expect(1).says("in use");
     }
-    run(["disk", "create", "--force", "--backing", &backing, "--size", "1M"])
-        .expect(1)
-        .says("in use");
+    run([
+        "disk",
+        "create",
+        "--force",
+        "--backing",
+        &backing,
+        "--size",
+        "1M",
+    ])
+    .expect(1)
+    .says("in use");
     disk.stop();
     disk.tool("fsck").expect(0);
 }
@@ -315,7 +351,9 @@ for at in range(200 << 20, 208 << 20, 65536):
 h.flush()
 for at, data in kept.items(): assert h.pread(65536, at) == data, at
 ";
-    let Some(ended) = nbdsh(&disk, script) else { return };
+    let Some(ended) = nbdsh(&disk, script) else {
+        return;
+    };
     ended.expect(0);
     disk.kill();
     disk.start(&[]);
@@ -337,16 +375,33 @@ fn what_is_not_ours_is_refused_and_left_alone() {
     let create = ["disk", "create", "--backing", text, "--size", "64M"];
     run(create).expect(1).says("not empty");
     let socket = dir.path().join("socket");
-    let serve = ["disk", "serve", "--backing", text, "--unix", socket.to_str().unwrap()];
+    let serve = [
+        "disk",
+        "serve",
+        "--backing",
+        text,
+        "--unix",
+        socket.to_str().unwrap(),
+    ];
     run(serve).expect(1).says("no narrows disk");
     for command in ["fsck", "scrub", "dump", "compact"] {
         let ended = run(["disk", command, "--backing", text]);
-        assert!(ended.code != 0 && ended.stderr.contains("no narrows disk"), "{ended:?}");
+        assert!(
+            ended.code != 0 && ended.stderr.contains("no narrows disk"),
+            "{ended:?}"
+        );
     }
     assert!(fs::read(&path).unwrap() == foreign);
-    run(["disk", "serve", "--backing", "/nonexistent/x", "--unix", text])
-        .expect(1)
-        .says("/nonexistent/x");
+    run([
+        "disk",
+        "serve",
+        "--backing",
+        "/nonexistent/x",
+        "--unix",
+        text,
+    ])
+    .expect(1)
+    .says("/nonexistent/x");
 }
 
 #[test]
@@ -372,11 +427,7 @@ fn flipped_bits_never_read_as_other_bytes() {
         return skip("nbdcopy (package libnbd-bin) is missing");
     }
     let mut disk = Disk::served(&["--size", "16M", "--physical", "16M"]);
-    let data = Command::new("cat")
-        .arg(NARROWS)
-        .output()
-        .unwrap()
-        .stdout;
+    let data = Command::new("cat").arg(NARROWS).output().unwrap().stdout;
     let data = &data[..data.len().min(12 << 20) / 4096 * 4096];
     let (from, back) = (disk.text("from"), disk.text("back"));
     fs::write(&from, data).unwrap();
@@ -392,7 +443,15 @@ fn flipped_bits_never_read_as_other_bytes() {
         fs::write(disk.at("backing"), &image).unwrap();
         let [backing, socket] = ["backing", "socket"].map(|name| disk.text(name));
         let _ = fs::remove_file(&socket);
-        let server = start(["disk", "serve", "--read-only", "--backing", &backing, "--unix", &socket]);
+        let server = start([
+            "disk",
+            "serve",
+            "--read-only",
+            "--backing",
+            &backing,
+            "--unix",
+            &socket,
+        ]);
         let mut server = server;
         eventually("it serves or refuses", || {
             disk.at("socket").exists() || !server.is_running()
@@ -416,11 +475,17 @@ fn stat_is_true_and_metrics_are_there() {
     let mut disk = Disk::create(&["--size", "256M"]);
     disk.start(&["--metrics", "127.0.0.1:0"]);
     let from = disk.text("from");
-    let text: Vec<u8> = (0..8_000_000_u32).flat_map(|i| format!("{i:07} ").into_bytes()).collect();
+    let text: Vec<u8> = (0..8_000_000_u32)
+        .flat_map(|i| format!("{i:07} ").into_bytes())
+        .collect();
     fs::write(&from, &text[..48 << 20]).unwrap();
     tool("nbdcopy", &["--flush", &from, &disk.uri()]).expect(0);
     let stat = disk.stat();
-    let number = |name: &str| stat[name].as_u64().unwrap_or_else(|| panic!("{name}: {stat}"));
+    let number = |name: &str| {
+        stat[name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{name}: {stat}"))
+    };
     assert_eq!(number("size"), 256 << 20);
     assert_eq!(number("logical_bytes"), 48 << 20);
     let allocated = fs::metadata(disk.at("backing")).unwrap().blocks() * 512;
@@ -447,18 +512,38 @@ fn several_exports_grow_and_compact() {
     }
     let exports = [format!("one={}", at("one")), format!("two={}", at("two"))];
     let server = start([
-        "disk", "serve", "--export", &exports[0], "--export", &exports[1], "--unix", &at("socket"),
-        "--control", &at("control"),
+        "disk",
+        "serve",
+        "--export",
+        &exports[0],
+        "--export",
+        &exports[1],
+        "--unix",
+        &at("socket"),
+        "--control",
+        &at("control"),
     ]);
     server.heard("to watch it");
     if has("nbdinfo") {
         let uri = format!("nbd+unix:///?socket={}", at("socket"));
-        let info = tool("nbdinfo", &["--json", "--list", &uri]).expect(0).json();
+        let info = tool("nbdinfo", &["--json", "--list", &uri])
+            .expect(0)
+            .json();
         assert_eq!(info["exports"].as_array().unwrap().len(), 2, "{info}");
     }
     server.signal(Signal::INT);
     server.wait().expect(0);
-    run(["disk", "grow", "--backing", &at("one"), "--size", "128M", "--physical", "96M"]).expect(0);
+    run([
+        "disk",
+        "grow",
+        "--backing",
+        &at("one"),
+        "--size",
+        "128M",
+        "--physical",
+        "96M",
+    ])
+    .expect(0);
     run(["disk", "compact", "--backing", &at("one")]).expect(0);
     run(["disk", "fsck", "--backing", &at("one")]).expect(0);
     run(["disk", "grow", "--backing", &at("one"), "--size", "1M"])
@@ -473,7 +558,17 @@ fn what_makes_no_sense_is_wrong_usage() {
     let text = path.to_str().unwrap();
     for (more, said) in [
         (&["--size", "0"][..], "size"),
-        (&["--size", "1G", "--physical", "512M", "--provision", "guaranteed"], "guaranteed"),
+        (
+            &[
+                "--size",
+                "1G",
+                "--physical",
+                "512M",
+                "--provision",
+                "guaranteed",
+            ],
+            "guaranteed",
+        ),
         (&["--size", "1G", "--physical", "64K"], "small"),
     ] {
         let mut args = vec!["disk", "create", "--backing", text];
@@ -482,5 +577,7 @@ fn what_makes_no_sense_is_wrong_usage() {
         assert!(ended.stderr.contains(said), "{ended:?}");
         assert!(!path.exists(), "nothing is left of it: {more:?}");
     }
-    run(["disk", "serve", "--backing", "rbd:nonsense"]).expect(1).says("POOL/IMAGE");
+    run(["disk", "serve", "--backing", "rbd:nonsense"])
+        .expect(1)
+        .says("POOL/IMAGE");
 }
