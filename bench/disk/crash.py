@@ -207,7 +207,7 @@ class Load:
 
 
 def fio(server, size, part, verify_only):
-    command = ["fio", "--name=v", "--ioengine=nbd", f"--uri={server.uri()}", "--rw=randwrite", "--bs=4k-64k", "--blockalign=4k",
+    command = ["fio", "--name=v", "--ioengine=nbd", f"--uri={server.uri()}", "--rw=randwrite", "--bs=16k",
                f"--offset={size}", f"--size={part}", "--iodepth=16", "--verify=crc32c", "--verify_fatal=1", "--randseed=7",
                "--buffer_compress_percentage=50", "--end_fsync=1", "--do_verify=1", "--verify_state_save=0", "--output=/dev/null"]
     command += ["--verify_only=1"] if verify_only else []

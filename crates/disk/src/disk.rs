@@ -181,7 +181,7 @@ impl BlockDevice for Disk {
     fn shape(&self) -> Shape {
         Shape {
             size: self.store.log.map.blocks() * BLOCK as u64,
-            block_min: 512,
+            block_min: 1,
             block_preferred: BLOCK as u32,
             read_only: self.store.settings.read_only,
             rotational: false,
