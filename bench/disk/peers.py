@@ -69,6 +69,9 @@ class Served:
     def settle(self):
         pass
 
+    def more(self):
+        return {}
+
     def resident(self):
         return resident(self.process.pid)
 
@@ -116,6 +119,13 @@ class Narrows(Served):
 
     def stat(self):
         return json.loads(sh(NARROWS, "disk", "stat", "--json", "--control", self.control))
+
+    def more(self):
+        """What it says of itself: the packed bytes that are still wanted, without garbage and free room."""
+        disks = self.stat()["disks"]
+        live, logical = (sum(disk[name] for disk in disks) for name in ("live_bytes", "logical_bytes"))
+        written, logged = (sum(disk[name] for disk in disks) for name in ("bytes_written", "bytes_logged"))
+        return {"live_ratio": logical / max(live, 1), "write_amplification": logged / max(written, 1)}
 
     def settle(self):
         """Waits until its collector has nothing left to do."""
@@ -249,13 +259,15 @@ def lacking(*programs):
     return next((program for program in programs if not shutil.which(program)), None)
 
 
-def open_all(places, size, zram):
+def open_all(places, size, zram, tight):
     """Yields (name, opener); an opener raises Fault where its peer cannot run here. `places` has the sockets' directory and
     the backings'."""
     sockets, backings = places
+    # Room for what fio's data packs to, and a fifth of that besides: the collector must work for it.
+    physical = int(size / 2.4 / 0.8) if tight else None
 
     def narrows(profile):
-        return lambda: Narrows(sockets, profile, [backings / f"narrows-{profile}"], size)
+        return lambda: Narrows(sockets, profile, [backings / f"narrows-{profile}"], size, physical)
 
     for profile in ("fast", "balanced"):
         yield f"narrows {profile}", narrows(profile)

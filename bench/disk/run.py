@@ -100,7 +100,8 @@ class Bench:
     def ratio(self, device, app_bytes):
         device.settle()
         used = device.used()
-        return {"ratio": app_bytes * self.copies() / used if used > 0 else 0, "used_bytes": used}
+        more = device.more() if hasattr(device, "more") else {}
+        return more | {"ratio": app_bytes * self.copies() / used if used > 0 else 0, "used_bytes": used}
 
     def copies(self):
         return ceph.REPLICAS if self.part == "deck" else 1
@@ -199,7 +200,7 @@ def run_peers(args, journal, dir, backings):
     bench = Bench(args, "disk" if args.durable else "memory", journal, dir)
     device_size = args.size if args.data == "fio" else 512 << 20
     try:
-        bench.open(peers.open_all((dir, backings), device_size, args.zram))
+        bench.open(peers.open_all((dir, backings), device_size, args.zram, args.tight))
         if args.data == "fio":
             with_fio(bench, {**CELLS, **(SYNCED if args.durable else {})})
         else:
@@ -234,6 +235,7 @@ def main():
     parser.add_argument("--deck", action="store_true", help="the published comparison, on Ceph")
     parser.add_argument("--durable", action="store_true", help="the backing is a disk: count flushes")
     parser.add_argument("--zram", action="store_true", help="also the kernel's /dev/zram0, which is reset")
+    parser.add_argument("--tight", action="store_true", help="narrows' backings are four fifths full once filled")
     parser.add_argument("--age", action="store_true", help="at the end, overwrite 40 %% in 4k and ask for the ratio")
     parser.add_argument("--size", type=size, default=1 << 30, help="bytes of an image")
     parser.add_argument("--images", type=int, help="images at once; 4 for --deck, else 1")
