@@ -10,6 +10,8 @@
 //! | [`lobby`] | where connections wait until their peer has shown who it is |
 //! | [`secure`] | TLS or a pre-shared key around a transport, before any application byte |
 //! | [`emulator`] | a relay with the rate, delay and faults of a chosen link |
+//! | [`answer`] | a socket that gives a document to whoever asks |
+//! | [`metrics`] | counters for Prometheus |
 //! | [`meter`] | clock, CPU time, memory, `TCP_INFO` |
 //! | [`blockdev`] | discarding blocks of a device |
 //! | [`crew`] | threads that lend a hand with borrowed work |

@@ -5,7 +5,6 @@ mod bench;
 mod codecs;
 pub mod common;
 mod disk;
-mod door;
 mod gen_;
 mod keys;
 mod lab;
