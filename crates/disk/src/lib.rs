@@ -20,6 +20,7 @@
 //! | `map`, `segments` | where blocks are, what is free |
 //! | `checkpoint`, `recovery` | the two ends of a crash |
 //! | `gc`, `maintenance` | what is moved, and when |
+//! | `stat`, `tools` | what it says of itself; check, list, grow, compact |
 //! | `read`, `pack` | entries to blocks, blocks to units |
 //!
 //! # Locks, in this order
@@ -50,7 +51,9 @@ mod read;
 mod recovery;
 mod segments;
 mod settings;
+mod stat;
 mod store;
+mod tools;
 
 #[cfg(test)]
 mod tests;
@@ -59,4 +62,6 @@ pub use self::{
     disk::Disk,
     error::DiskError,
     settings::{Creation, Profile, Provision, Settings, Tuning},
+    stat::{Fullness, Stat},
+    tools::{Findings, dump, fsck, grow},
 };
