@@ -123,8 +123,8 @@ class Narrows(Served):
     def more(self):
         """What it says of itself: the packed bytes that are still wanted, without garbage and free room."""
         disks = self.stat()["disks"]
-        live, logical = (sum(disk[name] for disk in disks) for name in ("live_bytes", "logical_bytes"))
-        written, logged = (sum(disk[name] for disk in disks) for name in ("bytes_written", "bytes_logged"))
+        live, logical = (sum(disk[name] for disk in disks) for name in ("live", "data"))
+        written, logged = (sum(disk[name] for disk in disks) for name in ("written", "logged"))
         return {"live_ratio": logical / max(live, 1), "write_amplification": logged / max(written, 1)}
 
     def settle(self):

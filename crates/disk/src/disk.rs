@@ -82,6 +82,14 @@ impl Disk {
         })
     }
 
+    /// A store without a thread of its own.
+    pub(crate) fn of(store: Store) -> Self {
+        Self {
+            store: Arc::new(store),
+            thread: Mutex::new(None),
+        }
+    }
+
     /// Makes everything durable, writes a last checkpoint and takes no more requests. Does nothing the second time.
     ///
     /// # Errors

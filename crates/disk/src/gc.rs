@@ -16,6 +16,7 @@ use crate::{
     },
     log::{Expect, Item, LogState, read_at},
     pack::Effort,
+    recovery::Found,
     store::{Scratch, Store},
 };
 
@@ -63,20 +64,22 @@ struct Move {
 }
 
 impl Store {
-    /// The segment whose collection gains most for what it costs, old ones first (cost-benefit).
-    pub(crate) fn victim(&self, log: &LogState) -> Option<u32> {
+    /// The segment whose collection gains most for what it costs, old ones first (cost-benefit); in a hurry the emptiest.
+    pub(crate) fn victim(&self, log: &LogState, hurry: bool) -> Option<u32> {
         let len = f64::from(log.segments.len());
+        let most = len * USED_MOST - END_WASTE;
         let now = log.at.seq;
         log.segments
             .closed(log.at.segment)
             .filter(|(_, segment)| {
                 segment.live > 0 && !segment.stuck && segment.last_seq <= log.durable
             })
-            .filter(|(_, segment)| (segment.live as f64) < len * USED_MOST)
+            .filter(|(_, segment)| (segment.live as f64) < most)
             .max_by(|(_, a), (_, b)| {
                 let score = |live: u64, last: u64| {
                     let used = live as f64 / len;
-                    (1.0 - used) * (now - last + 1) as f64 / (1.0 + used)
+                    let age = if hurry { 1 } else { now - last + 1 };
+                    (1.0 - used) * age as f64 / (1.0 + used)
                 };
                 score(a.live, a.last_seq).total_cmp(&score(b.live, b.last_seq))
             })
@@ -139,9 +142,9 @@ impl Store {
     /// Finds the live units of a segment by its batches' tables, by window. Live map pages are marked to be written anew.
     fn survey(&self, victim: u32, bytes: &[u8]) -> BTreeMap<u64, Vec<Live>> {
         let mut windows: BTreeMap<u64, Vec<Live>> = BTreeMap::new();
-        for (offset, records) in batches(victim, bytes, &self.log.shape.uuid) {
-            let mut granule = (offset + batch::HEADER) / GRANULE;
-            for record in records {
+        for found in batches(victim, bytes, &self.log.shape.uuid) {
+            let mut granule = (found.header.offset as usize + batch::HEADER) / GRANULE;
+            for record in found.records {
                 let place = Place {
                     segment: victim,
                     granule: granule as u32,
@@ -229,49 +232,77 @@ impl Store {
             self.copy(live, bytes, moves);
             return;
         }
-        scratch.raw.resize(UNIT_BLOCKS * BLOCK, 0);
+        let begin = (scratch.units.len(), moves.len());
+        let shares = |only: &dyn Fn(&Entry) -> bool| -> usize {
+            let shares = entries.iter().filter(|entry| only(entry));
+            shares.map(|entry| entry.share() as usize).sum()
+        };
+        let packed = self.pack_window(first, &entries, &wanted, manner.effort, (scratch, moves));
+        // What others hold of the window comes along only if that saves something.
+        let pays = |len: usize| !manner.merge || len * 20 <= shares(&wanted) * 19;
+        if packed.is_some_and(pays) {
+            return;
+        }
+        scratch.units.truncate(begin.0);
+        moves.truncate(begin.1);
+        let own = |entry: &Entry| entry.place().is_some() && here(entry);
+        let packed = self.pack_window(first, &entries, &own, manner.effort, (scratch, moves));
+        let old: usize = lives.iter().map(|live| live.place.len()).sum();
+        if packed.is_none_or(|len| len > old) {
+            // Something of it cannot be read, or the old units with holes are shorter: copy what is readable.
+            scratch.units.truncate(begin.0);
+            moves.truncate(begin.1);
+            for live in lives {
+                self.copy(live, bytes, moves);
+            }
+        }
+    }
+
+    /// Packs the blocks of a window that are `wanted`, each run of them as a unit; how long that is. `None` if one cannot
+    /// be read.
+    fn pack_window(
+        &self,
+        first: u64,
+        entries: &[Entry],
+        wanted: &dyn Fn(&Entry) -> bool,
+        effort: Effort,
+        (scratch, moves): (&mut Scratch, &mut Vec<Move>),
+    ) -> Option<usize> {
         let mut raw = std::mem::take(&mut scratch.raw);
-        let (begin, before) = (scratch.units.len(), moves.len());
-        let mut at = 0;
-        let mut result = Ok(());
-        while at < count && result.is_ok() {
+        raw.resize(UNIT_BLOCKS * BLOCK, 0);
+        let (mut at, mut len) = (0, 0);
+        let mut readable = true;
+        while at < entries.len() && readable {
             let run = entries[at..]
                 .iter()
                 .take_while(|entry| wanted(entry))
                 .count();
             if run > 0 {
-                let run_first = first + at as u64;
-                let run_entries = &entries[at..at + run];
+                let (first, expect) = (first + at as u64, &entries[at..at + run]);
                 let target = &mut raw[..run * BLOCK];
-                result = self
+                let read = self
                     .reader()
-                    .entries(run_first, run_entries, target, &mut scratch.read);
-                let from = scratch.units.len();
-                let tag = Tag::Block(run_first);
-                let units = &mut scratch.units;
-                scratch.read.tools.pack(target, tag, manner.effort, units);
+                    .entries(first, expect, target, &mut scratch.read);
+                readable = read.is_ok();
+                let (from, units) = (scratch.units.len(), &mut scratch.units);
+                scratch
+                    .read
+                    .tools
+                    .pack(target, Tag::Block(first), effort, units);
                 moves.push(Move {
                     kind: Kind::Moved,
-                    first: run_first,
+                    first,
                     range: (from, units.len()),
                     verbatim: false,
-                    expect: run_entries.to_vec(),
+                    expect: expect.to_vec(),
                 });
                 units.resize(units.len().next_multiple_of(GRANULE), 0);
+                len += units.len() - from;
             }
             at += run.max(1);
         }
         scratch.raw = raw;
-        let old: usize = lives.iter().map(|live| live.place.len()).sum();
-        let grew = !manner.merge && scratch.units.len() - begin > old;
-        if result.is_err() || grew {
-            // Something of the window cannot be read, or the old units with holes are shorter: copy what is readable.
-            scratch.units.truncate(begin);
-            moves.truncate(before);
-            for live in lives {
-                self.copy(live, bytes, moves);
-            }
-        }
+        readable.then_some(len)
     }
 
     /// Copies a unit as it is, unless it is damaged: then it stays where it is, and so does its segment.
@@ -340,7 +371,7 @@ fn worthwhile(windows: &BTreeMap<u64, Vec<Live>>) -> bool {
 }
 
 /// The batches of a segment, with their records, up to the first place where no batch follows the one before.
-pub(crate) fn batches(segment: u32, bytes: &[u8], uuid: &[u8; 16]) -> Vec<(usize, Vec<Record>)> {
+pub(crate) fn batches(segment: u32, bytes: &[u8], uuid: &[u8; 16]) -> Vec<Found> {
     let mut found = Vec::new();
     let (mut at, mut next) = (0, None);
     while at + batch::HEADER <= bytes.len() {
@@ -357,7 +388,7 @@ pub(crate) fn batches(segment: u32, bytes: &[u8], uuid: &[u8; 16]) -> Vec<(usize
         let (Ok(()), Ok(records)) = (checked, batch::parse_table(&header, table)) else {
             break;
         };
-        found.push((at, records));
+        found.push(Found { header, records });
         at += header.len as usize;
         next = Some(header.seq + 1);
     }
@@ -366,6 +397,8 @@ pub(crate) fn batches(segment: u32, bytes: &[u8], uuid: &[u8; 16]) -> Vec<(usize
 
 /// Segments fuller than this are not collected: moving them gains less than a checkpoint costs.
 const USED_MOST: f64 = 0.97;
+/// Bytes at the end of a segment that a unit may find too short for itself, about.
+const END_WASTE: f64 = 8192.0;
 /// Bytes of packed units appended at once.
 const GROUP: usize = 256 << 10;
 /// Moves appended at once.

@@ -20,6 +20,7 @@
 //! | `map`, `segments` | where blocks are, what is free |
 //! | `checkpoint`, `recovery` | the two ends of a crash |
 //! | `gc`, `maintenance` | what is moved, and when |
+//! | `stat`, `tools` | what it says of itself; check, list, grow, compact |
 //! | `read`, `pack` | entries to blocks, blocks to units |
 //!
 //! # Locks, in this order
@@ -54,6 +55,7 @@ pub mod served;
 mod settings;
 mod stat;
 mod store;
+mod tools;
 
 #[cfg(test)]
 mod tests;
@@ -64,5 +66,6 @@ pub use self::{
     make::{Made, MakeError, make},
     served::{ServedConfig, ServedDisks, ServedError},
     settings::{Creation, Profile, Provision, Settings, Tuning},
-    stat::Stat,
+    stat::{Fullness, Stat},
+    tools::{Findings, dump, fsck, grow},
 };

@@ -140,6 +140,12 @@ pub(crate) struct LogState {
     pub(crate) since_checkpoint: u64,
     /// Bytes written to the log since the store was opened.
     pub(crate) bytes_logged: u64,
+    /// Blocks that hold data.
+    pub(crate) data_blocks: u64,
+    /// Blocks that were written as zeroes.
+    pub(crate) zero_blocks: u64,
+    /// Batches replayed when the store was opened.
+    pub(crate) replayed: u64,
 }
 
 /// The log.
@@ -670,6 +676,9 @@ impl LogState {
             dirty_above: BTreeSet::new(),
             since_checkpoint: 0,
             bytes_logged: 0,
+            data_blocks: 0,
+            zero_blocks: 0,
+            replayed: 0,
         }
     }
 
@@ -709,7 +718,11 @@ impl LogState {
     /// Sets the entries that `record` sets; `place` is where its unit is.
     pub(crate) fn apply(&mut self, map: &Map, record: &Record, place: Place) {
         let Self {
-            segments, dirty, ..
+            segments,
+            dirty,
+            data_blocks,
+            zero_blocks,
+            ..
         } = self;
         let blocks = record.count as usize;
         map.update(record.first, record.count.into(), dirty, |i, old| {
@@ -719,6 +732,10 @@ impl LogState {
                 _ if record.mask >> i & 1 == 0 => return old,
                 _ => Entry::data(place, i as usize, blocks),
             };
+            *data_blocks -= u64::from(old.place().is_some());
+            *data_blocks += u64::from(new.place().is_some());
+            *zero_blocks -= u64::from(old == Entry::ZERO);
+            *zero_blocks += u64::from(new == Entry::ZERO);
             segments.release(old, old.share());
             segments.retain(new, new.share());
             new

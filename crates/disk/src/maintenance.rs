@@ -37,8 +37,8 @@ impl Store {
         Due {
             low: segments.free() < segments.low(),
             checkpoint: log.since_checkpoint >= self.settings.tuning.checkpoint_every
-                || dirty >= floor / 4,
-            urgent: dirty >= floor / 2,
+                || dirty >= floor / 8,
+            urgent: dirty >= floor / 4,
         }
     }
 
@@ -81,29 +81,31 @@ impl Store {
         manner: Manner,
     ) -> Result<bool, DiskError> {
         let rounds = 2 * self.log.lock().segments.count();
+        let mut most = 0;
         let mut fruitless = 0;
         for _ in 0..rounds {
             let (free, dead, victim) = {
                 let log = self.log.lock();
                 let segments = &log.segments;
                 let dead = segments.dead_before(u64::MAX, log.at.segment).len();
-                (segments.free(), dead, self.victim(&log))
+                (segments.free(), dead, self.victim(&log, !manner.merge))
             };
             if free >= wanted {
                 return Ok(true);
             }
+            most = most.max(free);
             let enough = free + dead >= wanted + DEAD_WANTED || free <= FREE_LEAST;
             if dead > 0 && (enough || victim.is_none()) {
                 self.checkpoint(superblock, false)?;
                 let now = self.log.lock().segments.free();
-                // A checkpoint takes segments, too. Where that is all it gains, there is no space.
-                fruitless = if now > free { 0 } else { fruitless + 1 };
-                if fruitless >= 3 {
+                // What collections and the checkpoint take is not always less than what they give: then there is no space.
+                fruitless = if now > most { 0 } else { fruitless + 1 };
+                if fruitless >= FRUITLESS_MOST {
                     return Ok(false);
                 }
                 continue;
             }
-            let Some(victim) = victim else {
+            let Some(victim) = victim.filter(|_| free >= FREE_LEAST) else {
                 return Ok(false);
             };
             match self.collect(victim, manner) {
@@ -125,7 +127,7 @@ impl Store {
         };
         Manner {
             effort,
-            merge: true,
+            merge: !hurry,
             repack: false,
         }
     }
@@ -233,7 +235,10 @@ pub(crate) fn run(store: &Arc<Store>) {
 const PAGE_BYTES: u64 = 4096 + 32;
 /// A checkpoint waits until it frees so many segments more than needed.
 const DEAD_WANTED: usize = 2;
-/// With so few free segments a checkpoint comes first: a collection takes one, and the checkpoint itself.
+/// With so few free segments a checkpoint comes first, and with fewer nothing is collected: a collection takes one, and
+/// the checkpoint after it another.
 const FREE_LEAST: usize = 2;
+/// Checkpoints in a row that gain no segment, before a store is held to be full.
+const FRUITLESS_MOST: u32 = 3;
 /// How often the background thread looks whether the device is idle.
 const NAP: Duration = Duration::from_millis(250);

@@ -121,6 +121,23 @@ impl Map {
         self.pages[page as usize].write().entries = Some(entries);
     }
 
+    /// Blocks with data, and those of zeroes.
+    pub(crate) fn count(&self) -> (u64, u64) {
+        let (mut data, mut zero) = (0, 0);
+        for page in &self.pages {
+            for entry in page
+                .read()
+                .entries
+                .iter()
+                .flat_map(|entries| entries.iter())
+            {
+                data += u64::from(entry.place().is_some());
+                zero += u64::from(*entry == Entry::ZERO);
+            }
+        }
+        (data, zero)
+    }
+
     /// Calls `visit` for every entry with data.
     pub(crate) fn for_each_data(&self, mut visit: impl FnMut(u64, Entry)) {
         for (number, page) in self.pages.iter().enumerate() {

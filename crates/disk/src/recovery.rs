@@ -31,26 +31,42 @@ use crate::{
     segments::Segments,
     settings::Settings,
     store::Store,
+    tools::extend_tree,
 };
 
 /// Opens the store on `backing`.
 pub(crate) fn open(backing: Arc<dyn Backing>, settings: Settings) -> Result<Store, DiskError> {
+    open_as(backing, settings, |_| ())
+}
+
+/// Opens the store on `backing` as a larger one: `change` sets the new sizes.
+pub(crate) fn open_as(
+    backing: Arc<dyn Backing>,
+    settings: Settings,
+    change: impl FnOnce(&mut Superblock),
+) -> Result<Store, DiskError> {
     let superblock = read_superblock(&*backing)?;
-    let map = Arc::new(Map::new(superblock.logical / BLOCK as u64));
+    let mut target = superblock;
+    change(&mut target);
+    let map = Arc::new(Map::new(target.logical / BLOCK as u64));
     let loader = Loader {
         backing: &*backing,
         superblock: &superblock,
         #[cfg(test)]
         sabotage: settings.tuning.sabotage,
     };
-    let tree = loader.load_tree(&map)?;
-    let mut segments = Segments::new(superblock.segments, superblock.segment_len);
+    let mut tree = loader.load_tree(&map)?;
+    let above = extend_tree(&mut tree, map.pages());
+    let mut segments = Segments::new(target.segments, target.segment_len);
     for entry in tree.iter().flatten() {
         segments.retain(*entry, entry.share());
     }
     map.for_each_data(|_, entry| segments.retain(entry, entry.share()));
     let batches = loader.find_log()?;
     let mut log = LogState::new(superblock.replay, segments, tree);
+    log.dirty_above.extend(above);
+    (log.data_blocks, log.zero_blocks) = map.count();
+    log.replayed = batches.len() as u64;
     for found in &batches {
         loader.replay(found, &map, &mut log)?;
     }
@@ -70,7 +86,7 @@ pub(crate) fn open(backing: Arc<dyn Backing>, settings: Settings) -> Result<Stor
     {
         log.sabotage = settings.tuning.sabotage;
     }
-    let store = Store::new(log, superblock, settings);
+    let store = Store::new(log, target, settings);
     if !store.settings.read_only {
         store.log.flush_backing()?;
         store.checkpoint(&mut store.maintenance.lock(), false)?;
@@ -179,7 +195,8 @@ impl Loader<'_> {
 
     /// Reads the tree from its root down, and puts the blocks' pages into `map`.
     fn load_tree(&self, map: &Map) -> Result<Vec<Vec<Entry>>, DiskError> {
-        let mut counts = vec![map.pages()];
+        let pages = self.superblock.logical.div_ceil((BLOCK * FANOUT) as u64);
+        let mut counts = vec![pages as usize];
         while *counts.last().expect("at least one level") > 1 {
             counts.push(counts[counts.len() - 1].div_ceil(FANOUT));
         }

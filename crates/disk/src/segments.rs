@@ -104,7 +104,7 @@ impl Segments {
     pub(crate) fn keep(&self, right: Right) -> usize {
         match right {
             Right::User => self.floor(),
-            Right::Trim => self.floor() / 2,
+            Right::Trim => 1,
             Right::Store => 0,
         }
     }

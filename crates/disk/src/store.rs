@@ -22,6 +22,7 @@ use crate::{
     pack::{Effort, is_zero},
     read::{ReadScratch, Reader},
     settings::{Profile, Settings},
+    stat::Warned,
 };
 
 /// Everything of an open store.
@@ -43,6 +44,7 @@ pub(crate) struct Store {
     depth: AtomicU32,
     pub(crate) wake: Wake,
     pub(crate) started: Instant,
+    pub(crate) warned: Warned,
 }
 
 /// What has been done since the store was opened.
@@ -110,6 +112,7 @@ impl Store {
             depth: AtomicU32::new(0),
             wake: Wake::default(),
             started: Instant::now(),
+            warned: Warned::default(),
         }
     }
 
@@ -323,6 +326,7 @@ impl Store {
             })
             .sum();
         let log = self.log.lock();
+        self.warn_if_filling(&log);
         let (live, most) = (log.segments.live(), log.segments.live_max());
         if more == 0 || live + more as u64 <= most {
             return Ok(self.due(&log));

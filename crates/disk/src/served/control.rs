@@ -40,10 +40,6 @@ pub struct Named {
     pub name: String,
     /// Where its bytes are.
     pub backing: String,
-    /// Bytes that clients stored over the bytes they take.
-    pub ratio: f64,
-    /// Bytes written to the backing over bytes that clients wrote, since it was opened.
-    pub write_amplification: f64,
     /// Bytes a second by which it fills, over the last ten minutes; absent until ten seconds were seen.
     pub growth_bytes_per_s: Option<f64>,
     /// Seconds until it is full if it goes on like that; absent where it does not grow.

@@ -18,28 +18,28 @@ const ROWS: &[Row] = &[
         "logical_bytes",
         Gauge,
         "Bytes that clients stored and did not trim",
-        |d| d.stat.logical_bytes as f64,
+        |d| d.stat.data as f64,
     ),
     ("live_bytes", Gauge, "Bytes they take, packed", |d| {
-        d.stat.live_bytes as f64
+        d.stat.live as f64
     }),
     (
         "capacity_bytes",
         Gauge,
         "Most that live_bytes may be",
-        |d| d.stat.capacity_bytes as f64,
+        |d| d.stat.live_max as f64,
     ),
     (
         "physical_bytes",
         Gauge,
         "Bytes taken of the backing, garbage included",
-        |d| d.stat.physical_bytes as f64,
+        |d| d.stat.occupied as f64,
     ),
     (
         "garbage_bytes",
         Gauge,
         "Bytes taken of the backing and no longer wanted",
-        |d| d.stat.garbage_bytes as f64,
+        |d| d.stat.garbage as f64,
     ),
     (
         "full_in_seconds",
@@ -48,25 +48,25 @@ const ROWS: &[Row] = &[
         |d| d.full_in_s.unwrap_or(f64::NAN),
     ),
     ("read_bytes", Counter, "Bytes read by clients", |d| {
-        d.stat.bytes_read as f64
+        d.stat.read as f64
     }),
     ("written_bytes", Counter, "Bytes written by clients", |d| {
-        d.stat.bytes_written as f64
+        d.stat.written as f64
     }),
     ("trimmed_bytes", Counter, "Bytes trimmed by clients", |d| {
-        d.stat.bytes_trimmed as f64
+        d.stat.trimmed as f64
     }),
     (
         "backing_written_bytes",
         Counter,
         "Bytes written to the backing",
-        |d| d.stat.bytes_logged as f64,
+        |d| d.stat.logged as f64,
     ),
     (
         "moved_bytes",
         Counter,
         "Bytes moved to collect garbage",
-        |d| d.stat.bytes_moved as f64,
+        |d| d.stat.moved as f64,
     ),
     ("flushes", Counter, "Flushes answered", |d| {
         d.stat.flushes as f64
@@ -78,7 +78,7 @@ const ROWS: &[Row] = &[
         "no_space",
         Counter,
         "Requests refused for want of room",
-        |d| d.stat.no_space as f64,
+        |d| d.stat.refused as f64,
     ),
     (
         "poisoned",

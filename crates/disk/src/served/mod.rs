@@ -1,4 +1,4 @@
-//! Served disks: backings opened, stores on them, an NBD server, a control socket, metrics, warnings.
+//! Served disks: backings opened, stores on them, an NBD server, a control socket, metrics.
 //!
 //! Everything that a face needs is in [`ServedConfig`] and [`ServedDisks`]; a face parses, prints and waits.
 
@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 
 use self::{
     control::{Named, Report},
-    trend::{Alarm, Trend},
+    trend::Trend,
 };
 use crate::{
     Disk, DiskError, Settings,
@@ -220,10 +220,8 @@ impl Served {
         Named {
             name: self.name.clone(),
             backing: self.backing.clone(),
-            ratio: stat.ratio(),
-            write_amplification: stat.write_amplification(),
             growth_bytes_per_s: trend.bytes_per_s(),
-            full_in_s: trend.full_in_s(stat.capacity_bytes),
+            full_in_s: trend.full_in_s(stat.live_max),
             stat,
         }
     }
@@ -265,7 +263,7 @@ fn serve(config: &ServedConfig, disks: &[Served]) -> Result<Server, ServedError>
     Ok(Server::bind(&config.listen, served)?)
 }
 
-/// A thread that keeps the trends and warns as disks fill.
+/// A thread that keeps the trends.
 #[derive(Debug)]
 struct Watcher {
     stop: Option<mpsc::Sender<()>>,
@@ -276,11 +274,11 @@ impl Watcher {
     fn start(counters: Counters) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let watch = move || {
-            let mut alarms: Vec<Alarm> = counters.disks.iter().map(|_| Alarm::default()).collect();
             loop {
                 let now_s = counters.begun.elapsed().as_secs_f64();
-                for (served, alarm) in counters.disks.iter().zip(&mut alarms) {
-                    look(served, alarm, now_s);
+                for served in counters.disks.iter() {
+                    let live = served.disk.stat().live;
+                    served.trend.lock().push(now_s, live);
                 }
                 if stopped.recv_timeout(LOOK_EVERY) != Err(mpsc::RecvTimeoutError::Timeout) {
                     return;
@@ -300,24 +298,6 @@ impl Drop for Watcher {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-fn look(served: &Served, alarm: &mut Alarm, now_s: f64) {
-    let stat = served.disk.stat();
-    let (used, capacity) = (stat.live_bytes, stat.capacity_bytes);
-    let mut trend = served.trend.lock();
-    trend.push(now_s, used);
-    if let Some(level) = alarm.see(used, capacity) {
-        let full_in_s = trend.full_in_s(capacity);
-        tracing::warn!(
-            backing = served.backing,
-            used,
-            capacity,
-            full_in_s,
-            "the backing is {:.0} % full; trim, or grow it",
-            level * 100.0
-        );
     }
 }
 

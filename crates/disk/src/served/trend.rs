@@ -1,4 +1,4 @@
-//! When a disk will be full if it goes on like this, and when to warn that it nearly is.
+//! When a disk will be full if it goes on like this.
 //!
 //! Reads no clock: times come in as seconds from any fixed moment.
 
@@ -12,11 +12,6 @@ const SPAN_MIN_S: f64 = 10.0;
 const SAMPLES_MAX: usize = 600;
 /// No promise reaches further, in seconds: ten years.
 const HORIZON_S: f64 = 10.0 * 365.25 * 86400.0;
-/// Shares of the capacity at which it is warned.
-const LEVELS: [f64; 2] = [0.80, 0.95];
-/// A level is left only so far below it, so that one is not warned again and again.
-const HYSTERESIS: f64 = 0.02;
-
 /// How the bytes in use went of late.
 #[derive(Debug, Default)]
 pub(crate) struct Trend {
@@ -64,27 +59,6 @@ impl Trend {
     }
 }
 
-/// Warns once for each level that is reached.
-#[derive(Debug, Default)]
-pub(crate) struct Alarm {
-    reached: usize,
-}
-
-impl Alarm {
-    /// The level that has just been reached, as a share of `capacity`.
-    pub(crate) fn see(&mut self, used: u64, capacity: u64) -> Option<f64> {
-        let share = used as f64 / (capacity.max(1)) as f64;
-        let before = self.reached;
-        while self.reached < LEVELS.len() && share >= LEVELS[self.reached] {
-            self.reached += 1;
-        }
-        while self.reached > 0 && share < LEVELS[self.reached - 1] - HYSTERESIS {
-            self.reached -= 1;
-        }
-        (self.reached > before).then(|| LEVELS[self.reached - 1])
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,30 +86,5 @@ mod tests {
             slow.push(f64::from(hour) * 30.0, hour as u64);
         }
         assert_eq!(slow.full_in_s(1 << 40), None, "nobody knows so far ahead");
-    }
-
-    #[test]
-    fn each_level_warns_once_until_it_was_left() {
-        let mut alarm = Alarm::default();
-        let seen: Vec<_> = [50, 80, 81, 79, 80, 77, 80, 96, 94, 95, 50, 99]
-            .into_iter()
-            .map(|used| alarm.see(used, 100))
-            .collect();
-        let expected = [
-            None,
-            Some(0.80),
-            None,
-            None,
-            None,
-            None,
-            Some(0.80),
-            Some(0.95),
-            None,
-            None,
-            None,
-            Some(0.95),
-        ];
-        assert_eq!(seen, expected);
-        assert_eq!(alarm.see(0, 0), None);
     }
 }

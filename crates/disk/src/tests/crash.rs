@@ -16,8 +16,9 @@ use narrows_core::{BlockDevice, BlockError, block::Zeroing};
 use super::{Sabotage, bytes_of, noise};
 use crate::{
     Creation, Disk, DiskError, Profile, Settings, Tuning,
-    backing::{CrashChoice, CrashCursor, Geometry, SimulatedDevice},
+    backing::{Backing, CrashChoice, CrashCursor, Geometry, SimulatedDevice},
     format::BLOCK,
+    fsck,
 };
 
 /// splitmix64.
@@ -132,6 +133,29 @@ impl Model {
         }
     }
 
+    /// Blocks that differ from the state after `n` changes, with the changes that made what they hold.
+    fn difference(&self, values: &[Value], n: usize) -> String {
+        let mut state = vec![0; self.blocks];
+        for &(block, value) in &self.changes[..n] {
+            state[block] = value;
+        }
+        let made = |block: usize, value: Value| {
+            let changes = self.changes.iter().enumerate();
+            let made = changes.filter(|(_, change)| **change == (block, value));
+            made.map(|(i, _)| i).collect::<Vec<_>>()
+        };
+        let blocks = (0..self.blocks).filter(|block| state[*block] != values[*block]);
+        let words = blocks.map(|block| {
+            let (held, wanted) = (values[block], state[block]);
+            format!(
+                "{block}: value {held} of changes {:?}, not {wanted} of {:?}",
+                made(block, held),
+                made(block, wanted)
+            )
+        });
+        words.take(8).collect::<Vec<_>>().join("; ")
+    }
+
     /// Only the first `n` changes happened: the others were in memory when the process was killed.
     fn cut(&mut self, n: usize) {
         self.changes.truncate(n);
@@ -175,7 +199,7 @@ pub(super) struct Run {
 fn run(seed: u64, sabotage: Option<Sabotage>) -> Run {
     let mut dice = Dice(seed);
     let segments = 20 + dice.below(14);
-    let blocks = 60 + dice.below(100);
+    let blocks = 60 + dice.below(200);
     let size = segments << 16;
     let backing = Arc::new(SimulatedDevice::new(size, Geometry::default()));
     let profile = [Profile::Fast, Profile::Fast, Profile::Balanced][dice.below(3)];
@@ -255,11 +279,15 @@ impl Run {
                 self.kept(before);
                 return;
             }
-            90..94 => disk.checkpoint().map_err(BlockError::from),
-            _ => disk
-                .maintain(dice.below(2) == 0)
-                .map(drop)
-                .map_err(BlockError::from),
+            90..94 => {
+                disk.checkpoint().unwrap();
+                self.kept(before);
+                return;
+            }
+            _ => {
+                disk.maintain(dice.below(2) == 0).unwrap();
+                return;
+            }
         };
         self.model.begun.push((begun, self.model.changes.len()));
         match done {
@@ -354,11 +382,18 @@ impl Run {
         let disk = Disk::open(device.clone(), self.settings.clone())
             .map_err(|error: DiskError| format!("cannot be opened: {error}"))?;
         let values = self.model.read(&disk)?;
-        let n = self
-            .model
-            .matches(&values, bounds)
-            .ok_or_else(|| format!("what is left is no state between changes {bounds:?}"))?;
+        let n = self.model.matches(&values, bounds).ok_or_else(|| {
+            let differ = self.model.difference(&values, bounds.0);
+            format!("no state between changes {bounds:?} is left; from the first differ {differ}")
+        })?;
         disk.abandon();
+        if n % 4 == 0 {
+            let backing: Arc<dyn Backing> = device.clone();
+            let findings = fsck(&backing).map_err(|error| error.to_string())?;
+            if !findings.is_clean() {
+                return Err(format!("the check finds {:?}", findings.errors));
+            }
+        }
         Ok((n, values))
     }
 }
@@ -384,6 +419,10 @@ fn search(states: usize, first_seed: u64, sabotage: Option<Sabotage>) -> (usize,
         let positions = run.backing.position();
         let mut choices: Vec<CrashChoice> = Vec::new();
         for at in begin..=positions {
+            // The first workload is crashed everywhere; of later ones a part, so that there are more of them.
+            if seed > first_seed && dice.below(6) > 0 {
+                continue;
+            }
             // Every point, with all subsets of what is pending where they are few, and some random ways.
             let pending = run.backing.pending(at);
             if pending <= 3 {

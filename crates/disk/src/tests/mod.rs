@@ -14,6 +14,7 @@ use crate::{
 
 mod basic;
 mod crash;
+mod upkeep;
 
 /// A device of so many segments of 64 KiB.
 fn device(segments: usize) -> Arc<SimulatedDevice> {

@@ -3,6 +3,7 @@
 mod create;
 mod serve;
 mod stat;
+mod tools;
 mod view;
 
 use std::path::PathBuf;
@@ -27,6 +28,16 @@ pub enum Command {
     Serve(Box<serve::Args>),
     /// Show what served disks hold, cost and do, and when they will be full
     Stat(stat::Args),
+    /// Check superblocks, map and log of a disk that is not served; changes nothing
+    Fsck(tools::Named),
+    /// Read all that a disk holds and check it; changes nothing
+    Scrub(tools::Named),
+    /// List what is where on a backing, for people who look for faults
+    Dump(tools::DumpArgs),
+    /// Make the device of a disk, its backing or both larger
+    Grow(tools::GrowArgs),
+    /// Move what is live together, pack it as hard as the profile allows and give the rest back
+    Compact(tools::CompactArgs),
 }
 
 pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
@@ -34,6 +45,11 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
         Command::Create(args) => create::run(&args, quiet),
         Command::Serve(args) => serve::run(*args, quiet),
         Command::Stat(args) => stat::run(&args),
+        Command::Fsck(args) => tools::fsck(&args),
+        Command::Scrub(args) => tools::scrub(&args, quiet),
+        Command::Dump(args) => tools::dump(&args),
+        Command::Grow(args) => tools::grow(&args, quiet),
+        Command::Compact(args) => tools::compact(&args, quiet),
     }
 }
 
@@ -90,7 +106,7 @@ fn of_served(error: ServedError) -> anyhow::Error {
         ServedError::Disk(error) => of_disk(error),
         ServedError::Serve(ServeError::Export(error)) => Usage(error.to_string()).into(),
         ServedError::Serve(ServeError::Refused(refused)) => refused.into(),
-        ServedError::Serve(ServeError::Auth(error)) => super::common::failed_auth(&error).into(),
+        ServedError::Serve(ServeError::Auth(error)) => narrows::unproven(&error).into(),
         error => error.into(),
     }
 }

@@ -151,7 +151,7 @@ fn announce(args: &Args, disks: &ServedDisks, control: &Path) -> anyhow::Result<
         return output::print(&document.to_string());
     }
     for disk in &report.disks {
-        let (size, backing) = (Size(disk.stat.size), Size(disk.stat.backing_bytes));
+        let (size, backing) = (Size(disk.stat.size), Size(disk.stat.capacity));
         eprintln!("serving {}: {size} on {backing}", disk.backing);
     }
     for uri in &uris {

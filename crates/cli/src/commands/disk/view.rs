@@ -12,8 +12,8 @@ pub fn line(report: &Report) -> String {
     let sum = |of: fn(&Named) -> u64| Size(report.disks.iter().map(of).sum());
     format!(
         "{} in {}, {} connections, {} resident",
-        sum(|disk| disk.stat.logical_bytes),
-        sum(|disk| disk.stat.live_bytes),
+        sum(|disk| disk.stat.data),
+        sum(|disk| disk.stat.live),
         report.connections,
         Size(report.resident_bytes),
     )
@@ -51,25 +51,25 @@ fn draw(text: &mut String, disk: &Named, earlier: Option<&Named>, span_s: f64) -
     writeln!(
         text,
         "  logical   {} {}, ratio {:.3}",
-        bar(stat.logical_bytes, stat.size),
-        Size(stat.logical_bytes),
-        disk.ratio
+        bar(stat.data, stat.size),
+        Size(stat.data),
+        stat.ratio
     )?;
     writeln!(
         text,
         "  live      {} {} of {}{}",
-        bar(stat.live_bytes, stat.capacity_bytes),
-        Size(stat.live_bytes),
-        Size(stat.capacity_bytes),
+        bar(stat.live, stat.live_max),
+        Size(stat.live),
+        Size(stat.live_max),
         forecast(disk)
     )?;
     writeln!(
         text,
         "  physical  {} {} of {}, {} of it garbage",
-        bar(stat.physical_bytes, stat.backing_bytes),
-        Size(stat.physical_bytes),
-        Size(stat.backing_bytes),
-        Size(stat.garbage_bytes)
+        bar(stat.occupied, stat.capacity),
+        Size(stat.occupied),
+        Size(stat.capacity),
+        Size(stat.garbage)
     )?;
     let rate = |of: fn(&Named) -> u64| match earlier {
         Some(earlier) if span_s > 0.0 => {
@@ -81,25 +81,25 @@ fn draw(text: &mut String, disk: &Named, earlier: Option<&Named>, span_s: f64) -
     writeln!(
         text,
         "  clients   {} read, {} written, {} trimmed, {} flushes",
-        rate(|disk| disk.stat.bytes_read),
-        rate(|disk| disk.stat.bytes_written),
-        rate(|disk| disk.stat.bytes_trimmed),
+        rate(|disk| disk.stat.read),
+        rate(|disk| disk.stat.written),
+        rate(|disk| disk.stat.trimmed),
         stat.flushes
     )?;
     writeln!(
         text,
         "  backing   {} written, {} of it moved; write amplification {:.2}; {} checkpoints, {} segments collected",
-        rate(|disk| disk.stat.bytes_logged),
-        rate(|disk| disk.stat.bytes_moved),
-        disk.write_amplification,
+        rate(|disk| disk.stat.logged),
+        rate(|disk| disk.stat.moved),
+        stat.write_amplification,
         stat.checkpoints,
-        stat.segments_collected
+        stat.collected
     )?;
-    if stat.no_space > 0 {
+    if stat.refused > 0 {
         writeln!(
             text,
             "  refused   {} requests for want of room",
-            stat.no_space
+            stat.refused
         )?;
     }
     Ok(())
@@ -107,7 +107,7 @@ fn draw(text: &mut String, disk: &Named, earlier: Option<&Named>, span_s: f64) -
 
 /// How full, and when it will be.
 fn forecast(disk: &Named) -> String {
-    let share = disk.stat.live_bytes as f64 / disk.stat.capacity_bytes.max(1) as f64;
+    let share = disk.stat.live as f64 / disk.stat.live_max.max(1) as f64;
     let mut text = format!(", {:.0} % full", share * 100.0);
     if let Some(seconds) = disk.full_in_s {
         let (count, unit) = match seconds {
