@@ -429,42 +429,56 @@ fn flipped_bits_never_read_as_other_bytes() {
     let mut disk = Disk::served(&["--size", "16M", "--physical", "16M"]);
     let data = Command::new("cat").arg(NARROWS).output().unwrap().stdout;
     let data = &data[..data.len().min(12 << 20) / 4096 * 4096];
-    let (from, back) = (disk.text("from"), disk.text("back"));
+    let from = disk.text("from");
     fs::write(&from, data).unwrap();
     tool("nbdcopy", &["--flush", &from, &disk.uri()]).expect(0);
     disk.stop();
     let sound = fs::read(disk.at("backing")).unwrap();
-    let mut wrong = 0;
-    let used = sound.len() as u64;
-    for flip in 0..if full() { 200 } else { 12 } {
-        let at = (flip * 2_654_435_761_u64 % used) as usize;
+    // Where nothing was written a flip means nothing.
+    let written: Vec<usize> = (0..sound.len())
+        .step_by(4096)
+        .filter(|at| sound[*at..at + 4096].iter().any(|byte| *byte != 0))
+        .collect();
+    let (mut wrong, mut noticed) = (0, 0);
+    for flip in 0..if full() { 400 } else { 24 } {
+        let scattered = flip * 2_654_435_761_usize;
+        let at = written[scattered % written.len()] + scattered / 7 % 4096;
         let mut image = sound.clone();
         image[at] ^= 1 << (flip % 8);
         fs::write(disk.at("backing"), &image).unwrap();
-        let [backing, socket] = ["backing", "socket"].map(|name| disk.text(name));
-        let _ = fs::remove_file(&socket);
-        let server = start([
-            "disk",
-            "serve",
-            "--read-only",
-            "--backing",
-            &backing,
-            "--unix",
-            &socket,
-        ]);
-        let mut server = server;
-        eventually("it serves or refuses", || {
-            disk.at("socket").exists() || !server.is_running()
-        });
-        if server.is_running() {
-            let copied = tool("nbdcopy", &[&disk.uri(), &back]);
-            let read = fs::read(&back).unwrap_or_default();
-            if copied.code == 0 && read[..data.len()] != *data {
-                wrong += 1;
-            }
+        match read_all(&disk) {
+            Some(read) => wrong += usize::from(read[..data.len()] != *data),
+            None => noticed += 1,
         }
     }
+    assert!(noticed > 0, "no flip was noticed");
     assert_eq!(wrong, 0);
+}
+
+/// The whole device by a read-only server; `None` if that refuses, or a read fails.
+fn read_all(disk: &Disk) -> Option<Vec<u8>> {
+    let [backing, socket, back] = ["backing", "socket", "back"].map(|name| disk.text(name));
+    let control = disk.text("control");
+    let _ = fs::remove_file(&socket);
+    let mut server = start([
+        "disk",
+        "serve",
+        "--read-only",
+        "--backing",
+        &backing,
+        "--unix",
+        &socket,
+        "--control",
+        &control,
+    ]);
+    eventually("it serves or refuses", || {
+        disk.at("socket").exists() || !server.is_running()
+    });
+    if !server.is_running() {
+        return None;
+    }
+    let copied = tool("nbdcopy", &[&disk.uri(), &back]);
+    (copied.code == 0).then(|| fs::read(&back).unwrap())
 }
 
 #[test]
@@ -487,11 +501,20 @@ fn stat_is_true_and_metrics_are_there() {
             .unwrap_or_else(|| panic!("{name}: {stat}"))
     };
     assert_eq!(number("size"), 256 << 20);
-    assert_eq!(number("logical_bytes"), 48 << 20);
+    assert_eq!(number("data"), 48 << 20);
     let allocated = fs::metadata(disk.at("backing")).unwrap().blocks() * 512;
-    let physical = number("physical_bytes");
-    let off = physical.abs_diff(allocated) as f64 / allocated as f64;
-    assert!(off < 0.02, "{physical} said, {allocated} allocated: {stat}");
+    let physical = number("occupied");
+    // The log is in one segment and has two more; those are not full.
+    let segment = number("capacity") / stat["segments"][0].as_u64().unwrap();
+    assert!(
+        physical >= allocated,
+        "{physical} said, {allocated} allocated: {stat}"
+    );
+    let off = physical - allocated;
+    assert!(
+        off < allocated / 50 + 3 * segment,
+        "{physical} said, {allocated} allocated: {stat}"
+    );
     let control = disk.text("control");
     let shown = run(["disk", "stat", "--control", &control]).expect(0);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
@@ -548,7 +571,7 @@ fn several_exports_grow_and_compact() {
     run(["disk", "fsck", "--backing", &at("one")]).expect(0);
     run(["disk", "grow", "--backing", &at("one"), "--size", "1M"])
         .expect(2)
-        .says("shorter");
+        .says("is possible");
 }
 
 #[test]

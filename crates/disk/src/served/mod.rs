@@ -178,8 +178,12 @@ impl ServedDisks {
     pub fn stop(mut self) -> Result<(), DiskError> {
         tell_service_manager("STOPPING=1");
         self.end();
-        let disks = self.counters.disks.iter();
-        disks.fold(Ok(()), |first, served| first.and(served.disk.close()))
+        let mut first = Ok(());
+        for served in self.counters.disks.iter() {
+            let closed = served.disk.close();
+            first = first.and(closed);
+        }
+        first
     }
 
     fn end(&mut self) {
