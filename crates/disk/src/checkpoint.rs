@@ -168,7 +168,10 @@ impl Store {
         superblock.replay = replay;
         superblock.clean = clean;
         let bytes = superblock.write();
-        for copy in COPIES {
+        // The generation's parity says which copy is first. So after a crash that tore one of them the torn one is written
+        // again first, and the whole one stays until that is durable.
+        let first = superblock.generation as usize % 2;
+        for copy in [COPIES[first], COPIES[1 - first]] {
             let written = self.log.backing.write(copy, &[&bytes]);
             written.map_err(|error| self.log.fail(&error))?;
             self.log.flush_backing()?;

@@ -1,7 +1,7 @@
 //! The superblock: what the store is, and where its log and its map were at the last checkpoint.
 //!
-//! Two copies, at 0 and at 32 KiB. A checkpoint writes one, flushes, writes the other, flushes: at any time one is whole,
-//! and when the store is at rest both say the same, so damage to one of them loses nothing.
+//! Two copies, at 0 and at 32 KiB. A checkpoint writes one (the second if the generation is odd), flushes, writes the other,
+//! flushes: at any time one is whole, and when the store is at rest both say the same, so damage to one loses nothing.
 //!
 //! | offset | length | field |
 //! |---|---|---|

@@ -16,7 +16,7 @@ use narrows_core::{BlockDevice, BlockError, block::Zeroing};
 use super::{Sabotage, bytes_of, noise};
 use crate::{
     Creation, Disk, DiskError, Profile, Settings, Tuning,
-    backing::{Backing, CrashChoice, CrashCursor, Geometry, SimulatedDevice},
+    backing::{Backing, Call, CrashChoice, CrashCursor, FaultPlan, Geometry, SimulatedDevice},
     format::BLOCK,
     fsck,
 };
@@ -193,10 +193,17 @@ pub(super) struct Run {
     backing: Arc<SimulatedDevice>,
     model: Model,
     settings: Settings,
+    /// What was wrong while it ran.
+    violation: Option<String>,
 }
 
 /// Runs a workload drawn from `seed`.
 fn run(seed: u64, sabotage: Option<Sabotage>) -> Run {
+    run_with(seed, sabotage, None, 60 + Dice(!seed).below(200))
+}
+
+/// Runs `steps` requests of a workload, with calls on the device failing as planned.
+fn run_with(seed: u64, sabotage: Option<Sabotage>, fault: Option<FaultPlan>, steps: usize) -> Run {
     let mut dice = Dice(seed);
     let segments = 20 + dice.below(14);
     let blocks = 60 + dice.below(200);
@@ -219,24 +226,27 @@ fn run(seed: u64, sabotage: Option<Sabotage>) -> Run {
         model: Model::new(blocks),
         backing,
         settings,
+        violation: None,
     };
     let position = run.backing.position();
     run.model.kept.push((position, 0));
     let mut disk = Disk::open(run.backing.clone(), run.settings.clone()).unwrap();
-    for step in 0..60 + dice.below(200) {
+    run.backing.set_fault(fault);
+    for step in 0..steps {
         if dice.below(100) < 4 {
             disk = run.restart(disk, dice.below(2) == 0);
-        } else {
-            run.step(&disk, &mut dice, seed << 16 | step as u64);
+        } else if !run.step(&disk, &mut dice, seed << 16 | step as u64) {
+            break;
         }
     }
     disk.abandon();
+    run.backing.set_fault(None);
     run
 }
 
 impl Run {
-    /// One request.
-    fn step(&mut self, disk: &Disk, dice: &mut Dice, stamp: u64) {
+    /// One request. `false` if the store takes no more.
+    fn step(&mut self, disk: &Disk, dice: &mut Dice, stamp: u64) -> bool {
         let size = self.model.blocks * BLOCK;
         let block = dice.below(self.model.blocks);
         let count = (1 + dice.below(9)).min(self.model.blocks - block);
@@ -244,7 +254,9 @@ impl Run {
         let fua = dice.below(10) == 0;
         let begun = self.backing.position();
         let before = self.model.changes.len();
-        let done = match dice.below(100) {
+        let kind = dice.below(100);
+        let is_flush = (73..94).contains(&kind);
+        let done = match kind {
             0..55 => {
                 let data: Vec<u8> = (0..count as u64)
                     .flat_map(|i| match dice.below(8) {
@@ -274,29 +286,28 @@ impl Run {
                 };
                 disk.write_zeroes(offset as u64, len as u64, how, fua)
             }
-            73..90 => {
-                disk.flush().unwrap();
-                self.kept(before);
-                return;
-            }
-            90..94 => {
-                disk.checkpoint().unwrap();
-                self.kept(before);
-                return;
-            }
+            73..90 => disk.flush(),
+            90..94 => disk.checkpoint().map_err(BlockError::from),
             _ => {
-                disk.maintain(dice.below(2) == 0).unwrap();
-                return;
+                let idle = dice.below(2) == 0;
+                disk.maintain(idle).map(drop).map_err(BlockError::from)
             }
         };
         self.model.begun.push((begun, self.model.changes.len()));
+        let changed = self.model.changes.len() > before;
         match done {
-            Ok(()) if fua => self.kept(self.model.changes.len()),
+            Ok(()) if fua && changed => self.kept(self.model.changes.len()),
+            Ok(()) if is_flush => self.kept(before),
             Ok(()) => {}
+            Err(_) if disk.stat().poisoned.is_some() => return false,
             // A refused write may have been done in part: what was done is found by reading.
-            Err(BlockError::NoSpace(_)) => self.refused(disk, before),
+            Err(BlockError::NoSpace(_) | BlockError::Io(_)) if changed => {
+                self.refused(disk, before)
+            }
+            Err(BlockError::NoSpace(_) | BlockError::Io(_)) => {}
             Err(error) => panic!("{error}"),
         }
+        true
     }
 
     fn kept(&mut self, changes: usize) {
@@ -304,31 +315,49 @@ impl Run {
     }
 
     fn refused(&mut self, disk: &Disk, before: usize) {
-        let values = self.model.read(disk).unwrap();
-        let n = self
-            .model
-            .matches(&values, (before, self.model.changes.len()))
-            .expect("a refused write is done in part or not at all");
+        self.backing.set_fault(None);
+        let values = self.read_now(disk);
+        let bounds = (before, self.model.changes.len());
+        self.settle(
+            &values,
+            bounds,
+            "a refused write is done in part or not at all",
+        );
+    }
+
+    fn read_now(&mut self, disk: &Disk) -> Vec<Value> {
+        self.model.read(disk).unwrap_or_else(|what| {
+            self.violation.get_or_insert(what);
+            self.model.now.clone()
+        })
+    }
+
+    /// Finds what was done of the last changes, and forgets the others.
+    fn settle(&mut self, values: &[Value], bounds: (usize, usize), rule: &str) -> usize {
+        let found = self.model.matches(values, bounds);
+        if found.is_none() {
+            self.violation.get_or_insert(format!("{rule}: not so"));
+        }
+        let n = found.unwrap_or(bounds.0);
         self.model.cut(n);
+        n
     }
 
     /// Closes the store in order or kills it, and opens it again on the same device: what it had not flushed is there, but
     /// may still be lost by a crash, until it is open.
     fn restart(&mut self, disk: Disk, kill: bool) -> Disk {
-        if kill {
-            disk.abandon();
-        } else {
-            disk.close().unwrap();
-        }
-        let disk = Disk::open(self.backing.clone(), self.settings.clone()).unwrap();
-        let values = self.model.read(&disk).unwrap();
+        let kill = kill || disk.close().is_err();
+        disk.abandon();
+        let open = || Disk::open(self.backing.clone(), self.settings.clone());
+        let disk = open().unwrap_or_else(|_| {
+            // A call failed while it was opened. Without that it opens.
+            self.backing.set_fault(None);
+            open().unwrap()
+        });
+        let values = self.read_now(&disk);
         let bounds = self.model.bounds(self.backing.position());
         let bounds = if kill { bounds } else { (bounds.1, bounds.1) };
-        let n = self
-            .model
-            .matches(&values, bounds)
-            .expect("killing keeps a prefix that was written");
-        self.model.cut(n);
+        let n = self.settle(&values, bounds, "killing keeps a prefix that was written");
         self.kept(n);
         disk
     }
@@ -414,6 +443,9 @@ fn search(states: usize, first_seed: u64, sabotage: Option<Sabotage>) -> (usize,
     let mut tried = 0;
     for seed in first_seed.. {
         let run = run(seed, sabotage);
+        if let Some(violation) = run.violation {
+            return (tried, Some(format!("seed {seed}: {violation}")));
+        }
         let begin = run.model.kept[1].0;
         let mut dice = Dice(!seed);
         let positions = run.backing.position();
@@ -483,4 +515,80 @@ fn every_planted_bug_is_found() {
             violation.unwrap_or_else(|| panic!("{bug:?} was not found in {tried} states"));
         println!("{bug:?} found after {tried} states: {violation}");
     }
+}
+
+// Goal: whatever call fails, and however, nothing flushed is lost and nothing is invented. Method: every call of a workload
+// fails in turn, with and without a part done, as an I/O error or for lack of space; then the device is crashed.
+#[test]
+fn every_failing_call_is_survived() {
+    let mut tried = 0;
+    for (call, count) in [
+        (Call::Write, 1),
+        (Call::Flush, 1),
+        (Call::Discard, 3),
+        (Call::Read, 2),
+    ] {
+        for after in 0..40 {
+            for (no_space, written) in [(false, 0), (false, 1024), (true, 0), (true, 4608)] {
+                if call != Call::Write && (no_space || written > 0) {
+                    continue;
+                }
+                let fault = FaultPlan {
+                    call,
+                    after,
+                    count: count << (after % 3),
+                    no_space,
+                    written,
+                };
+                let seed = 77 + after % 5;
+                let run = run_with(seed, None, Some(fault.clone()), 70);
+                assert_eq!(run.violation, None, "{fault:?}, seed {seed}");
+                let mut dice = Dice(after);
+                let (mut cursor, mut image) = (CrashCursor::default(), Vec::new());
+                let end = run.backing.position();
+                for back in 0..6 {
+                    let choice = random_choice(0, &mut dice);
+                    let at = end.saturating_sub(back / 2);
+                    let choice = CrashChoice { at, ..choice };
+                    run.try_crash(choice, &mut cursor, &mut image, &mut dice)
+                        .unwrap_or_else(|what| {
+                            panic!("{fault:?}, seed {seed}, {choice:?}: {what}")
+                        });
+                    tried += 1;
+                }
+            }
+        }
+    }
+    println!("{tried} states after failing calls");
+}
+
+// Goal: a failed flush poisons the store, in words; reads go on, and what was flushed before is there when it is opened again.
+#[test]
+fn a_failed_flush_poisons_in_words() {
+    let mut run = run_with(5, None, None, 0);
+    let disk = Disk::open(run.backing.clone(), run.settings.clone()).unwrap();
+    let data = bytes_of(1, BLOCK);
+    disk.write(0, &data, true).unwrap();
+    run.backing.set_fault(Some(FaultPlan {
+        call: Call::Flush,
+        after: 0,
+        count: 1,
+        no_space: false,
+        written: 0,
+    }));
+    disk.write(BLOCK as u64, &data, false).unwrap();
+    let error = disk.flush().unwrap_err().to_string();
+    assert!(error.contains("takes no more writes"), "{error}");
+    // The second flush would succeed beneath; it must not be taken for an answer.
+    assert!(disk.flush().is_err());
+    assert!(disk.write(0, &data, false).is_err());
+    let mut out = vec![0; BLOCK];
+    disk.read(0, &mut out).unwrap();
+    assert!(out == data);
+    assert!(disk.close().is_err());
+    assert!(disk.stat().poisoned.unwrap().contains("flush"));
+    run.settings = Settings::default().background(false);
+    let again = Disk::open(run.backing.clone(), run.settings.clone()).unwrap();
+    again.read(0, &mut out).unwrap();
+    assert!(out == data);
 }

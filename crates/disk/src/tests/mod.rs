@@ -14,6 +14,8 @@ use crate::{
 
 mod basic;
 mod crash;
+mod flips;
+mod golden;
 mod upkeep;
 
 /// A device of so many segments of 64 KiB.

@@ -89,20 +89,20 @@ fn statistics_are_true_within_two_per_cent() {
 #[test]
 fn the_ratio_comes_back_after_random_overwrites() {
     for profile in [Profile::Fast, Profile::Balanced, Profile::Dense] {
-        let backing = Arc::new(SimulatedDevice::new(32 << 20, Geometry::default()));
-        let creation = Creation::new(24 << 20)
-            .segment_len(1 << 20)
+        let backing = Arc::new(SimulatedDevice::new(10 << 20, Geometry::default()));
+        let creation = Creation::new(6 << 20)
+            .segment_len(256 << 10)
             .profile(profile);
         Disk::create(&*backing, &creation).unwrap();
         let disk = Disk::open(backing.clone(), quiet()).unwrap();
-        for i in 0..24 * 8 {
+        for i in 0..6 * 8 {
             disk.write(i << 17, &bytes_of(i, 128 << 10), false).unwrap();
         }
         let full = disk.stat().ratio;
         let mut seed = 5_u64;
-        for i in 0..2500 {
+        for i in 0..620 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let block = (seed >> 33) % 6144;
+            let block = (seed >> 33) % 1536;
             disk.write(block * B, &bytes_of(i, BLOCK), false).unwrap();
         }
         while disk.maintain(true).unwrap() {}
@@ -119,6 +119,6 @@ fn the_ratio_comes_back_after_random_overwrites() {
         let shared: Arc<dyn Backing> = backing;
         let findings = fsck(&shared).unwrap();
         assert!(findings.is_clean(), "{findings:?}");
-        assert_eq!(findings.blocks, 6144);
+        assert_eq!(findings.blocks, 1536);
     }
 }
