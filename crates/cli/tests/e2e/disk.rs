@@ -574,6 +574,84 @@ fn several_exports_grow_and_compact() {
         .says("is possible");
 }
 
+/// A Ceph cluster on loopback, gone when dropped.
+struct Ceph(PathBuf);
+
+impl Ceph {
+    fn script(args: &[&str]) -> Ended {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/disk/ceph.sh");
+        let mut command = Command::new(script);
+        command.args(args).stdin(Stdio::null());
+        command.env("OSD_SIZE", "4G").env("PORT", "33380");
+        Process::start(&mut command).wait()
+    }
+
+    fn up(dir: &Path) -> Option<Self> {
+        let dir = dir.join("ceph");
+        let made = Self::script(&["up", dir.to_str().unwrap()]);
+        if made.code != 0 {
+            skip(&format!("no Ceph cluster here: {}", made.stderr));
+            return None;
+        }
+        Some(Self(dir))
+    }
+}
+
+impl Drop for Ceph {
+    fn drop(&mut self) {
+        Self::script(&["down", self.0.to_str().unwrap()]);
+    }
+}
+
+// Goal: an image is a backing like a file: made by us, one writer, sound after a kill. Method: a real cluster; after the kill
+// its lock must be broken first, which takes Ceph half a minute.
+#[test]
+fn an_image_in_ceph_is_a_backing() {
+    if !has("nbdcopy") {
+        return skip("nbdcopy (package libnbd-bin) is missing");
+    }
+    let dir = TempDir::new().unwrap();
+    let Some(ceph) = Ceph::up(dir.path()) else {
+        return;
+    };
+    let at = ceph.0.to_str().unwrap();
+    Ceph::script(&["pool", at, "p", "none"]).expect(0);
+    let image = format!("rbd:p/vm:conf={at}/ceph.conf");
+    let text = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    run(["disk", "create", "--backing", &image, "--size", "256M"]).expect(0);
+    let (socket, control) = (text("socket"), text("control"));
+    let serve = [
+        "disk",
+        "serve",
+        "--backing",
+        &image,
+        "--unix",
+        &socket,
+        "--control",
+        &control,
+    ];
+    let server = start(serve);
+    server.heard("to watch it");
+    let uri = format!("nbd+unix:///?socket={socket}");
+    tool("nbdcopy", &["--flush", NARROWS, &uri]).expect(0);
+    let other = text("other");
+    run(["disk", "serve", "--backing", &image, "--unix", &other])
+        .expect(1)
+        .says("in use");
+    server.signal(Signal::KILL);
+    server.wait();
+    run(["disk", "fsck", "--backing", &image]).expect(0);
+    fs::remove_file(&socket).unwrap();
+    let server = start(serve);
+    server.heard("to watch it");
+    let back = text("back");
+    tool("nbdcopy", &[&uri, &back]).expect(0);
+    let (written, read) = (fs::read(NARROWS).unwrap(), fs::read(&back).unwrap());
+    assert!(read[..written.len()] == written);
+    server.signal(Signal::INT);
+    server.wait().expect(0);
+}
+
 #[test]
 fn what_makes_no_sense_is_wrong_usage() {
     let dir = TempDir::new().unwrap();
