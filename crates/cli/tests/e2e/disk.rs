@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::MetadataExt,
+    os::unix::{fs::MetadataExt, net::UnixDatagram},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -10,7 +10,9 @@ use std::{
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::process::{Ended, NARROWS, Process, eventually, full, has, is_root, run, skip, start};
+use crate::process::{
+    DEADLINE, Ended, NARROWS, Process, eventually, full, has, is_root, narrows, run, skip, start,
+};
 
 /// A disk on a file in a directory of its own. The server may be killed and started again.
 struct Disk {
@@ -572,6 +574,67 @@ fn several_exports_grow_and_compact() {
     run(["disk", "grow", "--backing", &at("one"), "--size", "1M"])
         .expect(2)
         .says("is possible");
+}
+
+// Goal: a service manager learns when clients can connect, and that it ends. Method: be the manager.
+#[test]
+fn a_service_manager_is_told() {
+    let disk = Disk::create(&["--size", "64M"]);
+    let manager = UnixDatagram::bind(disk.at("notify")).unwrap();
+    manager.set_read_timeout(Some(DEADLINE)).unwrap();
+    let hear = || {
+        let mut told = [0; 64];
+        let len = manager.recv(&mut told).unwrap();
+        String::from_utf8_lossy(&told[..len]).into_owned()
+    };
+    let [backing, socket, control] = ["backing", "socket", "control"].map(|name| disk.text(name));
+    let mut command = narrows(["disk", "serve", "--backing", &backing, "--unix", &socket]);
+    command.args(["--control", &control]).stdin(Stdio::null());
+    command.env("NOTIFY_SOCKET", disk.at("notify"));
+    let server = Process::start(&mut command);
+    assert_eq!(hear(), "READY=1");
+    assert!(Path::new(&socket).exists());
+    server.signal(Signal::TERM);
+    assert_eq!(hear(), "STOPPING=1");
+    server.wait().expect(0);
+}
+
+#[test]
+fn tls_is_for_who_has_a_certificate() {
+    let disk = Disk::create(&["--size", "64M"]);
+    let [backing, keys, control] = ["backing", "keys", "control"].map(|name| disk.text(name));
+    run(["keys", &keys]).expect(0);
+    run([
+        "disk",
+        "serve",
+        "--backing",
+        &backing,
+        "--listen",
+        "0.0.0.0:0",
+    ])
+    .expect(2)
+    .says("--tls-certificates");
+    let mut args = vec![
+        "disk",
+        "serve",
+        "--backing",
+        &backing,
+        "--listen",
+        "127.0.0.1:0",
+    ];
+    args.extend(["--control", &control, "--tls-certificates", &keys]);
+    let server = start(args);
+    let uri = server.heard("nbds://");
+    let port = uri.trim_end_matches('/').rsplit_once(':').unwrap().1;
+    if has("nbdinfo") {
+        let trusted = format!("nbds://localhost:{port}/?tls-certificates={keys}");
+        let size = tool("nbdinfo", &["--size", &trusted]).expect(0);
+        assert_eq!(String::from_utf8_lossy(&size.stdout).trim(), "67108864");
+    } else {
+        skip("nbdinfo is missing");
+    }
+    server.signal(Signal::INT);
+    server.wait().expect(0);
 }
 
 /// A Ceph cluster on loopback, gone when dropped.
