@@ -18,7 +18,7 @@ use crate::{
         BLOCK, SEGMENT_MAX, SEGMENT_MIN, SEGMENTS_MAX,
         batch::Kind,
         entry::Entry,
-        superblock::{COPIES, LOGICAL_MAX, LogPosition, Superblock},
+        superblock::{COPIES, LogPosition, Superblock, logical_max},
     },
     maintenance,
     recovery::{self, backing_failed},
@@ -315,10 +315,16 @@ fn plan(backing: &dyn Backing, creation: &Creation) -> Result<Superblock, DiskEr
             backing.name()
         ));
     }
+    let most = logical_max(segments, segment_len as u32);
     let logical = creation.logical.checked_next_multiple_of(BLOCK as u64);
     let logical = match logical {
-        Some(logical) if (1..=LOGICAL_MAX).contains(&logical) => logical,
-        _ => return wrong(format!("a device of {} bytes", creation.logical)),
+        Some(logical) if (1..=most).contains(&logical) => logical,
+        _ => {
+            return wrong(format!(
+                "a device of {} bytes: 4096 to {most} is possible on {size}",
+                creation.logical
+            ));
+        }
     };
     let guaranteed = guaranteed_max(segments, segment_len);
     if creation.provision == Provision::Guaranteed && logical > guaranteed {

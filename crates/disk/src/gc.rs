@@ -247,7 +247,7 @@ impl Store {
         moves.truncate(begin.1);
         let own = |entry: &Entry| entry.place().is_some() && here(entry);
         let packed = self.pack_window(first, &entries, &own, manner.effort, (scratch, moves));
-        let old: usize = lives.iter().map(|live| live.place.len()).sum();
+        let old: usize = lives.iter().map(|live| live.place.bytes()).sum();
         if packed.is_none_or(|len| len > old) {
             // Something of it cannot be read, or the old units with holes are shorter: copy what is readable.
             scratch.units.truncate(begin.0);
@@ -309,7 +309,7 @@ impl Store {
     fn copy(&self, live: &Live, bytes: &[u8], moves: &mut Vec<Move>) {
         let begin = live.place.offset() as usize;
         let unit = Unit::parse(
-            &bytes[begin..begin + live.place.len()],
+            &bytes[begin..begin + live.place.bytes()],
             Tag::Block(live.first),
         );
         match unit {
@@ -364,7 +364,7 @@ fn worthwhile(windows: &BTreeMap<u64, Vec<Live>>) -> bool {
             .values()
             .flatten()
             .filter(|live| only.is_none_or(|kind| live.kind == kind))
-            .map(|live| live.place.len())
+            .map(|live| live.place.bytes())
             .sum()
     };
     bytes(Some(Kind::Data)) * 4 >= bytes(None) && bytes(None) > 0

@@ -116,7 +116,7 @@ impl Reader<'_> {
         scratch: &mut ReadScratch,
     ) -> Result<(), ReadFailure> {
         let (head, last) = (run[0].place, run[run.len() - 1].place);
-        let len = (last.offset() - head.offset()) as usize + last.len();
+        let len = (last.offset() - head.offset()) as usize + last.bytes();
         let ReadScratch {
             packed, raw, tools, ..
         } = scratch;
@@ -131,7 +131,7 @@ impl Reader<'_> {
             if unpacked != Some(piece.place) {
                 let begin = (piece.place.offset() - head.offset()) as usize;
                 let tag = Tag::Block(first + piece.at as u64 - piece.index as u64);
-                let unit = Unit::parse(&packed[begin..begin + piece.place.len()], tag);
+                let unit = Unit::parse(&packed[begin..begin + piece.place.bytes()], tag);
                 #[cfg(test)]
                 let unit = crate::tests::unchecked(self.log.sabotage, unit, &packed[begin..]);
                 let unit = unit.map_err(|error| failure(piece.place, error.to_string()))?;
@@ -192,7 +192,7 @@ fn run_len(pieces: &[Piece]) -> usize {
     let follows = |pair: &&[Piece]| {
         let (a, b) = (pair[0].place, pair[1].place);
         let next = a.segment == b.segment && a.granule + u32::from(a.granules) == b.granule;
-        (a == b || next) && b.offset() as usize + b.len() - begin <= RUN_MAX
+        (a == b || next) && b.offset() as usize + b.bytes() - begin <= RUN_MAX
     };
     1 + pieces.windows(2).take_while(follows).count()
 }

@@ -238,11 +238,11 @@ impl Loader<'_> {
         while let Some(((head, _), _)) = rest.split_first() {
             let near = |(place, _): &&(Place, usize)| {
                 place.segment == head.segment
-                    && place.offset() as usize + place.len() - head.offset() as usize <= READ_MAX
+                    && place.offset() as usize + place.bytes() - head.offset() as usize <= READ_MAX
             };
             let run = rest.iter().take_while(near).count().max(1);
             let last = rest[run - 1].0;
-            let len = (last.offset() - head.offset()) as usize + last.len();
+            let len = (last.offset() - head.offset()) as usize + last.bytes();
             let bytes = self.read(head.segment, head.offset(), len)?;
             for (place, index) in &rest[..run] {
                 let fail = |what: &str| damaged(what, place.segment, place.offset());
@@ -251,7 +251,7 @@ impl Loader<'_> {
                     level: level as u8,
                     index: *index as u64,
                 };
-                let unit = Unit::parse(&bytes[begin..begin + place.len()], tag)
+                let unit = Unit::parse(&bytes[begin..begin + place.bytes()], tag)
                     .map_err(|error| fail(&format!("a page of the map: {error}")))?;
                 let mut page = [0; BLOCK];
                 if unit.blocks != 1 {

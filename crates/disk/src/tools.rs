@@ -11,7 +11,7 @@ use crate::{
     format::{
         BLOCK,
         entry::{Entry, Place},
-        superblock::{COPIES, LOGICAL_MAX, Superblock},
+        superblock::{COPIES, Superblock, logical_max},
     },
     gc::{Manner, batches},
     log::read_at,
@@ -159,16 +159,6 @@ pub fn grow(
 ) -> Result<(), DiskError> {
     let now = recovery::read_superblock(&**backing)?;
     let mut target = now;
-    if let Some(logical) = logical {
-        let rounded = logical.checked_next_multiple_of(BLOCK as u64);
-        let fits = rounded.filter(|bytes| (now.logical..=LOGICAL_MAX).contains(bytes));
-        target.logical = fits.ok_or_else(|| {
-            DiskError::Settings(format!(
-                "{logical} bytes: from the present {} to {LOGICAL_MAX} is possible",
-                now.logical
-            ))
-        })?;
-    }
     if let Some(physical) = physical {
         backing
             .grow(physical)
@@ -177,6 +167,17 @@ pub fn grow(
     let segments = backing.size() / u64::from(now.segment_len);
     let most = u64::from(crate::format::SEGMENTS_MAX);
     target.segments = (segments.min(most) as u32).max(now.segments);
+    if let Some(logical) = logical {
+        let rounded = logical.checked_next_multiple_of(BLOCK as u64);
+        let most = logical_max(target.segments, now.segment_len);
+        let fits = rounded.filter(|bytes| (now.logical..=most).contains(bytes));
+        target.logical = fits.ok_or_else(|| {
+            DiskError::Settings(format!(
+                "{logical} bytes: from the present {} to {most} is possible",
+                now.logical
+            ))
+        })?;
+    }
     let guaranteed = guaranteed_max(target.segments, target.segment_len.into());
     if now.provision == Provision::Guaranteed && target.logical > guaranteed {
         return Err(DiskError::Settings(format!(

@@ -25,7 +25,7 @@ pub struct Place {
 impl Place {
     /// Length in bytes.
     #[must_use]
-    pub fn len(self) -> usize {
+    pub fn bytes(self) -> usize {
         usize::from(self.granules) * GRANULE
     }
 
@@ -86,7 +86,7 @@ impl Entry {
     #[must_use]
     pub fn share(self) -> u32 {
         let Some(place) = self.place() else { return 0 };
-        let (len, blocks) = (place.len(), self.blocks());
+        let (len, blocks) = (place.bytes(), self.blocks());
         (len / blocks + usize::from(self.index() < len % blocks)) as u32
     }
 
@@ -98,7 +98,7 @@ impl Entry {
             Some(place) => {
                 (1..segments).contains(&place.segment)
                     && place.granules > 0
-                    && place.offset() as usize + place.len() <= segment_len as usize
+                    && place.offset() as usize + place.bytes() <= segment_len as usize
                     && self.index() < self.blocks()
             }
         }

@@ -177,7 +177,7 @@ impl Superblock {
             && (2..=SEGMENTS_MAX).contains(&segments)
             && self.logical > 0
             && self.logical.is_multiple_of(BLOCK as u64)
-            && self.logical <= LOGICAL_MAX
+            && self.logical <= logical_max(segments, len)
             && self.root.is_sound(segments, len)
             && inside(self.replay.segment)
             && self.replay.next.into_iter().all(inside)
@@ -193,5 +193,9 @@ impl Superblock {
     }
 }
 
-/// The largest device, 64 TiB: full, its map takes 128 GiB of memory.
-pub const LOGICAL_MAX: u64 = 1 << 46;
+/// The largest device on so many segments: 64 TiB, and 1024 times the segments' bytes, so that a small image cannot ask for much
+/// memory.
+#[must_use]
+pub fn logical_max(segments: u32, segment_len: u32) -> u64 {
+    (u64::from(segments) * u64::from(segment_len) * 1024).min(1 << 46)
+}

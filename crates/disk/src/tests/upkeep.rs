@@ -26,7 +26,7 @@ fn grows_in_both_directions_and_keeps_everything() {
     }
     disk.close().unwrap();
     drop(disk);
-    for (logical, physical) in [(3 << 20, 3 << 20), (3 << 30, 4 << 20), (8 << 30, 4 << 20)] {
+    for (logical, physical) in [(3 << 20, 3 << 20), (3 << 30, 4 << 20), (8 << 30, 9 << 20)] {
         grow(&shared, Some(logical), Some(physical)).unwrap();
         let disk = Disk::open(backing.clone(), quiet()).unwrap();
         assert_eq!(disk.shape().size, logical);
@@ -67,9 +67,8 @@ fn statistics_are_true_within_two_per_cent() {
     disk.compact(|_, _| ()).unwrap();
     let stat = disk.stat();
     assert_eq!(stat.zero, 8 * B);
-    let data =
-        400 * 16 + (1000_u64).div_ceil(1) - (0..1000).filter(|i| i * 7 < 6400).count() as u64 - 64
-            + (0..64).filter(|b| b % 7 == 0 && b / 7 < 1000).count() as u64 * 0;
+    // Blocks 0 to 6399, and every seventh up to 6993; the first 64 were trimmed, and 8 of them zeroed.
+    let data = 6400 + (6400..7000).filter(|block| block % 7 == 0).count() as u64 - 64;
     assert_eq!(stat.data, data * B);
     // What is left is in segments in use; the log's head takes up to three more.
     let used = stat.occupied as f64;
