@@ -153,7 +153,8 @@ class Load:
         self.busy.update(blocks)
         buffer = None
         if kind in ("write", "fua"):
-            buffer = nbd.Buffer.from_bytearray(bytearray(b"".join(map(content, versions))))
+            # Not by nbd.Buffer.from_bytearray, which leaks (libnbd 1.14).
+            buffer = b"".join(map(content, versions))
             flags = nbd.CMD_FLAG_FUA if kind == "fua" else 0
             cookie = self.handle.aio_pwrite(buffer, offset, flags=flags)
         elif kind == "zero":
