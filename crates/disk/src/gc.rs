@@ -113,7 +113,7 @@ impl Store {
             return Ok(());
         }
         let windows = self.survey(victim, &bytes);
-        if manner.repack && !worthwhile(&windows) {
+        if manner.repack && !worthwhile(&windows, manner.effort) {
             self.log.lock().segments.get_mut(victim).strong = true;
             return Ok(());
         }
@@ -357,17 +357,16 @@ fn unit_item<'a>(moved: &'a Move, from: &'a [u8]) -> Item<'a> {
     }
 }
 
-/// Whether packing a segment anew is worth it: a quarter of it was not packed at leisure.
-fn worthwhile(windows: &BTreeMap<u64, Vec<Live>>) -> bool {
-    let bytes = |only: Option<Kind>| -> usize {
-        windows
-            .values()
-            .flatten()
-            .filter(|live| only.is_none_or(|kind| live.kind == kind))
-            .map(|live| live.place.bytes())
-            .sum()
-    };
-    bytes(Some(Kind::Data)) * 4 >= bytes(None) && bytes(None) > 0
+/// Whether packing a segment anew is worth it: a quarter of it was not packed at leisure, and could be denser. With the same
+/// codec as before only short units can.
+fn worthwhile(windows: &BTreeMap<u64, Vec<Live>>, effort: Effort) -> bool {
+    let (mut weak, mut all) = (0, 0);
+    for live in windows.values().flatten() {
+        let could = effort > Effort::Quick || live.blocks < UNIT_BLOCKS;
+        all += live.place.bytes();
+        weak += live.place.bytes() * usize::from(live.kind == Kind::Data && could);
+    }
+    weak > 0 && weak * 4 >= all
 }
 
 /// The batches of a segment, with their records, up to the first place where no batch follows the one before.

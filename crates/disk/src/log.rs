@@ -213,6 +213,7 @@ impl Log {
         let mut appended = Appended::default();
         let mut next = 0;
         while next < items.len() {
+            self.retry_stalled()?;
             let (consumed, stop) = {
                 let mut log = self.state.lock();
                 while log.error().is_none() && log.in_flight() >= IN_FLIGHT_MAX {
@@ -224,7 +225,7 @@ impl Log {
             next += consumed;
             match stop {
                 Stop::Done => {}
-                Stop::Sealed(batch) => self.write(&batch)?,
+                Stop::Sealed(batch) => self.write(batch)?,
                 Stop::NoRoom => make_room()?,
             }
         }
@@ -430,18 +431,23 @@ impl Log {
         Some(batch)
     }
 
-    /// Writes a sealed batch. Lack of space stalls it; any other failure poisons the store.
-    fn write(&self, batch: &Arc<Batch>) -> Result<(), DiskError> {
+    /// Writes a sealed batch. Lack of space stalls it; any other failure poisons the store. Then it stays in memory, so that
+    /// it can be read.
+    fn write(&self, batch: Arc<Batch>) -> Result<(), DiskError> {
         let result = {
             let bytes = batch.bytes.read();
             let at = u64::from(batch.segment) * u64::from(self.shape.segment_len)
                 + u64::from(batch.offset);
             self.backing.write(at, &[bytes.bytes()])
         };
-        let mut log = self.state.lock();
+        let seq = batch.seq;
         let outcome = match result {
             Ok(()) => {
-                log.written_early.insert(batch.seq);
+                // Before it counts as written: once it does, its segment can be freed and reused, and readers must not find
+                // old bytes for it here.
+                self.forget(batch);
+                let mut log = self.state.lock();
+                log.written_early.insert(seq);
                 while log.written_early.first() == Some(&(log.written + 1)) {
                     log.written_early.pop_first();
                     log.written += 1;
@@ -449,22 +455,12 @@ impl Log {
                 Ok(())
             }
             Err(error) if error.is_no_space() => {
-                if !log.stalled.iter().any(|held| held.seq == batch.seq) {
-                    log.stalled.push(Arc::clone(batch));
-                }
+                self.state.lock().stalled.push(batch);
                 Err(beneath_full(&error))
             }
-            Err(error) => {
-                let reason = format!("a write to {} failed: {error}", self.backing.name());
-                log.poison.get_or_insert(reason);
-                Err(log.error().expect("just poisoned"))
-            }
+            Err(error) => Err(self.fail(&error)),
         };
-        drop(log);
         self.changed.notify_all();
-        if outcome.is_ok() {
-            self.forget(Arc::clone(batch));
-        }
         outcome
     }
 
@@ -486,7 +482,7 @@ impl Log {
             let Some(batch) = self.state.lock().stalled.pop() else {
                 return Ok(());
             };
-            self.write(&batch)?;
+            self.write(batch)?;
         }
     }
 
@@ -527,7 +523,7 @@ impl Log {
             (sealed, log.at.seq - 1)
         };
         if let Some(batch) = sealed {
-            self.write(&batch)?;
+            self.write(batch)?;
         }
         {
             let mut log = self.state.lock();
@@ -573,7 +569,7 @@ impl Log {
             (sealed, log.at)
         };
         if let Some(batch) = sealed {
-            self.write(&batch)?;
+            self.write(batch)?;
         }
         Ok(at)
     }

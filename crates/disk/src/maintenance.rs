@@ -50,7 +50,11 @@ impl Store {
             // Someone else may have done it while this thread waited.
             let still = self.due(&self.log.lock());
             if still.urgent || still.checkpoint {
-                self.checkpoint(&mut superblock, false)?;
+                match self.checkpoint(&mut superblock, false) {
+                    // The request itself is done. Whether there is room is for the next one to find out.
+                    Err(DiskError::NoSpace(_)) => {}
+                    result => result?,
+                }
             }
         } else if due.low || due.checkpoint {
             self.wake.now();
@@ -117,7 +121,8 @@ impl Store {
         Ok(false)
     }
 
-    /// How data is moved. In a hurry nothing else is read and packing is quick.
+    /// How data is moved. In a hurry, and while requests come, units are copied as they are or packed quickly; merging
+    /// them with their neighbours is for idle time, since those are soon overwritten again.
     fn manner(&self, hurry: bool) -> Manner {
         let effort = match self.profile {
             Profile::Fast => Effort::Quick,
@@ -140,7 +145,7 @@ impl Store {
         if due.low {
             let before = self.log.lock().segments.freed;
             let wanted = self.log.lock().segments.low();
-            self.free_segments(&mut superblock, wanted, self.manner(false))?;
+            self.free_segments(&mut superblock, wanted, self.manner(!idle))?;
             return Ok(self.log.lock().segments.freed > before);
         }
         if due.checkpoint {
@@ -178,7 +183,7 @@ impl Store {
     /// Packs one cold segment harder, or makes the checkpoint that frees those it emptied.
     fn recompress(&self, superblock: &mut MutexGuard<'_, Superblock>) -> Result<bool, DiskError> {
         let effort = match self.profile {
-            Profile::Fast => return Ok(false),
+            Profile::Fast => Effort::Quick,
             Profile::Balanced => Effort::Strong,
             Profile::Dense => Effort::Utmost,
         };

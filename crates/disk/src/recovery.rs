@@ -12,7 +12,7 @@
 //! the end are never taken for the log's. A crash before that leaves the old superblock, and the next recovery does the
 //! same again.
 
-use std::sync::Arc;
+use std::{cell::RefCell, sync::Arc};
 
 use crate::{
     backing::{Backing, BackingError},
@@ -52,6 +52,7 @@ pub(crate) fn open_as(
     let loader = Loader {
         backing: &*backing,
         superblock: &superblock,
+        window: RefCell::default(),
         #[cfg(test)]
         sabotage: settings.tuning.sabotage,
     };
@@ -170,6 +171,8 @@ pub(crate) fn read_superblock(backing: &dyn Backing) -> Result<Superblock, DiskE
 pub(crate) struct Loader<'a> {
     pub(crate) backing: &'a dyn Backing,
     pub(crate) superblock: &'a Superblock,
+    /// The bytes read last and where they begin: small batches follow each other, and headers are small.
+    window: RefCell<(u64, Vec<u8>)>,
     #[cfg(test)]
     pub(crate) sabotage: Option<crate::tests::Sabotage>,
 }
@@ -186,11 +189,28 @@ impl Loader<'_> {
         u64::from(segment) * u64::from(self.superblock.segment_len) + u64::from(offset)
     }
 
+    /// Reads within a segment.
     fn read(&self, segment: u32, offset: u32, len: usize) -> Result<Vec<u8>, DiskError> {
         let mut bytes = Vec::new();
         read_at(self.backing, self.at(segment, offset), &mut bytes, len)
             .map_err(|source| backing_failed(self.backing, source))?;
         Ok(bytes)
+    }
+
+    /// Reads a little within a segment, and what follows it for the next time.
+    fn read_little(&self, segment: u32, offset: u32, len: usize) -> Result<Vec<u8>, DiskError> {
+        let at = self.at(segment, offset);
+        let mut window = self.window.borrow_mut();
+        let (begin, bytes) = &mut *window;
+        let held = at.checked_sub(*begin).map(|skip| skip as usize);
+        if let Some(found) = held.and_then(|skip| bytes.get(skip..skip + len)) {
+            return Ok(found.to_vec());
+        }
+        let left = (self.superblock.segment_len - offset) as usize;
+        let ahead = left.min(len.max(WINDOW));
+        *bytes = self.read(segment, offset, ahead)?;
+        *begin = at;
+        Ok(bytes[..len].to_vec())
     }
 
     /// Reads the tree from its root down, and puts the blocks' pages into `map`.
@@ -345,7 +365,7 @@ impl Loader<'_> {
             epoch,
             ..
         } = *self.superblock;
-        let head = self.read(segment, offset, BLOCK)?;
+        let head = self.read_little(segment, offset, BLOCK)?;
         let Ok(header) = BatchHeader::parse(&head, segment_len) else {
             return Ok(None);
         };
@@ -358,7 +378,7 @@ impl Loader<'_> {
         let len = header.records as usize * RECORD;
         let table = match head.get(header.table as usize..header.table as usize + len) {
             Some(table) => table.to_vec(),
-            None => self.read(segment, offset + header.table, len)?,
+            None => self.read_little(segment, offset + header.table, len)?,
         };
         if header.check(&head[..batch::HEADER], &table).is_err() {
             return Ok(None);
@@ -479,5 +499,7 @@ fn occupy(log: &mut LogState, superblock: &Superblock, batches: &[Found]) {
     log.resume();
 }
 
+/// Bytes read ahead of a batch's header.
+const WINDOW: usize = 128 << 10;
 /// Bytes of map pages read in one go.
 const READ_MAX: usize = 1 << 20;

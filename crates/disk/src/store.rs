@@ -328,7 +328,7 @@ impl Store {
         let log = self.log.lock();
         self.warn_if_filling(&log);
         let (live, most) = (log.segments.live(), log.segments.live_max());
-        if more == 0 || live + more as u64 <= most {
+        if more == 0 || live + more as u64 <= most || self.net(items) <= 0 {
             return Ok(self.due(&log));
         }
         drop(log);
@@ -336,6 +336,23 @@ impl Store {
         Err(DiskError::NoSpace(format!(
             "{live} of {most} bytes are live; trim some or grow the backing"
         )))
+    }
+
+    /// Live bytes that items add, less those of what they overwrite. Negative if they make room.
+    fn net(&self, items: &[Item<'_>]) -> i64 {
+        let mut net = 0;
+        let mut entries = Vec::new();
+        for item in items {
+            if let Item::Unit { first, bytes, .. } = item {
+                entries.clear();
+                self.log
+                    .map
+                    .get(*first, usize::from(bytes[7]), &mut entries);
+                let old: i64 = entries.iter().map(|entry| i64::from(entry.share())).sum();
+                net += bytes.len().next_multiple_of(GRANULE) as i64 - old;
+            }
+        }
+        net
     }
 
     /// Makes blocks zero, or gives them up; the batch that holds the last of it.

@@ -236,7 +236,7 @@ impl Disk {
                 Profile::Dense => Effort::Utmost,
             },
             merge: true,
-            repack: self.store.profile != Profile::Fast,
+            repack: true,
         };
         let mut superblock = self.store.maintenance.lock();
         self.store.checkpoint(&mut superblock, false)?;

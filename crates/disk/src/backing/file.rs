@@ -44,6 +44,13 @@ impl FileBacking {
     pub fn create(path: &Path, size: u64) -> Result<Self, BackingError> {
         let backing = Self::open_with(path, true)?;
         backing.grow(size)?;
+        // The file's name, too, must survive a crash.
+        let parent = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))
+            .and_then(|directory| directory.sync_all())
+            .map_err(|error| BackingError::from_io("create", 0, size, &error))?;
         Ok(backing)
     }
 

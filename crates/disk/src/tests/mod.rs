@@ -16,6 +16,7 @@ mod basic;
 mod crash;
 mod flips;
 mod golden;
+mod threads;
 mod upkeep;
 
 /// A device of so many segments of 64 KiB.
