@@ -300,6 +300,30 @@ fn blocks_are_what_they_may_be_after_kills() {
     }
 }
 
+// Goal: a kernel's own client, journal and barriers. Method: `bench/disk/guest.py`, an emulated guest with Debian's kernel, which
+// is cut off and comes back; the long form only, since it fetches that kernel.
+#[test]
+fn a_kernels_own_client_is_served() {
+    if !full() {
+        return skip("a guest's kernel is fetched and booted with NARROWS_FULL_TESTS=1 only");
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/disk/guest.py");
+    let mut command = Command::new("python3");
+    command
+        .arg(script)
+        .arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest"));
+    let done = command
+        .env("NARROWS", NARROWS)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    match done.status.code() {
+        Some(77) => skip(&format!("no guest here: {said}")),
+        code => assert_eq!(code, Some(0), "{said}"),
+    }
+}
+
 #[test]
 fn a_second_writer_is_refused() {
     let mut disk = Disk::served(&["--size", "64M"]);
