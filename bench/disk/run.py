@@ -4,7 +4,8 @@
     bench/disk/run.py --on /dev/shm            against NBD servers, btrfs (and zram with --zram), backings in memory
     bench/disk/run.py --on /var/tmp --durable  the same on a disk, every cell with its flushes
     bench/disk/run.py --deck --on /var/tmp     the published comparison: above Ceph RBD and with Ceph's own compression
-    bench/disk/run.py --data ext4 --corpus DIR with real bytes: ratios, writing in order, reading them back
+    bench/disk/run.py --data image             with real bytes: ratios, writing in order, reading them back (`image` is of
+                                               this machine's own files; with --corpus DIR also ext4, postgres, numeric)
 
 All devices are filled first, since first touch costs more than packing; then every cell is measured on each in turn, several
 rounds, and a row is the median with its spread. Rows are `narrows.result/1`, on stdout; progress is on stderr. Peers that
@@ -171,9 +172,10 @@ def with_fio(bench, cells):
             cell = {**cell, "end_fsync": True, "io_size": min(args.size, cell["bs"] * 16384)}
             return fio(device.targets, cell, args.size, 0, bench.dir)
         return fio(device.targets, cell, args.size, args.seconds, bench.dir)
-    bench.cells(cells, measure)
     if args.age:
         bench.age()
+    else:
+        bench.cells(cells, measure)
 
 
 def with_file(bench, corpus):
@@ -197,7 +199,8 @@ def with_file(bench, corpus):
 
 
 def run_peers(args, journal, dir, backings):
-    bench = Bench(args, "disk" if args.durable else "memory", journal, dir)
+    part = "aged" if args.age else "disk" if args.durable else "memory"
+    bench = Bench(args, part, journal, dir)
     device_size = args.size if args.data == "fio" else 512 << 20
     try:
         bench.open(peers.open_all((dir, backings), device_size, args.zram, args.tight))
@@ -230,13 +233,13 @@ def size(text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--on", type=Path, default=Path("/dev/shm"), help="directory of the backings")
-    parser.add_argument("--data", default="fio", choices=["fio", *KINDS])
+    parser.add_argument("--data", default="fio", choices=["fio", "image", *KINDS])
     parser.add_argument("--corpus", type=Path, help="directory of NAME.zst files")
     parser.add_argument("--deck", action="store_true", help="the published comparison, on Ceph")
     parser.add_argument("--durable", action="store_true", help="the backing is a disk: count flushes")
     parser.add_argument("--zram", action="store_true", help="also the kernel's /dev/zram0, which is reset")
     parser.add_argument("--tight", action="store_true", help="narrows' backings are four fifths full once filled")
-    parser.add_argument("--age", action="store_true", help="at the end, overwrite 40 %% in 4k and ask for the ratio")
+    parser.add_argument("--age", action="store_true", help="no speeds: overwrite 40 %% in 4k and ask for the ratio")
     parser.add_argument("--size", type=size, default=1 << 30, help="bytes of an image")
     parser.add_argument("--images", type=int, help="images at once; 4 for --deck, else 1")
     parser.add_argument("--rounds", type=int, default=3)
@@ -245,7 +248,7 @@ def main():
     parser.add_argument("--out", type=Path, help="add the rows to this file instead of printing them")
     args = parser.parse_args()
     args.images = args.images or (4 if args.deck else 1)
-    if args.data != "fio" and not args.corpus:
+    if args.data in KINDS and not args.corpus:
         parser.error("--data of the corpus needs --corpus DIR")
     lacking = peers.lacking("fio", "nbdcopy")
     if lacking:

@@ -99,8 +99,8 @@ def deck(held):
 
 def devices(held, part, data):
     """Every device of a part beside the others, MB/s or requests a second as fits the operation."""
-    operations = [one for one in held.operations(part, data) if one not in ("fill", "after 40 % in 4k")]
-    head = ["", *[f"{one}, {'IOPS k' if '4k' in one else 'MB/s'}" for one in operations], "ratio", "after 40 % in 4k"]
+    operations = [one for one in held.operations(part, data) if one != "fill"]
+    head = ["", *[f"{one}, {'IOPS k' if '4k' in one else 'MB/s'}" for one in operations], "ratio"]
     lines = []
     for device in held.devices(part, data):
         cells = []
@@ -112,11 +112,23 @@ def devices(held, part, data):
                 cells.append(number(row["values"]["iops"] / 1e3, 1))
             else:
                 cells.append(number(row["values"]["mb_s"], 0))
-        key = (part, data, device)
-        ratios = [held.value((*key, operation), "ratio") for operation in ("fill", "after 40 % in 4k")]
-        if any(cells) or any(ratios):
-            lines.append([device, *cells, *[number(ratio, 3) for ratio in ratios]])
+        ratio = held.value((part, data, device, "fill"), "ratio")
+        if any(cells) or ratio:
+            lines.append([device, *cells, number(ratio, 3)])
     return table(head, lines)
+
+
+def aged(held, data):
+    """Ratios before and after overwriting, and what it took."""
+    lines = []
+    for device in held.devices("aged", data):
+        fill, after = (("aged", data, device, operation) for operation in ("fill", "after 40 % in 4k"))
+        of = [(fill, "ratio"), (after, "ratio"), (fill, "live_ratio"), (after, "live_ratio"), (after, "write_amplification")]
+        cells = [number(held.value(*key), 3) for key in of]
+        iops = held.value(after, "iops")
+        if any(cells):
+            lines.append([device, *cells, number(iops / 1e3 if iops else None, 1)])
+    return table(["", "ratio, filled", "after", "live, filled", "after", "write amplification", "4k writes, IOPS k"], lines)
 
 
 def processor(held, part, data):
@@ -159,7 +171,7 @@ def lead(held):
 def losses(held):
     """Cells in which a peer did better than narrows, found in the rows."""
     found = []
-    for part in ("memory", "disk", "deck"):
+    for part in ("memory", "disk", "aged", "deck"):
         for data in dict.fromkeys(key[1] for key in held.held if key[0] == part):
             ours = [device for device in held.devices(part, data) if device.startswith("narrows")]
             for operation in held.operations(part, data):
@@ -189,10 +201,16 @@ def page(held):
     parts += [f"- {text}" for text in losses(held)] or (["- narrows was not measured."] if not ours else None) or ["- Nowhere by more than a twentieth, of what was measured."]
     parts += ["", "Why: servers without compression copy bytes and do nothing else, so on memory they read and write faster; kernel "
               "devices spare the socket. Where the device beneath is the slower part, as above Ceph, fewer bytes are worth more.", ""]
-    names = {"memory": "Backings in memory", "disk": "Backings on a disk, with flushes", "deck": "Above Ceph RBD"}
+    names = {"memory": "Backings in memory", "disk": "Backings on a disk, with flushes", "aged": "Overwritten in random 4 KiB",
+             "deck": "Above Ceph RBD"}
     for part, title in names.items():
         for data in dict.fromkeys(key[1] for key in held.held if key[0] == part):
-            parts += [f"## {title}: {data} data", "", devices(held, part, data), "", processor(held, part, data), ""]
+            parts += [f"## {title}: {data} data", ""]
+            if part == "aged":
+                parts += ["Filled, then 40 % of it overwritten in random 4 KiB; narrows' backings are four fifths full. `ratio` is by the room "
+                          "that the backing takes, garbage included; `live` what narrows says of its packed data.", "", aged(held, data), ""]
+            else:
+                parts += [devices(held, part, data), "", processor(held, part, data), ""]
     return "\n".join(parts).rstrip() + "\n"
 
 
