@@ -2,7 +2,8 @@
 //! `throughput [--file PATH] [--size MIB] [--threads N] [--profile fast|balanced|dense] [--data fio|FILE] [--seconds S] [PHASE…]`
 //!
 //! Data `fio` is what fio writes with `buffer_compress_percentage=60`: 204 bytes of noise and 308 of zeroes in each 512. Every
-//! write has new noise, of a pool of 64 MiB. Prints one line a phase: MB/s, thousands of requests a second, CPU seconds per GB.
+//! write has new noise, of a pool of 64 MiB. The phase `abort` ends the program as a crash would; then `--open` with the same file
+//! measures the recovery. Prints one line a phase: MB/s, thousands of requests a second, CPU seconds per GB.
 
 use std::{
     path::PathBuf,
@@ -25,8 +26,12 @@ fn main() {
         data: "fio".into(),
         seconds: 2.0,
         phases: Vec::new(),
+        open: false,
     };
     options.parse();
+    if options.open {
+        return open(&options);
+    }
     let pool = pool(&options.data);
     let _ = std::fs::remove_file(&options.file);
     let backing = FileBacking::create(&options.file, options.size * 5 / 4).expect("a file");
@@ -52,6 +57,20 @@ fn main() {
     let _ = std::fs::remove_file(&options.file);
 }
 
+/// Opens what a run that ended with the phase `abort` left, and says how long that took.
+fn open(options: &Options) {
+    let start = Instant::now();
+    let backing = FileBacking::open(&options.file).expect("a file");
+    let disk = Disk::open(Arc::new(backing), Settings::default()).expect("a store");
+    let stat = disk.stat();
+    println!(
+        "opened in {:.3} s: {:.0} MiB of data, {:.1} MiB of memory",
+        start.elapsed().as_secs_f64(),
+        stat.data as f64 / (1 << 20) as f64,
+        stat.memory as f64 / (1 << 20) as f64,
+    );
+}
+
 struct Options {
     file: PathBuf,
     size: u64,
@@ -60,6 +79,7 @@ struct Options {
     data: String,
     seconds: f64,
     phases: Vec<String>,
+    open: bool,
 }
 
 impl Options {
@@ -71,6 +91,7 @@ impl Options {
                 "--file" => self.file = value().into(),
                 "--size" => self.size = value().parse::<u64>().expect("MiB") << 20,
                 "--threads" => self.threads = value().parse().expect("a number"),
+                "--open" => self.open = true,
                 "--data" => self.data = value(),
                 "--seconds" => self.seconds = value().parse().expect("a number"),
                 "--profile" => {
@@ -119,6 +140,9 @@ fn pool(data: &str) -> Vec<u8> {
 }
 
 fn run(phase: &str, options: &Options, disk: &Disk, pool: &[u8]) {
+    if phase == "abort" {
+        std::process::abort();
+    }
     let len = if phase.contains("4k") {
         4 << 10
     } else {

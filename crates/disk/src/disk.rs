@@ -356,11 +356,12 @@ fn plan(backing: &dyn Backing, creation: &Creation) -> Result<Superblock, DiskEr
     })
 }
 
-/// The largest device for which incompressible data fits: what may be live, less what units, records, headers and map pages
-/// take besides their blocks (under 1.5 %).
+/// The largest device for which incompressible data fits: what may be live, less what a unit may leave at a segment's end,
+/// and what units, records, headers and map pages take besides their blocks (under 1.5 %).
 pub(crate) fn guaranteed_max(segments: u32, segment_len: u64) -> u64 {
     let reserve = crate::segments::reserve(segments);
-    let live = u64::from(segments - 1 - reserve) * segment_len;
+    let held = u64::from((segments - 1).saturating_sub(reserve));
+    let live = held * (segment_len - crate::format::unit::UNIT_MAX as u64);
     (live - live / 64) / BLOCK as u64 * BLOCK as u64
 }
 
@@ -390,6 +391,6 @@ fn check_empty(backing: &dyn Backing) -> Result<(), DiskError> {
 /// Bytes at the begin that must be zero: file systems, partition tables and volume managers leave their marks there.
 const HEAD: u64 = 128 << 10;
 /// With fewer segments there would be nothing left besides the reserve.
-const SEGMENTS_LEAST: u32 = 12;
+const SEGMENTS_LEAST: u32 = 16;
 /// Entries looked at in one go for block status.
 const STATES: usize = 4096;

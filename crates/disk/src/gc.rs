@@ -229,7 +229,7 @@ impl Store {
             && live.blocks == all
             && !(manner.repack && live.kind == Kind::Data)
         {
-            self.copy(live, bytes, moves);
+            self.copy(live, bytes, live.kind, moves);
             return;
         }
         let begin = (scratch.units.len(), moves.len());
@@ -252,8 +252,16 @@ impl Store {
             // Something of it cannot be read, or the old units with holes are shorter: copy what is readable.
             scratch.units.truncate(begin.0);
             moves.truncate(begin.1);
+            // What was to be repacked, and is as short as it gets, counts as packed at leisure.
+            let kind = |live: &Live| {
+                if manner.repack {
+                    Kind::Moved
+                } else {
+                    live.kind
+                }
+            };
             for live in lives {
-                self.copy(live, bytes, moves);
+                self.copy(live, bytes, kind(live), moves);
             }
         }
     }
@@ -306,7 +314,7 @@ impl Store {
     }
 
     /// Copies a unit as it is, unless it is damaged: then it stays where it is, and so does its segment.
-    fn copy(&self, live: &Live, bytes: &[u8], moves: &mut Vec<Move>) {
+    fn copy(&self, live: &Live, bytes: &[u8], kind: Kind, moves: &mut Vec<Move>) {
         let begin = live.place.offset() as usize;
         let unit = Unit::parse(
             &bytes[begin..begin + live.place.bytes()],
@@ -314,7 +322,7 @@ impl Store {
         );
         match unit {
             Ok(unit) if unit.blocks == live.blocks => moves.push(Move {
-                kind: live.kind,
+                kind,
                 first: live.first,
                 range: (begin, begin + HEADER + unit.packed.len()),
                 verbatim: true,

@@ -142,11 +142,15 @@ impl Store {
     pub(crate) fn maintain(&self, idle: bool) -> Result<bool, DiskError> {
         let mut superblock = self.maintenance.lock();
         let due = self.due(&self.log.lock());
-        if due.low {
-            let before = self.log.lock().segments.freed;
+        // Where collecting came to nothing, it does so again until something was written.
+        let logged = || self.log.lock().bytes_logged;
+        if due.low && self.fruitless_at.load(Ordering::Relaxed) != logged() {
             let wanted = self.log.lock().segments.low();
-            self.free_segments(&mut superblock, wanted, self.manner(!idle))?;
-            return Ok(self.log.lock().segments.freed > before);
+            let enough = self.free_segments(&mut superblock, wanted, self.manner(!idle))?;
+            if !enough {
+                self.fruitless_at.store(logged(), Ordering::Relaxed);
+            }
+            return Ok(enough);
         }
         if due.checkpoint {
             self.checkpoint(&mut superblock, false)?;
@@ -223,6 +227,9 @@ pub(crate) fn run(store: &Arc<Store>) {
             Ok(busy) => busy,
             Err(error) => {
                 tracing::warn!(%error, "background work");
+                if store.log.lock().fatal().is_some() {
+                    return;
+                }
                 false
             }
         };

@@ -8,6 +8,7 @@
 use narrows_core::Registry;
 
 use crate::{
+    backing::BackingError,
     error::DiskError,
     format::{
         BLOCK,
@@ -16,6 +17,7 @@ use crate::{
     },
     log::Log,
     pack::Tools,
+    recovery::{backing_failed, damaged},
 };
 
 /// Memory of one thread for reading.
@@ -45,7 +47,13 @@ struct Piece {
 #[derive(Debug)]
 pub(crate) struct ReadFailure {
     place: Place,
-    reason: String,
+    reason: Reason,
+}
+
+#[derive(Debug)]
+enum Reason {
+    Backing(BackingError),
+    Damage(String),
 }
 
 /// What reads go through.
@@ -73,16 +81,19 @@ impl Reader<'_> {
                 break Ok(());
             };
             if entries == before {
-                break Err(DiskError::Damaged {
-                    what: failure.reason,
-                    segment: failure.place.segment,
-                    offset: failure.place.offset(),
-                });
+                break Err(self.error(failure));
             }
             before.clone_from(&entries);
         };
         scratch.entries = entries;
         result
+    }
+
+    fn error(&self, failure: ReadFailure) -> DiskError {
+        match failure.reason {
+            Reason::Backing(source) => backing_failed(&*self.log.backing, source),
+            Reason::Damage(what) => damaged(what, failure.place.segment, failure.place.offset()),
+        }
     }
 
     /// Fills `out` with the blocks from `first`, which are where `entries` say.
@@ -120,10 +131,16 @@ impl Reader<'_> {
         let ReadScratch {
             packed, raw, tools, ..
         } = scratch;
-        let failure = |place, reason| ReadFailure { place, reason };
+        let failure = |place, what| ReadFailure {
+            place,
+            reason: Reason::Damage(what),
+        };
         self.log
             .fetch(head.segment, head.offset(), packed, len)
-            .map_err(|error| failure(head, error.to_string()))?;
+            .map_err(|error| ReadFailure {
+                place: head,
+                reason: Reason::Backing(error),
+            })?;
         let mut unpacked: Option<Place> = None;
         for piece in run {
             let whole = piece.count == piece.blocks;

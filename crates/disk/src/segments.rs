@@ -80,7 +80,7 @@ impl Segments {
 
     /// Live bytes there may be: what is left of all segments after the reserve.
     pub(crate) fn live_max(&self) -> u64 {
-        u64::from(self.count() - 1 - self.reserve) * u64::from(self.len)
+        u64::from((self.count() - 1).saturating_sub(self.reserve)) * u64::from(self.len)
     }
 
     /// Free segments.
@@ -234,7 +234,7 @@ impl Segments {
     }
 }
 
-/// Segments kept back: 7 %, at least 4.
+/// Segments kept back: 7 %, at least 8, since 4 free ones are kept back and the log has 3 for itself.
 pub(crate) fn reserve(count: u32) -> u32 {
-    (count - 1).saturating_mul(7).div_ceil(100).max(4)
+    (count - 1).saturating_mul(7).div_ceil(100).max(8)
 }

@@ -45,6 +45,8 @@ pub(crate) struct Store {
     pub(crate) wake: Wake,
     pub(crate) started: Instant,
     pub(crate) warned: Warned,
+    /// Bytes logged when collecting in the background came to nothing.
+    pub(crate) fruitless_at: AtomicU64,
 }
 
 /// What has been done since the store was opened.
@@ -113,6 +115,7 @@ impl Store {
             wake: Wake::default(),
             started: Instant::now(),
             warned: Warned::default(),
+            fruitless_at: AtomicU64::new(u64::MAX),
         }
     }
 

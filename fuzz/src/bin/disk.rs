@@ -23,7 +23,7 @@ const SEGMENT: usize = 64 << 10;
 
 /// A small store with some of everything.
 static IMAGE: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let backing = Arc::new(SimulatedDevice::new(14 * SEGMENT, Geometry::default()));
+    let backing = Arc::new(SimulatedDevice::new(16 * SEGMENT, Geometry::default()));
     let creation = Creation::new(64 * BLOCK as u64).segment_len(SEGMENT as u32);
     Disk::create(&*backing, &creation).unwrap();
     let disk = Disk::open(backing.clone(), Settings::default().background(false)).unwrap();
@@ -93,7 +93,7 @@ fuzz_target!(|data: &[u8]| {
                     bytes[..4].copy_from_slice(&sum);
                 }
                 let entry = Entry(u64::from_le_bytes(bytes[..8].try_into().unwrap()));
-                let _ = (entry.is_sound(14, SEGMENT as u32), entry.share());
+                let _ = (entry.is_sound(16, SEGMENT as u32), entry.share());
             }
             let _ = Unit::parse(&bytes, tag);
         }

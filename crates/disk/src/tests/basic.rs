@@ -116,7 +116,7 @@ fn refuses_what_is_no_store_and_overwrites_nothing() {
     let short = Arc::new(SimulatedDevice::from_image(short, Geometry::default()));
     let error = Disk::open(short, quiet()).unwrap_err();
     assert!(matches!(error, DiskError::Truncated { .. }), "{error}");
-    let guaranteed = Creation::new(2 << 20).provision(Provision::Guaranteed);
+    let guaranteed = Creation::new(1900 << 10).provision(Provision::Guaranteed);
     let error = Disk::create(&foreign, &guaranteed.force(true)).unwrap_err();
     assert!(matches!(error, DiskError::Settings(_)), "{error}");
 }
@@ -210,6 +210,35 @@ fn overwrites_many_times_the_backing() {
         };
         assert!(out == expected, "block {block}");
     }
+}
+
+// Goal: a guaranteed device never runs out of space. Method: the largest one, filled with noise and overwritten in single
+// blocks and longer runs, many times.
+#[test]
+fn a_guaranteed_device_never_runs_out() {
+    let backing = device(64);
+    let largest = crate::disk::guaranteed_max(64, 64 << 10);
+    let creation = Creation::new(largest)
+        .segment_len(64 << 10)
+        .provision(Provision::Guaranteed);
+    Disk::create(&*backing, &creation).unwrap();
+    let disk = Disk::open(backing.clone(), quiet()).unwrap();
+    let blocks = largest / B;
+    for block in 0..blocks {
+        disk.write(block * B, &super::noise(block, BLOCK), false)
+            .unwrap();
+    }
+    let mut seed = 9_u64;
+    for round in 0..4000_u64 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let count = if round % 5 == 0 { 8 } else { 1 };
+        let block = (seed >> 33) % (blocks - count);
+        let data = super::noise(round + 10_000, count as usize * BLOCK);
+        disk.write(block * B, &data, round % 40 == 0)
+            .unwrap_or_else(|error| panic!("round {round}: {error}, {:?}", disk.stat()));
+    }
+    assert!(disk.scrub(|_, _| ()).is_empty());
+    println!("{:?}", disk.stat());
 }
 
 // Goal: several threads at once lose nothing. Method: each writes, reads and flushes its own blocks; all share edges of

@@ -326,7 +326,12 @@ impl Run {
     }
 
     fn read_now(&mut self, disk: &Disk) -> Vec<Value> {
-        self.model.read(disk).unwrap_or_else(|what| {
+        let read = self.model.read(disk).or_else(|_| {
+            // Perhaps a call was to fail.
+            self.backing.set_fault(None);
+            self.model.read(disk)
+        });
+        read.unwrap_or_else(|what| {
             self.violation.get_or_insert(what);
             self.model.now.clone()
         })
