@@ -9,6 +9,7 @@
 //! | [`qat`] | QATzip | Intel QuickAssist |
 //! | [`iaa`] | QPL | Intel In-Memory Analytics Accelerator |
 //! | [`doca`] | DOCA Compress | NVIDIA BlueField |
+//! | [`rbd`] | librbd | a Ceph cluster: no codec, but a library of the same kind |
 //!
 //! Beside them: `device`, what the last three share; `cpu`, what they fall back to; `libdeflate`, which unpacks for
 //! all; `format`, DEFLATE's wrappings; `library`, where libraries come from.
@@ -22,5 +23,6 @@ pub mod isal;
 mod libdeflate;
 mod library;
 pub mod qat;
+pub mod rbd;
 
 pub use device::Usage;

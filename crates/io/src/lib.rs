@@ -14,14 +14,19 @@
 //! | [`metrics`] | counters for Prometheus |
 //! | [`meter`] | clock, CPU time, memory, `TCP_INFO` |
 //! | [`helper_pool`] | threads that lend a hand with borrowed work |
+//! | [`blockdev`] | discarding blocks of a device |
+//! | [`crew`] | threads that lend a hand with borrowed work |
 //! | [`allocator`] | the C library's, told to give memory back |
 //! | [`thread`] | starting a thread, or saying what allows more |
 //! | [`region`] | memory that is paid for by the page and given back at once |
+//! | [`uring`] | reads and writes of a file by io_uring, in pieces that are under way together |
 //! | [`watch`] | looking for a moment before sleeping |
 
 pub mod address;
 pub mod allocator;
 pub mod answer;
+pub mod blockdev;
+pub mod crew;
 pub mod emulator;
 pub mod helper_pool;
 pub mod listener;
@@ -33,6 +38,7 @@ pub mod secure;
 mod sys;
 pub mod thread;
 pub mod transport;
+pub mod uring;
 pub mod watch;
 
 pub use address::Address;

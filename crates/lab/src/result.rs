@@ -29,7 +29,7 @@ pub const SCHEMA: &str = "narrows.result/1";
 /// What a run of a command was.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
-    /// `bench`, `try`, `study`, `advise`, `offload`.
+    /// `bench`, `try`, `study`, `advise`, `offload`, `disk`.
     pub tool: String,
     /// When it began, RFC 3339.
     pub started: String,
@@ -49,6 +49,18 @@ pub struct Case {
     /// Which part of the tool's work: `sweep`, `calibration`, `prediction`, `figure 9`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
+    /// What stores the data: `narrows fast above RBD`, `nbdkit file`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// What was done to it: `seq write 128k`, `fill`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    /// Devices of that kind used at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub images: Option<u64>,
+    /// Bytes of a request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_bytes: Option<u64>,
     /// Name of the data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<String>,

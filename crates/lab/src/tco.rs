@@ -10,12 +10,14 @@
 //! | [`inputs`] | the TOML file: every number with unit, source and range |
 //! | [`sensitivity`] | the answer at both ends of every range |
 //! | [`link`] | the same question for bytes on a link |
+//! | [`measured`] | designs from a measured comparison on Ceph |
 //! | [`pictures`] | all of it as a [`Report`](crate::report::Report) |
 //!
 //! Units: USD, W, TB (10¹² bytes), GB/s (10⁹), thread-seconds per GB. Does no I/O.
 
 pub mod inputs;
 pub mod link;
+pub mod measured;
 pub mod pictures;
 pub mod sensitivity;
 
@@ -102,7 +104,10 @@ fn cost(inputs: &Inputs, design: &Design) -> Result<Cost, Fault> {
     } else {
         1.0
     };
-    let cpu_s_per_gb = of("stack_cpu_s_per_gb") + copies * design.pack_cpu_s_per_gb.value;
+    let cpu_s_per_gb = match &design.host_cpu_s_per_gb {
+        Some(whole) => whole.value,
+        None => of("stack_cpu_s_per_gb") + copies * design.pack_cpu_s_per_gb.value,
+    };
     let cpu_gb_per_s =
         |processor: &Processor| processor.threads * of("cpu_load_max") / cpu_s_per_gb;
     let hours = of("years") * HOURS_PER_YEAR;

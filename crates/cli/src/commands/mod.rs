@@ -4,6 +4,7 @@ mod advise;
 mod bench;
 mod codecs;
 pub mod common;
+mod disk;
 mod gen_;
 mod keys;
 mod lab;
@@ -43,6 +44,8 @@ pub enum Command {
     Try(try_::Args),
     /// A RAM disk that holds several times its memory, served over NBD
     Memory(memory::Args),
+    /// A block device that compresses, on a file, a disk or a Ceph RBD image, served over NBD
+    Disk(disk::Args),
     /// Measure codecs on your data: ratio, speed, processor time, memory
     Bench(bench::Args),
     /// Say what to send your data with over a link, from seconds of calibration; and try whether that holds
@@ -79,6 +82,7 @@ pub fn run(command: Command, quiet: bool) -> anyhow::Result<()> {
         Command::LinkEmulator(args) => link_emulator::run(args),
         Command::Try(args) => try_::run(args, quiet),
         Command::Memory(args) => memory::run(args, quiet),
+        Command::Disk(args) => disk::run(args, quiet),
         Command::Bench(args) => bench::run(args, quiet),
         Command::Advise(args) => advise::run(&args, quiet),
         Command::Study(args) => study::run(&args, quiet),

@@ -12,6 +12,7 @@ use narrows_lab::{
     result::{self, Row},
     tco::{
         self, Inputs, link,
+        measured::BASELINE,
         pictures::{self, less, link_rows, link_sentence, sentence},
     },
     trial::digits,
@@ -44,6 +45,9 @@ pub struct Args {
     /// Length of chunks of those results
     #[arg(long, value_name = "SIZE", requires = "results")]
     pub chunk: Option<Size>,
+    /// Take the designs from results of `bench/disk/run.py --deck`: Ceph with and without zstd, and narrows above it
+    #[arg(long, value_name = "FILE", conflicts_with = "results")]
+    pub from: Option<PathBuf>,
     /// Print the inputs, to be changed
     #[arg(long)]
     pub print_inputs: bool,
@@ -97,6 +101,13 @@ fn inputs(args: &Args) -> anyhow::Result<Inputs> {
         }
         None => Inputs::deck(),
     };
+    if let Some(path) = &args.from {
+        let runs = result::read(path)?;
+        let rows: Vec<Row> = runs.into_iter().flat_map(|run| run.rows).collect();
+        inputs = inputs
+            .from_disk(&rows)
+            .map_err(|fault| Usage(format!("{}: {fault}", path.display())))?;
+    }
     if let Some(path) = &args.results {
         let row = measured(args, path)?;
         inputs
@@ -216,9 +227,22 @@ fn storage(inputs: &Inputs) -> anyhow::Result<()> {
             ))?;
         }
     }
+    if inputs.baseline == BASELINE {
+        output::print(&published()?)?;
+    }
     output::print(
         "Many inputs are assumptions; --report or --print-inputs lists each with its source. No energy was measured.",
     )
+}
+
+/// What the publication claims, from its own numbers, for who compares.
+fn published() -> anyhow::Result<String> {
+    let deck = Inputs::deck();
+    let costs = tco::costs(&deck).map_err(|fault| Usage(fault.to_string()))?;
+    let saved = sentence(&costs[1], &costs[1].saving(&costs[0]), &costs[0].design);
+    Ok(format!(
+        "Published, on one server with 128 threads: {saved}"
+    ))
 }
 
 fn transfer(inputs: &Inputs) -> anyhow::Result<()> {

@@ -7,6 +7,7 @@
 #![allow(unreachable_pub, reason = "a test exports nothing")]
 
 mod devices;
+mod disk;
 mod faults;
 mod help;
 mod hostile;

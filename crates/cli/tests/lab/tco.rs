@@ -110,3 +110,51 @@ fn own_results_become_a_design() {
         );
     }
 }
+
+// Goal: a measured comparison on Ceph becomes designs, with the published claim beside. Method: rows as the harness writes them.
+#[test]
+fn a_measured_comparison_is_reckoned_and_the_published_stands_beside() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut text = String::from(ORIGIN);
+    for (device, ratio, server) in [
+        ("ceph none", 1.0, 4.0),
+        ("ceph zstd 64K", 2.285, 8.0),
+        ("narrows fast above RBD", 2.39, 2.0),
+    ] {
+        for (operation, values) in [
+            ("fill", format!(r#"{{"ratio": {ratio}}}"#)),
+            (
+                "seq write 128k",
+                format!(
+                    r#"{{"app_gb_s": 0.4, "server_cpu_s_per_gb": {server}, "client_cpu_s_per_gb": 1}}"#
+                ),
+            ),
+        ] {
+            text.push_str(&format!(
+                r#"{{"schema": "narrows.result/1", "run": "0123456789abcdef", "row": {{"case": {{"part": "deck", "device": "{device}", "operation": "{operation}"}}, "values": {values}}}}}"#
+            ));
+            text.push('\n');
+        }
+    }
+    crate::schema::check(&text);
+    fs::write(dir.path().join("r.jsonl"), &text).unwrap();
+    let told_of = told(&["tco", "--from", "r.jsonl"], dir.path());
+    for said in ["narrows fast above RBD", "31.0 % less a GB/s", "Published"] {
+        assert!(told_of.contains(said), "{said}: {told_of}");
+    }
+    let lines = text.lines().filter(|line| !line.contains("64K"));
+    fs::write(
+        dir.path().join("r.jsonl"),
+        lines.collect::<Vec<_>>().join("\n"),
+    )
+    .unwrap();
+    let out = narrows(&["tco", "--from", "r.jsonl"], dir.path());
+    let told_of = String::from_utf8_lossy(&out.stderr);
+    assert!(
+        out.status.code() == Some(2) && told_of.contains("64K"),
+        "{told_of}"
+    );
+}
+
+const ORIGIN: &str = r#"{"schema": "narrows.result/1", "run": "0123456789abcdef", "origin": {"tool": "disk", "started": "2026-11-28T06:00:00Z", "command": "bench/disk/run.py --deck", "machine": {"cpu": "x", "cores": 2, "memory_bytes": null, "kernel": "6", "system": null, "arch": "x86_64", "load": null, "version": "0", "commit": "?", "build": "release"}, "seeds": [], "energy": "not measured"}}
+"#;

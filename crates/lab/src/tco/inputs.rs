@@ -57,7 +57,10 @@ pub struct Design {
     pub ratio: Input,
     /// What packing takes of the host, in thread-seconds per GB of data; 0 where a device does it.
     pub pack_cpu_s_per_gb: Input,
-    /// That is for one copy, and each copy is packed anew.
+    /// All that a GB takes of hosts, the storage stack's part and packing's together, where it was measured as one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_cpu_s_per_gb: Option<Input>,
+    /// Packing's part is for one copy, and each copy is packed anew.
     #[serde(default)]
     pub packs_each_copy: bool,
     /// Price of its drives over that of plain ones.
@@ -139,7 +142,7 @@ impl Inputs {
         Ok(inputs)
     }
 
-    fn check(&self) -> Result<(), Fault> {
+    pub(super) fn check(&self) -> Result<(), Fault> {
         if self.schema != SCHEMA {
             return Err(Fault::Toml(format!(
                 "schema `{}`; this reads {SCHEMA}",
@@ -230,7 +233,11 @@ impl Inputs {
                 ("pack_cpu_s_per_gb", &design.pack_cpu_s_per_gb),
                 ("drive_price_factor", &design.drive_price_factor),
             ];
-            inputs.map(|(name, input)| (format!("{}.{name}", design.name), input))
+            let whole = design.host_cpu_s_per_gb.as_ref();
+            inputs
+                .into_iter()
+                .chain(whole.map(|input| ("host_cpu_s_per_gb", input)))
+                .map(|(name, input)| (format!("{}.{name}", design.name), input))
         });
         let link = self
             .link
@@ -284,6 +291,7 @@ impl Inputs {
                 per_gb,
                 &format!("{source}, for each copy"),
             ),
+            host_cpu_s_per_gb: None,
             packs_each_copy: true,
             drive_price_factor: input(1.0, "price of a plain drive", "plain drives"),
         });
@@ -317,6 +325,7 @@ impl Inputs {
             match what {
                 "ratio" => &mut design.ratio,
                 "pack_cpu_s_per_gb" => &mut design.pack_cpu_s_per_gb,
+                "host_cpu_s_per_gb" => design.host_cpu_s_per_gb.as_mut().ok_or_else(missing)?,
                 "drive_price_factor" => &mut design.drive_price_factor,
                 _ => return Err(missing()),
             }
@@ -345,7 +354,7 @@ impl Processor {
 /// Inputs that may be nothing. All others are divided by, or absurd at zero.
 fn may_be_zero(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
-    last.ends_with("cpu_s_per_gb") && last != "stack_cpu_s_per_gb"
+    last.ends_with("cpu_s_per_gb") && !["stack_cpu_s_per_gb", "host_cpu_s_per_gb"].contains(&last)
         || last.ends_with("_usd")
         || last.starts_with("usd_")
         || last.contains("_usd_")
