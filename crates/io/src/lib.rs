@@ -15,7 +15,6 @@
 //! | [`meter`] | clock, CPU time, memory, `TCP_INFO` |
 //! | [`helper_pool`] | threads that lend a hand with borrowed work |
 //! | [`blockdev`] | discarding blocks of a device |
-//! | [`crew`] | threads that lend a hand with borrowed work |
 //! | [`allocator`] | the C library's, told to give memory back |
 //! | [`thread`] | starting a thread, or saying what allows more |
 //! | [`region`] | memory that is paid for by the page and given back at once |
@@ -26,7 +25,6 @@ pub mod address;
 pub mod allocator;
 pub mod answer;
 pub mod blockdev;
-pub mod crew;
 pub mod emulator;
 pub mod helper_pool;
 pub mod listener;
