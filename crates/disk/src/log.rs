@@ -574,6 +574,17 @@ impl Log {
         Ok(at)
     }
 
+    /// Ends the segment the log is in, so that it can be collected.
+    pub(crate) fn leave_segment(&self) -> Result<(), DiskError> {
+        self.cut()?;
+        let mut log = self.state.lock();
+        self.drop_open_if_empty(&mut log);
+        if log.open.is_none() {
+            log.at.offset = self.shape.segment_len;
+        }
+        Ok(())
+    }
+
     fn drop_open_if_empty(&self, log: &mut LogState) {
         if log.open.as_ref().is_some_and(|open| open.table.is_empty()) {
             self.drop_open(log);

@@ -239,6 +239,7 @@ impl Disk {
             repack: true,
         };
         let mut superblock = self.store.maintenance.lock();
+        self.store.log.leave_segment()?;
         self.store.checkpoint(&mut superblock, false)?;
         let due: Vec<u32> = {
             let log = self.store.log.lock();

@@ -288,6 +288,7 @@ impl Run {
             }
             73..90 => disk.flush(),
             90..94 => disk.checkpoint().map_err(BlockError::from),
+            94 => disk.compact(|_, _| ()).map_err(BlockError::from),
             _ => {
                 let idle = dice.below(2) == 0;
                 disk.maintain(idle).map(drop).map_err(BlockError::from)
