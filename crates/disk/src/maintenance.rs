@@ -1,4 +1,5 @@
-//! When to collect garbage, make checkpoints and recompress: by the background thread, or by a writer that cannot wait.
+//! When to collect garbage, make checkpoints and recompress: by the background thread, or by a
+//! writer that cannot wait.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -52,7 +53,8 @@ impl Store {
             let still = self.due(&self.log.lock());
             if still.urgent || still.checkpoint {
                 match self.checkpoint(&mut superblock, false) {
-                    // The request itself is done. Whether there is room is for the next one to find out.
+                    // The request itself is done. Whether there is room is for the next one to find
+                    // out.
                     Err(DiskError::NoSpace(_)) => {}
                     result => result?,
                 }
@@ -103,7 +105,8 @@ impl Store {
             if dead > 0 && (enough || victim.is_none()) {
                 self.checkpoint(superblock, false)?;
                 let now = self.log.lock().segments.free();
-                // What collections and the checkpoint take is not always less than what they give: then there is no space.
+                // What collections and the checkpoint take is not always less than what they give:
+                // then there is no space.
                 fruitless = if now > most { 0 } else { fruitless + 1 };
                 if fruitless >= FRUITLESS_MOST {
                     return Ok(false);
@@ -122,8 +125,9 @@ impl Store {
         Ok(false)
     }
 
-    /// How data is moved. In a hurry, and while requests come, units are copied as they are or packed quickly; merging
-    /// them with their neighbours is for idle time, since those are soon overwritten again.
+    /// How data is moved. In a hurry, and while requests come, units are copied as they are or
+    /// packed quickly; merging them with their neighbours is for idle time, since those are soon
+    /// overwritten again.
     fn manner(&self, hurry: bool) -> Manner {
         let effort = match self.profile {
             Profile::Fast => Effort::Quick,
@@ -138,8 +142,9 @@ impl Store {
         }
     }
 
-    /// One round of the background thread's work, or of [`Disk::maintain`](crate::Disk::maintain): a checkpoint or a
-    /// collection if one is due, and recompression if the device is idle. Whether anything was done.
+    /// One round of the background thread's work, or of [`Disk::maintain`](crate::Disk::maintain):
+    /// a checkpoint or a collection if one is due, and recompression if the device is idle. Whether
+    /// anything was done.
     pub(crate) fn maintain(&self, idle: bool) -> Result<bool, DiskError> {
         let mut superblock = self.maintenance.lock();
         let due = self.due(&self.log.lock());
@@ -163,8 +168,8 @@ impl Store {
         Ok(false)
     }
 
-    /// What is done while nobody waits: what was accepted is made durable, free segments are given back, cold data is
-    /// packed harder.
+    /// What is done while nobody waits: what was accepted is made durable, free segments are given
+    /// back, cold data is packed harder.
     fn rest(&self, superblock: &mut MutexGuard<'_, Superblock>) -> Result<bool, DiskError> {
         let (accepted, durable) = {
             let log = self.log.lock();
@@ -318,8 +323,8 @@ pub(crate) fn run(store: &Arc<Store>) {
 const PAGE_BYTES: u64 = 4096 + 32;
 /// A checkpoint waits until it frees so many segments more than needed.
 const DEAD_WANTED: usize = 2;
-/// With so few free segments a checkpoint comes first, and with fewer nothing is collected: a collection takes one, and
-/// the checkpoint after it another.
+/// With so few free segments a checkpoint comes first, and with fewer nothing is collected: a
+/// collection takes one, and the checkpoint after it another.
 const FREE_LEAST: usize = 2;
 /// Checkpoints in a row that gain no segment, before a store is held to be full.
 const FRUITLESS_MOST: u32 = 3;

@@ -73,7 +73,8 @@ impl Tools {
         unit::write_header(&mut out[begin..], tag, id, raw.len() / BLOCK);
     }
 
-    /// Packs each block by a chain of page transforms; `None` unless all of it is shorter than `bound`.
+    /// Packs each block by a chain of page transforms; `None` unless all of it is shorter than
+    /// `bound`.
     fn pack_chains(&mut self, raw: &[u8], effort: Effort, bound: usize) -> Option<Vec<u8>> {
         let packer = self.chains(effort);
         let (pages, _) = raw.as_chunks::<PAGE>();
@@ -86,7 +87,8 @@ impl Tools {
             };
             out.extend_from_slice(bytes);
             out[2 * i..2 * i + 2].copy_from_slice(&(bytes.len() as u16).to_le_bytes());
-            // The first block tells: where its chain wins nothing over its share of the other codec's, the rest is left.
+            // The first block tells: where its chain wins nothing over its share of the other
+            // codec's, the rest is left.
             if out.len() >= bound || (i == 0 && bytes.len() * pages.len() >= bound) {
                 return None;
             }

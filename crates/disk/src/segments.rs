@@ -1,7 +1,8 @@
 //! The segments: which are free, and how many live bytes the others hold.
 //!
-//! A segment is free, open (the log is in it or will go there next) or closed. A closed one without live bytes is
-//! *dead*: it becomes free when a checkpoint is durable that began after its last batch (`checkpoint`).
+//! A segment is free, open (the log is in it or will go there next) or closed. A closed one without
+//! live bytes is *dead*: it becomes free when a checkpoint is durable that began after its last
+//! batch (`checkpoint`).
 
 use std::collections::BTreeSet;
 
@@ -11,9 +12,11 @@ use crate::{format::entry::Entry, log::Right};
 #[derive(Debug)]
 pub(crate) struct Segments {
     all: Vec<Segment>,
-    /// Free, and surely written before, so that the backing has all of their places: a small write is soon durable.
+    /// Free, and surely written before, so that the backing has all of their places: a small write
+    /// is soon durable.
     ready: BTreeSet<u32>,
-    /// Free, lowest number first, and not yet discarded: their pages exist on the backing, so writing is fast.
+    /// Free, lowest number first, and not yet discarded: their pages exist on the backing, so
+    /// writing is fast.
     warm: BTreeSet<u32>,
     /// Free and discarded.
     cold: BTreeSet<u32>,
@@ -33,7 +36,8 @@ pub(crate) struct Segment {
     /// The last batch written to it.
     pub(crate) last_seq: u64,
     pub(crate) state: SegmentState,
-    /// Collecting it did not empty it: it holds damaged units, or map pages that the next checkpoint moves.
+    /// Collecting it did not empty it: it holds damaged units, or map pages that the next
+    /// checkpoint moves.
     pub(crate) stuck: bool,
     /// What it holds was packed at leisure.
     pub(crate) strong: bool,
@@ -135,7 +139,8 @@ impl Segments {
         };
     }
 
-    /// Notes a batch. The segment counts as closed once the log has left it, see [`Segments::closed`].
+    /// Notes a batch. The segment counts as closed once the log has left it, see
+    /// [`Segments::closed`].
     pub(crate) fn written(&mut self, segment: u32, seq: u64, used: u32) {
         let held = &mut self.all[segment as usize];
         held.last_seq = seq;
@@ -257,7 +262,8 @@ impl Segments {
     }
 }
 
-/// Segments kept back: 7 %, at least 8, since 4 free ones are kept back and the log has 3 for itself.
+/// Segments kept back: 7 %, at least 8, since 4 free ones are kept back and the log has 3 for
+/// itself.
 pub(crate) fn reserve(count: u32) -> u32 {
     (count - 1).saturating_mul(7).div_ceil(100).max(8)
 }

@@ -1,8 +1,8 @@
 //! A file or a block device by plain calls: `pread`, `pwritev`, `fdatasync`, `fallocate`.
 //!
-//! Buffered by the page cache; a write waits for nothing but memory. The lock is `flock`'s, which belongs to the open
-//! file and is what `udevd` honours on block devices; a block device is opened with `O_EXCL` besides, which mounting
-//! and device mapper respect.
+//! Buffered by the page cache; a write waits for nothing but memory. The lock is `flock`'s, which
+//! belongs to the open file and is what `udevd` honours on block devices; a block device is opened
+//! with `O_EXCL` besides, which mounting and device mapper respect.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},

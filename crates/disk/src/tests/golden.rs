@@ -1,4 +1,5 @@
-//! Images written by earlier versions. They are never edited: a store that was made once can always be opened.
+//! Images written by earlier versions. They are never edited: a store that was made once can always
+//! be opened.
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
@@ -87,8 +88,8 @@ fn codecs(image: &[u8]) -> BTreeSet<u8> {
     found
 }
 
-// Goal: what a released version wrote is read for ever. Method: images in `compat/disk/v1`, one closed, one killed after a
-// flush, one compacted with the densest codecs.
+// Goal: what a released version wrote is read for ever. Method: images in `compat/disk/v1`, one
+// closed, one killed after a flush, one compacted with the densest codecs.
 #[test]
 fn golden_images_are_read() {
     for name in ["closed.img.zst", "killed.img.zst", "dense.img.zst"] {
