@@ -1,9 +1,11 @@
-//! How fast a store writes and reads, without a server in between:
-//! `throughput [--file PATH] [--size MIB] [--threads N] [--profile fast|balanced|dense] [--data fio|FILE] [--seconds S] [PHASE…]`
+//! How fast a store writes and reads, without a server in between: `throughput [--file PATH]
+//! [--size MIB] [--threads N] [--profile fast|balanced|dense] [--data fio|FILE] [--seconds S]
+//! [PHASE…]`
 //!
-//! Data `fio` is what fio writes with `buffer_compress_percentage=60`: 204 bytes of noise and 308 of zeroes in each 512. Every
-//! write has new noise, of a pool of 64 MiB. The phase `abort` ends the program as a crash would; then `--open` with the same file
-//! measures the recovery. Prints one line a phase: MB/s, thousands of requests a second, CPU seconds per GB.
+//! Data `fio` is what fio writes with `buffer_compress_percentage=60`: 204 bytes of noise and 308
+//! of zeroes in each 512. Every write has new noise, of a pool of 64 MiB. The phase `abort` ends
+//! the program as a crash would; then `--open` with the same file measures the recovery. Prints one
+//! line a phase: MB/s, thousands of requests a second, CPU seconds per GB.
 
 use std::{
     path::PathBuf,

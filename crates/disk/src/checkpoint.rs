@@ -1,14 +1,16 @@
 //! Checkpoints: the map's changed pages go to the log, and the superblock names the new root.
 //!
-//! Writers go on meanwhile. So a checkpoint is *fuzzy*: its pages may hold entries of records behind the place `P` that
-//! replay starts from. That is harmless, because replay applies all records from `P` on, in order and unconditionally, and
-//! everything up to the last page written is durable before the superblock is.
+//! Writers go on meanwhile. So a checkpoint is *fuzzy*: its pages may hold entries of records
+//! behind the place `P` that replay starts from. That is harmless, because replay applies all
+//! records from `P` on, in order and unconditionally, and everything up to the last page written is
+//! durable before the superblock is.
 //!
 //! Order, each step durable before the next:
 //! 1. the log up to the last page (one commit);
 //! 2. the superblock, one copy and then the other;
-//! 3. only now dead segments are free. A segment is dead for this checkpoint if it was closed before `P` and held no live
-//!    byte when the last page had been appended: no page of the new tree, and no record from `P` on, refers to it.
+//! 3. only now dead segments are free. A segment is dead for this checkpoint if it was closed
+//!    before `P` and held no live byte when the last page had been appended: no page of the new
+//!    tree, and no record from `P` on, refers to it.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +29,8 @@ use crate::{
 };
 
 impl Store {
-    /// Makes a checkpoint and frees what it makes free. `superblock` is the guarded one of `maintenance`.
+    /// Makes a checkpoint and frees what it makes free. `superblock` is the guarded one of
+    /// `maintenance`.
     pub(crate) fn checkpoint(
         &self,
         superblock: &mut Superblock,
@@ -145,7 +148,8 @@ impl Store {
         Some(bytes)
     }
 
-    /// Appends with the store's own right to the last free segments. The caller holds `maintenance`.
+    /// Appends with the store's own right to the last free segments. The caller holds
+    /// `maintenance`.
     pub(crate) fn append_own(&self, items: &[Item<'_>]) -> Result<u64, DiskError> {
         let none = || Err(DiskError::NoSpace("no free segment is left".to_owned()));
         Ok(self.log.append(items, Right::Store, none)?.blocks)
@@ -168,8 +172,8 @@ impl Store {
         superblock.replay = replay;
         superblock.clean = clean;
         let bytes = superblock.write();
-        // The generation's parity says which copy is first. So after a crash that tore one of them the torn one is written
-        // again first, and the whole one stays until that is durable.
+        // The generation's parity says which copy is first. So after a crash that tore one of them
+        // the torn one is written again first, and the whole one stays until that is durable.
         let first = superblock.generation as usize % 2;
         for copy in [COPIES[first], COPIES[1 - first]] {
             let written = self.log.backing.write(copy, &[&bytes]);
@@ -198,7 +202,8 @@ impl Store {
     pub(crate) fn discard(&self, segments: &[u32]) -> Result<(), DiskError> {
         let len = u64::from(self.log.shape.segment_len);
         for &segment in segments {
-            // What cannot be discarded is merely not given back; a backing that is gone fails at the next write.
+            // What cannot be discarded is merely not given back; a backing that is gone fails at
+            // the next write.
             if let Err(error) = self.log.backing.discard(u64::from(segment) * len, len) {
                 tracing::debug!(segment, %error, "discard");
             }

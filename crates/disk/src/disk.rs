@@ -28,8 +28,8 @@ use crate::{
 
 /// A crash-safe, thin, self-compressing block device.
 ///
-/// Writes are volatile until [`BlockDevice::flush`] returns or unless `fua` is set, as of a disk with a write cache. Dropping
-/// it closes it; [`Disk::close`] says whether that went well.
+/// Writes are volatile until [`BlockDevice::flush`] returns or unless `fua` is set, as of a disk
+/// with a write cache. Dropping it closes it; [`Disk::close`] says whether that went well.
 #[derive(Debug)]
 pub struct Disk {
     pub(crate) store: Arc<Store>,
@@ -40,17 +40,25 @@ impl Disk {
     /// Makes an empty store on `backing`.
     ///
     /// # Errors
-    /// [`DiskError::Occupied`] if something is there and [`Creation::force`] is not set; [`DiskError::Settings`] if sizes make
-    /// no sense; [`DiskError::Backing`] if the backing fails.
+    /// [`DiskError::Occupied`] if something is there and [`Creation::force`] is not set;
+    /// [`DiskError::Settings`] if sizes make no sense; [`DiskError::Backing`] if the backing fails.
     pub fn create(backing: &dyn Backing, creation: &Creation) -> Result<(), DiskError> {
         let superblock = plan(backing, creation)?;
         let failed = |source| backing_failed(backing, source);
         if !creation.force {
             check_empty(backing)?;
         }
-        // Both copies are blank before one is written, so that a crash leaves no copy of an older store beside a new one.
+        // Both copies are blank before one is written, so that a crash leaves no copy of an older
+        // store beside a new one.
         for copy in COPIES {
             backing.write(copy, &[&[0; BLOCK]]).map_err(failed)?;
+        }
+        if backing.geometry().prepares {
+            // The log begins in these; see `Store::prepare`.
+            for segment in 1..=3 {
+                maintenance::write_zeroes(backing, segment, superblock.segment_len)
+                    .map_err(failed)?;
+            }
         }
         backing.flush().map_err(failed)?;
         for copy in COPIES {
@@ -64,8 +72,9 @@ impl Disk {
     /// Opens the store on `backing`, after a crash too.
     ///
     /// # Errors
-    /// [`DiskError::NotADisk`], [`DiskError::Newer`], [`DiskError::Truncated`] or [`DiskError::Damaged`] if there is none that can
-    /// be used; nothing was written then. [`DiskError::Backing`] if the backing fails.
+    /// [`DiskError::NotADisk`], [`DiskError::Newer`], [`DiskError::Truncated`] or
+    /// [`DiskError::Damaged`] if there is none that can be used; nothing was written then.
+    /// [`DiskError::Backing`] if the backing fails.
     pub fn open(backing: Arc<dyn Backing>, settings: Settings) -> Result<Self, DiskError> {
         let store = Arc::new(recovery::open(backing, settings)?);
         let background = store.settings.background && !store.settings.read_only;
@@ -90,7 +99,8 @@ impl Disk {
         }
     }
 
-    /// Makes everything durable, writes a last checkpoint and takes no more requests. Does nothing the second time.
+    /// Makes everything durable, writes a last checkpoint and takes no more requests. Does nothing
+    /// the second time.
     ///
     /// # Errors
     /// [`DiskError`] if the last writes fail: what was flushed before is safe all the same.
@@ -111,8 +121,8 @@ impl Disk {
         result
     }
 
-    /// Does one piece of the work that the background thread does, if any is due; whether it did. `idle` says that nobody
-    /// waits, so that data may be packed harder.
+    /// Does one piece of the work that the background thread does, if any is due; whether it did.
+    /// `idle` says that nobody waits, so that data may be packed harder.
     ///
     /// # Errors
     /// See [`DiskError`].
@@ -220,7 +230,8 @@ impl BlockDevice for Disk {
         self.check(offset, len)?;
         let counter = &self.store.counters.bytes_trimmed;
         counter.fetch_add(len, Ordering::Relaxed);
-        // Only whole blocks: what a trimmed part of a block reads as is the device's choice, and this one keeps it.
+        // Only whole blocks: what a trimmed part of a block reads as is the device's choice, and
+        // this one keeps it.
         let block = BLOCK as u64;
         let (begin, end) = (
             offset.next_multiple_of(block),
@@ -305,33 +316,18 @@ fn plan(backing: &dyn Backing, creation: &Creation) -> Result<Superblock, DiskEr
     let range = u64::from(SEGMENT_MIN)..=u64::from(SEGMENT_MAX);
     if !range.contains(&segment_len) || !segment_len.is_multiple_of(unit) {
         return wrong(format!(
-            "segments of {segment_len} bytes: 64 KiB to 16 MiB is possible, in multiples of {unit} bytes here"
+            "segments of {segment_len} bytes: 64 KiB to 16 MiB is possible, in multiples of {unit}"
         ));
     }
     let segments = (size / segment_len).min(SEGMENTS_MAX.into()) as u32;
     if segments < SEGMENTS_LEAST {
         return wrong(format!(
-            "{} is too small: {size} bytes hold {segments} segments of {segment_len} bytes, and {SEGMENTS_LEAST} are needed",
+            "{} is too small: {size} bytes are {segments} segments of {segment_len} bytes, \
+             {SEGMENTS_LEAST} are needed",
             backing.name()
         ));
     }
-    let most = logical_max(segments, segment_len as u32);
-    let logical = creation.logical.checked_next_multiple_of(BLOCK as u64);
-    let logical = match logical {
-        Some(logical) if (1..=most).contains(&logical) => logical,
-        _ => {
-            return wrong(format!(
-                "a device of {} bytes: 4096 to {most} is possible on {size}",
-                creation.logical
-            ));
-        }
-    };
-    let guaranteed = guaranteed_max(segments, segment_len);
-    if creation.provision == Provision::Guaranteed && logical > guaranteed {
-        return wrong(format!(
-            "{logical} bytes cannot be guaranteed on {size}: at most {guaranteed}"
-        ));
-    }
+    let logical = plan_logical(backing, creation, segments, segment_len)?;
     let mut uuid = [0; 16];
     uuid[..8].copy_from_slice(&recovery::fresh_number()?.to_le_bytes());
     uuid[8..].copy_from_slice(&recovery::fresh_number()?.to_le_bytes());
@@ -356,8 +352,38 @@ fn plan(backing: &dyn Backing, creation: &Creation) -> Result<Superblock, DiskEr
     })
 }
 
-/// The largest device for which incompressible data fits: what may be live, less what a unit may leave at a segment's end,
-/// and what units, records, headers and map pages take besides their blocks (under 1.5 %).
+/// Checks the device's size against the backing's.
+fn plan_logical(
+    backing: &dyn Backing,
+    creation: &Creation,
+    segments: u32,
+    segment_len: u64,
+) -> Result<u64, DiskError> {
+    let most = logical_max(segments, segment_len as u32);
+    let size = backing.size();
+    let wrong = |what: String| Err(DiskError::Settings(what));
+    let logical = creation.logical.checked_next_multiple_of(BLOCK as u64);
+    let logical = match logical {
+        Some(logical) if (1..=most).contains(&logical) => logical,
+        _ => {
+            return wrong(format!(
+                "a device of {} bytes: 4096 to {most} is possible on {size}",
+                creation.logical
+            ));
+        }
+    };
+    let guaranteed = guaranteed_max(segments, segment_len);
+    if creation.provision == Provision::Guaranteed && logical > guaranteed {
+        return wrong(format!(
+            "{logical} bytes cannot be guaranteed on {size}: at most {guaranteed}"
+        ));
+    }
+    Ok(logical)
+}
+
+/// The largest device for which incompressible data fits: what may be live, less what a unit may
+/// leave at a segment's end, and what units, records, headers and map pages take besides their
+/// blocks (under 1.5 %).
 pub(crate) fn guaranteed_max(segments: u32, segment_len: u64) -> u64 {
     let reserve = crate::segments::reserve(segments);
     let held = u64::from((segments - 1).saturating_sub(reserve));
@@ -388,7 +414,8 @@ fn check_empty(backing: &dyn Backing) -> Result<(), DiskError> {
     }
 }
 
-/// Bytes at the begin that must be zero: file systems, partition tables and volume managers leave their marks there.
+/// Bytes at the begin that must be zero: file systems, partition tables and volume managers leave
+/// their marks there.
 const HEAD: u64 = 128 << 10;
 /// With fewer segments there would be nothing left besides the reserve.
 const SEGMENTS_LEAST: u32 = 16;

@@ -63,9 +63,11 @@ pub enum DiskError {
     /// The choice of sizes makes no sense.
     #[error("{0}")]
     Settings(String),
-    /// A flush failed before, so that what is durable is not known. Nothing is written until the store is opened again.
+    /// A flush failed before, so that what is durable is not known. Nothing is written until the
+    /// store is opened again.
     #[error(
-        "the device takes no more writes: {0}; what was flushed before is safe. Close it, and open it again"
+        "the device takes no more writes: {0}; what was flushed before is safe. \
+         Close it, and open it again"
     )]
     Poisoned(String),
     /// There is no room for data. Reads, trims and flushes go on; trimming makes room.

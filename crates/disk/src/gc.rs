@@ -1,8 +1,10 @@
-//! Garbage collection: what is live in a segment is appended to the log again, so that the segment is dead.
+//! Garbage collection: what is live in a segment is appended to the log again, so that the segment
+//! is dead.
 //!
-//! Blocks are moved in windows of 32 KiB. All data blocks of a window are packed as one unit, wherever they were: so the
-//! ratio comes back that small overwrites cost. A unit that is whole already is copied as it is. Every moved unit names
-//! the entries it was made from; blocks that were overwritten meanwhile are left out when it is appended.
+//! Blocks are moved in windows of 32 KiB. All data blocks of a window are packed as one unit,
+//! wherever they were: so the ratio comes back that small overwrites cost. A unit that is whole
+//! already is copied as it is. Every moved unit names the entries it was made from; blocks that
+//! were overwritten meanwhile are left out when it is appended.
 
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
@@ -64,7 +66,8 @@ struct Move {
 }
 
 impl Store {
-    /// The segment whose collection gains most for what it costs, old ones first (cost-benefit); in a hurry the emptiest.
+    /// The segment whose collection gains most for what it costs, old ones first (cost-benefit); in
+    /// a hurry the emptiest.
     pub(crate) fn victim(&self, log: &LogState, hurry: bool) -> Option<u32> {
         let len = f64::from(log.segments.len());
         let most = len * USED_MOST - END_WASTE;
@@ -107,7 +110,8 @@ impl Store {
         let at = u64::from(victim) * u64::from(len);
         let read = read_at(&*self.log.backing, at, &mut bytes, len as usize);
         if let Err(error) = read {
-            // A medium error keeps the segment as it is; what can still be read of it is read from it.
+            // A medium error keeps the segment as it is; what can still be read of it is read from
+            // it.
             tracing::warn!(victim, %error, "a segment cannot be read; it is kept");
             self.log.lock().segments.get_mut(victim).stuck = true;
             return Ok(());
@@ -121,7 +125,7 @@ impl Store {
             let mut moves = Vec::new();
             scratch.units.clear();
             for (window, lives) in &windows {
-                self.move_window(*window, lives, &bytes, manner, scratch, &mut moves);
+                self.move_window(*window, lives, (&bytes, manner), (scratch, &mut moves));
                 if scratch.units.len() >= GROUP || moves.len() >= GROUP_MOVES {
                     self.append_moves(&mut moves, &bytes, scratch)?;
                 }
@@ -139,7 +143,8 @@ impl Store {
         Ok(())
     }
 
-    /// Finds the live units of a segment by its batches' tables, by window. Live map pages are marked to be written anew.
+    /// Finds the live units of a segment by its batches' tables, by window. Live map pages are
+    /// marked to be written anew.
     fn survey(&self, victim: u32, bytes: &[u8]) -> BTreeMap<u64, Vec<Live>> {
         let mut windows: BTreeMap<u64, Vec<Live>> = BTreeMap::new();
         for found in batches(victim, bytes, &self.log.shape.uuid) {
@@ -213,10 +218,8 @@ impl Store {
         &self,
         window: u64,
         lives: &[Live],
-        bytes: &[u8],
-        manner: Manner,
-        scratch: &mut Scratch,
-        moves: &mut Vec<Move>,
+        (bytes, manner): (&[u8], Manner),
+        (scratch, moves): (&mut Scratch, &mut Vec<Move>),
     ) {
         let first = window * UNIT_BLOCKS as u64;
         let count = (self.log.map.blocks() - first).min(UNIT_BLOCKS as u64) as usize;
@@ -249,7 +252,8 @@ impl Store {
         let packed = self.pack_window(first, &entries, &own, manner.effort, (scratch, moves));
         let old: usize = lives.iter().map(|live| live.place.bytes()).sum();
         if packed.is_none_or(|len| len > old) {
-            // Something of it cannot be read, or the old units with holes are shorter: copy what is readable.
+            // Something of it cannot be read, or the old units with holes are shorter: copy what is
+            // readable.
             scratch.units.truncate(begin.0);
             moves.truncate(begin.1);
             // What was to be repacked, and is as short as it gets, counts as packed at leisure.
@@ -266,8 +270,8 @@ impl Store {
         }
     }
 
-    /// Packs the blocks of a window that are `wanted`, each run of them as a unit; how long that is. `None` if one cannot
-    /// be read.
+    /// Packs the blocks of a window that are `wanted`, each run of them as a unit; how long that
+    /// is. `None` if one cannot be read.
     fn pack_window(
         &self,
         first: u64,
@@ -313,7 +317,8 @@ impl Store {
         readable.then_some(len)
     }
 
-    /// Copies a unit as it is, unless it is damaged: then it stays where it is, and so does its segment.
+    /// Copies a unit as it is, unless it is damaged: then it stays where it is, and so does its
+    /// segment.
     fn copy(&self, live: &Live, bytes: &[u8], kind: Kind, moves: &mut Vec<Move>) {
         let begin = live.place.offset() as usize;
         let unit = Unit::parse(
@@ -365,8 +370,8 @@ fn unit_item<'a>(moved: &'a Move, from: &'a [u8]) -> Item<'a> {
     }
 }
 
-/// Whether packing a segment anew is worth it: a quarter of it was not packed at leisure, and could be denser. With the same
-/// codec as before only short units can.
+/// Whether packing a segment anew is worth it: a quarter of it was not packed at leisure, and could
+/// be denser. With the same codec as before only short units can.
 fn worthwhile(windows: &BTreeMap<u64, Vec<Live>>, effort: Effort) -> bool {
     let (mut weak, mut all) = (0, 0);
     for live in windows.values().flatten() {
@@ -377,7 +382,8 @@ fn worthwhile(windows: &BTreeMap<u64, Vec<Live>>, effort: Effort) -> bool {
     weak > 0 && weak * 4 >= all
 }
 
-/// The batches of a segment, with their records, up to the first place where no batch follows the one before.
+/// The batches of a segment, with their records, up to the first place where no batch follows the
+/// one before.
 pub(crate) fn batches(segment: u32, bytes: &[u8], uuid: &[u8; 16]) -> Vec<Found> {
     let mut found = Vec::new();
     let (mut at, mut next) = (0, None);

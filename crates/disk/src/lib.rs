@@ -1,8 +1,8 @@
 //! A crash-safe, thin, self-compressing block device on a file, a disk or an object store's image.
 //!
-//! One log is journal and store at once. Writes are packed, appended to a batch in memory, and acknowledged; a flush
-//! makes the batch durable. A map of 8 bytes a block says where each block is; checkpoints write it into the same log.
-//! The bytes: `docs/specs/disk.md`.
+//! One log is journal and store at once. Writes are packed, appended to a batch in memory, and
+//! acknowledged; a flush makes the batch durable. A map of 8 bytes a block says where each block
+//! is; checkpoints write it into the same log. The bytes: `docs/specs/disk.md`.
 //!
 //! ```text
 //!  write ─▶ store: cut in units ≤ 32 KiB, pack (no lock) ─▶ log: append to open batch, change map ─▶ acknowledged
@@ -24,16 +24,18 @@
 //! | `read`, `pack` | entries to blocks, blocks to units |
 //!
 //! # Locks, in this order
-//! 1. `Store::maintenance`: one collection or checkpoint at a time. Held over I/O; requests take it only to make room.
+//! 1. `Store::maintenance`: one collection or checkpoint at a time. Held over I/O; requests take it
+//!    only to make room.
 //! 2. `Log::state`: appending, the segment table, who commits. Never held over I/O or packing.
 //! 3. a map page, `Log::recent`, a batch's bytes, a pool: each alone, for a copy.
 //!
 //! Readers take only locks of the third kind.
 //!
 //! # Memory
-//! 8 bytes a block in map pages that hold any, 24 bytes for each 2 MiB of the device, 40 bytes a segment; 16 batches in
-//! flight and 8 spare ones of at most 1 MiB; for each request in progress about 0.6 MiB; while collecting one segment. A
-//! recovery holds the records of the log since the last checkpoint: 16 bytes for each unit.
+//! 8 bytes a block in map pages that hold any, 24 bytes for each 2 MiB of the device, 40 bytes a
+//! segment; 16 batches in flight and 8 spare ones of at most 1 MiB; for each request in progress
+//! about 0.6 MiB; while collecting one segment. A recovery holds the records of the log since the
+//! last checkpoint: 16 bytes for each unit.
 #![forbid(unsafe_code)]
 
 pub mod backing;

@@ -1,4 +1,5 @@
-//! When to collect garbage, make checkpoints and recompress: by the background thread, or by a writer that cannot wait.
+//! When to collect garbage, make checkpoints and recompress: by the background thread, or by a
+//! writer that cannot wait.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -8,6 +9,7 @@ use std::{
 use parking_lot::MutexGuard;
 
 use crate::{
+    backing::{Backing, BackingError},
     error::DiskError,
     format::superblock::Superblock,
     gc::Manner,
@@ -51,7 +53,8 @@ impl Store {
             let still = self.due(&self.log.lock());
             if still.urgent || still.checkpoint {
                 match self.checkpoint(&mut superblock, false) {
-                    // The request itself is done. Whether there is room is for the next one to find out.
+                    // The request itself is done. Whether there is room is for the next one to find
+                    // out.
                     Err(DiskError::NoSpace(_)) => {}
                     result => result?,
                 }
@@ -102,7 +105,8 @@ impl Store {
             if dead > 0 && (enough || victim.is_none()) {
                 self.checkpoint(superblock, false)?;
                 let now = self.log.lock().segments.free();
-                // What collections and the checkpoint take is not always less than what they give: then there is no space.
+                // What collections and the checkpoint take is not always less than what they give:
+                // then there is no space.
                 fruitless = if now > most { 0 } else { fruitless + 1 };
                 if fruitless >= FRUITLESS_MOST {
                     return Ok(false);
@@ -121,8 +125,9 @@ impl Store {
         Ok(false)
     }
 
-    /// How data is moved. In a hurry, and while requests come, units are copied as they are or packed quickly; merging
-    /// them with their neighbours is for idle time, since those are soon overwritten again.
+    /// How data is moved. In a hurry, and while requests come, units are copied as they are or
+    /// packed quickly; merging them with their neighbours is for idle time, since those are soon
+    /// overwritten again.
     fn manner(&self, hurry: bool) -> Manner {
         let effort = match self.profile {
             Profile::Fast => Effort::Quick,
@@ -137,8 +142,9 @@ impl Store {
         }
     }
 
-    /// One round of the background thread's work, or of [`Disk::maintain`](crate::Disk::maintain): a checkpoint or a
-    /// collection if one is due, and recompression if the device is idle. Whether anything was done.
+    /// One round of the background thread's work, or of [`Disk::maintain`](crate::Disk::maintain):
+    /// a checkpoint or a collection if one is due, and recompression if the device is idle. Whether
+    /// anything was done.
     pub(crate) fn maintain(&self, idle: bool) -> Result<bool, DiskError> {
         let mut superblock = self.maintenance.lock();
         let due = self.due(&self.log.lock());
@@ -162,8 +168,8 @@ impl Store {
         Ok(false)
     }
 
-    /// What is done while nobody waits: what was accepted is made durable, free segments are given back, cold data is
-    /// packed harder.
+    /// What is done while nobody waits: what was accepted is made durable, free segments are given
+    /// back, cold data is packed harder.
     fn rest(&self, superblock: &mut MutexGuard<'_, Superblock>) -> Result<bool, DiskError> {
         let (accepted, durable) = {
             let log = self.log.lock();
@@ -216,14 +222,84 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Writes zeroes to a free segment that the log will come to. Whether there was one to be written.
+    ///
+    /// A file system notes each first write to a place in its journal. On ext4 a batch of 4 KiB was flushed in 0.48 ms on a
+    /// new file and in 0.21 ms where zeroes had been written before.
+    fn prepare(&self) -> Result<bool, DiskError> {
+        let Some(segment) = self.log.lock().segments.take_unready(READY) else {
+            return Ok(false);
+        };
+        let written = write_zeroes(&*self.log.backing, segment, self.log.shape.segment_len);
+        let mut log = self.log.lock();
+        match written {
+            Ok(()) => log.segments.made_ready(segment),
+            // Nothing was lost: it is a free segment as before.
+            Err(ref error) => {
+                tracing::debug!(segment, %error, "preparing a segment");
+                log.segments.cooled(&[segment]);
+            }
+        }
+        Ok(written.is_ok())
+    }
+}
+
+/// Fills a segment that holds nothing with zeroes.
+pub(crate) fn write_zeroes(
+    backing: &dyn Backing,
+    segment: u32,
+    segment_len: u32,
+) -> Result<(), BackingError> {
+    let zeroes = vec![0; (segment_len as usize).min(1 << 20)];
+    let begin = u64::from(segment) * u64::from(segment_len);
+    let mut done = 0;
+    while done < segment_len as usize {
+        let len = zeroes.len().min(segment_len as usize - done);
+        backing.write(begin + done as u64, &[&zeroes[..len]])?;
+        done += len;
+    }
+    Ok(())
+}
+
+/// How often the log was flushed of late, and how much for each.
+#[derive(Debug, Default)]
+struct Pulse {
+    flushes: u64,
+    logged: u64,
+    /// Whether flushes are many and small.
+    syncing: bool,
+}
+
+impl Pulse {
+    /// Looks at the counters once more.
+    fn feel(&mut self, store: &Store) {
+        let flushes = store.counters.flushes.load(Ordering::Relaxed);
+        let logged = store.log.lock().bytes_logged;
+        let (more, bytes) = (flushes - self.flushes, logged - self.logged);
+        // Too few to tell: as it was.
+        if more >= FLUSHES_LEAST {
+            self.syncing = bytes / more < SMALL_FLUSH;
+            (self.flushes, self.logged) = (flushes, logged);
+        }
+    }
+}
+
 /// The background thread: waits until something is due or the device is idle.
 pub(crate) fn run(store: &Arc<Store>) {
     let idle_after = store.settings.tuning.idle_ms;
+    let prepares = store.log.backing.geometry().prepares;
+    let mut pulse = Pulse::default();
     while !store.wake.stop.load(Ordering::Acquire) {
         let now = store.started.elapsed().as_millis() as u64;
         let last = store.counters.last_request_ms.load(Ordering::Relaxed);
         let idle = now.saturating_sub(last) >= idle_after;
-        let busy = match store.maintain(idle) {
+        pulse.feel(store);
+        let prepare = prepares && pulse.syncing && !idle;
+        let done = store
+            .maintain(idle)
+            .and_then(|done| Ok(done || (prepare && store.prepare()?)));
+        let busy = match done {
             Ok(busy) => busy,
             Err(error) => {
                 tracing::warn!(%error, "background work");
@@ -247,10 +323,16 @@ pub(crate) fn run(store: &Arc<Store>) {
 const PAGE_BYTES: u64 = 4096 + 32;
 /// A checkpoint waits until it frees so many segments more than needed.
 const DEAD_WANTED: usize = 2;
-/// With so few free segments a checkpoint comes first, and with fewer nothing is collected: a collection takes one, and
-/// the checkpoint after it another.
+/// With so few free segments a checkpoint comes first, and with fewer nothing is collected: a
+/// collection takes one, and the checkpoint after it another.
 const FREE_LEAST: usize = 2;
 /// Checkpoints in a row that gain no segment, before a store is held to be full.
 const FRUITLESS_MOST: u32 = 3;
+/// Segments that are kept ready while flushes are many and small.
+const READY: usize = 2;
+/// Flushes between two looks at their number, at least.
+const FLUSHES_LEAST: u64 = 20;
+/// Bytes of log a flush under which it counts as small.
+const SMALL_FLUSH: u64 = 64 << 10;
 /// How often the background thread looks whether the device is idle.
 const NAP: Duration = Duration::from_millis(250);

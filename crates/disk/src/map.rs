@@ -1,8 +1,8 @@
 //! The map: one entry of 8 bytes for each block of the device, in pages of 512.
 //!
-//! A page exists from the first write to its 2 MiB on, and goes when all of it was trimmed. Readers copy entries under
-//! the page's lock and take no other. Writers hold the log's lock, so the order of changes here is the order of records
-//! in the log.
+//! A page exists from the first write to its 2 MiB on, and goes when all of it was trimmed. Readers
+//! copy entries under the page's lock and take no other. Writers hold the log's lock, so the order
+//! of changes here is the order of records in the log.
 
 use parking_lot::RwLock;
 
@@ -63,8 +63,8 @@ impl Map {
         }
     }
 
-    /// Gives `change` each block's place in the range and entry, and keeps what it returns. Pages that were clean are
-    /// appended to `dirty`. The caller holds the log's lock.
+    /// Gives `change` each block's place in the range and entry, and keeps what it returns. Pages
+    /// that were clean are appended to `dirty`. The caller holds the log's lock.
     pub(crate) fn update(
         &self,
         first: u64,
@@ -84,7 +84,8 @@ impl Map {
             for (i, entry) in entries[index..index + n].iter_mut().enumerate() {
                 *entry = change(at - first + i as u64, *entry);
             }
-            // A trim may have emptied it. Only whole pages are looked at, so that small trims cost little.
+            // A trim may have emptied it. Only whole pages are looked at, so that small trims cost
+            // little.
             if n == FANOUT && entries.iter().all(|entry| *entry == Entry::NONE) {
                 page.entries = None;
             }

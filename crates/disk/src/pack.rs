@@ -19,9 +19,9 @@ pub(crate) enum Effort {
     Quick,
     /// zstd 1.
     Normal,
-    /// zstd 5.
+    /// zstd 5, or quick page chains where they win.
     Strong,
-    /// zstd 9, or page chains where they win.
+    /// zstd 9, or any page chains where they win.
     Utmost,
 }
 
@@ -38,7 +38,8 @@ pub(crate) fn registry() -> Registry {
 #[derive(Debug, Default)]
 pub(crate) struct Tools {
     workspace: Workspace,
-    chains: Option<Box<Packer>>,
+    /// For [`Effort::Strong`], and for [`Effort::Utmost`].
+    chains: [Option<Box<Packer>>; 2],
 }
 
 impl Tools {
@@ -56,8 +57,8 @@ impl Tools {
         let space = &mut out[begin + HEADER..];
         let mut len = codec.pack(raw, Level(level), &[], space, &mut self.workspace);
         let mut id = codec.id().0;
-        if effort == Effort::Utmost
-            && let Some(shorter) = self.pack_chains(raw, len.unwrap_or(room))
+        if effort >= Effort::Strong
+            && let Some(shorter) = self.pack_chains(raw, effort, len.unwrap_or(room))
         {
             out[begin + HEADER..][..shorter.len()].copy_from_slice(&shorter);
             (id, len) = (CODEC_CHAINS, Some(shorter.len()));
@@ -72,9 +73,10 @@ impl Tools {
         unit::write_header(&mut out[begin..], tag, id, raw.len() / BLOCK);
     }
 
-    /// Packs each block by a chain of page transforms; `None` unless all of it is shorter than `bound`.
-    fn pack_chains(&mut self, raw: &[u8], bound: usize) -> Option<Vec<u8>> {
-        let packer = self.chains();
+    /// Packs each block by a chain of page transforms; `None` unless all of it is shorter than
+    /// `bound`.
+    fn pack_chains(&mut self, raw: &[u8], effort: Effort, bound: usize) -> Option<Vec<u8>> {
+        let packer = self.chains(effort);
         let (pages, _) = raw.as_chunks::<PAGE>();
         let mut out = vec![0; pages.len() * 2];
         let mut packed = [0; PAGE];
@@ -85,7 +87,8 @@ impl Tools {
             };
             out.extend_from_slice(bytes);
             out[2 * i..2 * i + 2].copy_from_slice(&(bytes.len() as u16).to_le_bytes());
-            // The first block tells: where its chain wins nothing over its share of the other codec's, the rest is left.
+            // The first block tells: where its chain wins nothing over its share of the other
+            // codec's, the rest is left.
             if out.len() >= bound || (i == 0 && bytes.len() * pages.len() >= bound) {
                 return None;
             }
@@ -120,7 +123,7 @@ impl Tools {
         let (lens, mut rest) = packed
             .split_at_checked(pages.len() * 2)
             .ok_or_else(|| corrupt("no lengths of pages"))?;
-        let packer = self.chains();
+        let packer = self.chains(Effort::Strong);
         for (len, page) in lens.as_chunks::<2>().0.iter().zip(pages) {
             let len = usize::from(u16::from_le_bytes(*len));
             let (bytes, behind) = rest
@@ -142,9 +145,12 @@ impl Tools {
         }
     }
 
-    fn chains(&mut self) -> &mut Packer {
-        self.chains
-            .get_or_insert_with(|| Box::new(Packer::new(ChainProfile::Ratio)))
+    fn chains(&mut self, effort: Effort) -> &mut Packer {
+        let (held, profile) = match effort {
+            Effort::Utmost => (&mut self.chains[1], ChainProfile::Ratio),
+            _ => (&mut self.chains[0], ChainProfile::Balanced),
+        };
+        held.get_or_insert_with(|| Box::new(Packer::new(profile)))
     }
 }
 

@@ -1,9 +1,10 @@
 //! Reads blocks: entries to places, places to packed bytes, packed bytes to blocks.
 //!
-//! Readers take no part in the log's lock. Between looking up an entry and reading its bytes the block may be overwritten
-//! and the segment freed, discarded and filled anew; then the checksum, which is bound to the block's number, does not
-//! fit, and the entry is looked up again. A unit that does fit is one the block had while the call ran. So an error is
-//! reported only if the entry stayed the same.
+//! Readers take no part in the log's lock. Between looking up an entry and reading its bytes the
+//! block may be overwritten and the segment freed, discarded and filled anew; then the checksum,
+//! which is bound to the block's number, does not fit, and the entry is looked up again. A unit
+//! that does fit is one the block had while the call ran. So an error is reported only if the entry
+//! stayed the same.
 
 use narrows_core::Registry;
 

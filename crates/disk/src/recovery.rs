@@ -1,16 +1,18 @@
 //! Opening a store: the newest superblock, the map it names, and the log replayed from there.
 //!
-//! Replay stops at the first place where the next batch is missing. That is right after a crash: batches are written side
-//! by side, so any of those that no flush covered may be missing, and none that a flush covered is behind a missing one.
-//! It would be wrong after damage. A batch says up to where everything was durable when it was sealed; so if one that was
-//! found *behind* the gap says that the missing one had been durable, the store is damaged, and is not opened.
+//! Replay stops at the first place where the next batch is missing. That is right after a crash:
+//! batches are written side by side, so any of those that no flush covered may be missing, and none
+//! that a flush covered is behind a missing one. It would be wrong after damage. A batch says up to
+//! where everything was durable when it was sealed; so if one that was found *behind* the gap says
+//! that the missing one had been durable, the store is damaged, and is not opened.
 //!
-//! Of batches not known to have been durable every payload is checked, since a torn write may have kept the header alone.
+//! Of batches not known to have been durable every payload is checked, since a torn write may have
+//! kept the header alone.
 //!
-//! Nothing is written until the log is replayed. Then the backing is flushed, so that what was read is durable too; a
-//! checkpoint follows, and the superblock starts a new epoch, by which batches of the old one that a crash left behind
-//! the end are never taken for the log's. A crash before that leaves the old superblock, and the next recovery does the
-//! same again.
+//! Nothing is written until the log is replayed. Then the backing is flushed, so that what was read
+//! is durable too; a checkpoint follows, and the superblock starts a new epoch, by which batches of
+//! the old one that a crash left behind the end are never taken for the log's. A crash before that
+//! leaves the old superblock, and the next recovery does the same again.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -171,7 +173,8 @@ pub(crate) fn read_superblock(backing: &dyn Backing) -> Result<Superblock, DiskE
 pub(crate) struct Loader<'a> {
     pub(crate) backing: &'a dyn Backing,
     pub(crate) superblock: &'a Superblock,
-    /// The bytes read last and where they begin: small batches follow each other, and headers are small.
+    /// The bytes read last and where they begin: small batches follow each other, and headers are
+    /// small.
     window: RefCell<(u64, Vec<u8>)>,
     #[cfg(test)]
     pub(crate) sabotage: Option<crate::tests::Sabotage>,

@@ -1,7 +1,8 @@
 //! The segments: which are free, and how many live bytes the others hold.
 //!
-//! A segment is free, open (the log is in it or will go there next) or closed. A closed one without live bytes is
-//! *dead*: it becomes free when a checkpoint is durable that began after its last batch (`checkpoint`).
+//! A segment is free, open (the log is in it or will go there next) or closed. A closed one without
+//! live bytes is *dead*: it becomes free when a checkpoint is durable that began after its last
+//! batch (`checkpoint`).
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,11 @@ use crate::{format::entry::Entry, log::Right};
 #[derive(Debug)]
 pub(crate) struct Segments {
     all: Vec<Segment>,
-    /// Free, lowest number first, and not yet discarded: their pages exist on the backing, so writing is fast.
+    /// Free, and surely written before, so that the backing has all of their places: a small write
+    /// is soon durable.
+    ready: BTreeSet<u32>,
+    /// Free, lowest number first, and not yet discarded: their pages exist on the backing, so
+    /// writing is fast.
     warm: BTreeSet<u32>,
     /// Free and discarded.
     cold: BTreeSet<u32>,
@@ -31,7 +36,8 @@ pub(crate) struct Segment {
     /// The last batch written to it.
     pub(crate) last_seq: u64,
     pub(crate) state: SegmentState,
-    /// Collecting it did not empty it: it holds damaged units, or map pages that the next checkpoint moves.
+    /// Collecting it did not empty it: it holds damaged units, or map pages that the next
+    /// checkpoint moves.
     pub(crate) stuck: bool,
     /// What it holds was packed at leisure.
     pub(crate) strong: bool,
@@ -52,6 +58,7 @@ impl Segments {
         all[0].state = SegmentState::Open;
         Self {
             all,
+            ready: BTreeSet::new(),
             warm: (1..count).collect(),
             cold: BTreeSet::new(),
             live: 0,
@@ -85,7 +92,7 @@ impl Segments {
 
     /// Free segments.
     pub(crate) fn free(&self) -> usize {
-        self.warm.len() + self.cold.len()
+        self.ready.len() + self.warm.len() + self.cold.len()
     }
 
     /// Free segments that user data may not take.
@@ -114,7 +121,11 @@ impl Segments {
         if self.free() <= self.keep(right) {
             return None;
         }
-        let taken = self.warm.pop_first().or_else(|| self.cold.pop_first())?;
+        let taken = self
+            .ready
+            .pop_first()
+            .or_else(|| self.warm.pop_first())
+            .or_else(|| self.cold.pop_first())?;
         self.all[taken as usize].state = SegmentState::Open;
         Some(taken)
     }
@@ -128,7 +139,8 @@ impl Segments {
         };
     }
 
-    /// Notes a batch. The segment counts as closed once the log has left it, see [`Segments::closed`].
+    /// Notes a batch. The segment counts as closed once the log has left it, see
+    /// [`Segments::closed`].
     pub(crate) fn written(&mut self, segment: u32, seq: u64, used: u32) {
         let held = &mut self.all[segment as usize];
         held.last_seq = seq;
@@ -152,6 +164,7 @@ impl Segments {
 
     /// Marks a segment as not free, when a store is opened.
     pub(crate) fn occupy(&mut self, segment: u32, last_seq: u64) {
+        self.ready.remove(&segment);
         self.warm.remove(&segment);
         let held = &mut self.all[segment as usize];
         held.state = SegmentState::Closed;
@@ -161,6 +174,7 @@ impl Segments {
 
     /// Marks a segment as one the log is in or will go to, when a store is opened.
     pub(crate) fn reserve(&mut self, segment: u32) {
+        self.ready.remove(&segment);
         self.warm.remove(&segment);
         let held = &mut self.all[segment as usize];
         if held.state == SegmentState::Free {
@@ -215,17 +229,31 @@ impl Segments {
     pub(crate) fn free_up(&mut self, segment: u32) {
         debug_assert_eq!(self.all[segment as usize].live, 0);
         self.all[segment as usize] = Segment::default();
-        self.warm.insert(segment);
+        self.ready.insert(segment);
         self.freed += 1;
     }
 
     /// Takes warm free segments beyond `keep` out, to be discarded: highest number first.
     pub(crate) fn cool(&mut self, keep: usize) -> Vec<u32> {
         let mut taken = Vec::new();
-        while self.warm.len() > keep {
-            taken.extend(self.warm.pop_last());
+        while self.ready.len() + self.warm.len() > keep {
+            let last = self.warm.pop_last();
+            taken.extend(last.or_else(|| self.ready.pop_last()));
         }
         taken
+    }
+
+    /// Takes a free segment out to be written with zeroes, unless so many are ready or none is to spare.
+    pub(crate) fn take_unready(&mut self, ready: usize) -> Option<u32> {
+        if self.ready.len() >= ready || self.free() <= self.low() {
+            return None;
+        }
+        self.warm.pop_first().or_else(|| self.cold.pop_first())
+    }
+
+    /// Puts back what was taken by [`Segments::take_unready`] and written.
+    pub(crate) fn made_ready(&mut self, segment: u32) {
+        self.ready.insert(segment);
     }
 
     /// Puts back what was taken by [`Segments::cool`] and discarded.
@@ -234,7 +262,8 @@ impl Segments {
     }
 }
 
-/// Segments kept back: 7 %, at least 8, since 4 free ones are kept back and the log has 3 for itself.
+/// Segments kept back: 7 %, at least 8, since 4 free ones are kept back and the log has 3 for
+/// itself.
 pub(crate) fn reserve(count: u32) -> u32 {
     (count - 1).saturating_mul(7).div_ceil(100).max(8)
 }

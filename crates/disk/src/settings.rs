@@ -92,8 +92,8 @@ pub struct Settings {
     pub profile: Option<Profile>,
     /// Take no writes and write nothing to the backing.
     pub read_only: bool,
-    /// Run a thread that collects garbage, checkpoints and recompresses. Without it the same work is done by writers
-    /// when it cannot wait, and by [`Disk::maintain`](crate::Disk::maintain).
+    /// Run a thread that collects garbage, checkpoints and recompresses. Without it the same work
+    /// is done by writers when it cannot wait, and by [`Disk::maintain`](crate::Disk::maintain).
     pub background: bool,
     /// Threads per connection a server should use.
     pub workers: u16,

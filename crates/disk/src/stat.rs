@@ -22,7 +22,8 @@ pub struct Stat {
     pub data: u64,
     /// Bytes of blocks that were written as zeroes. They take no space.
     pub zero: u64,
-    /// Bytes that the map refers to: what the data takes once garbage is collected, without batch headers (under 1 %).
+    /// Bytes that the map refers to: what the data takes once garbage is collected, without batch
+    /// headers (under 1 %).
     pub live: u64,
     /// Live bytes there may be.
     pub live_max: u64,

@@ -32,7 +32,8 @@ pub(crate) struct Store {
     pub(crate) registry: Registry,
     pub(crate) settings: Settings,
     pub(crate) profile: Profile,
-    /// The superblock as last written. Who holds it is the one that collects garbage or makes a checkpoint.
+    /// The superblock as last written. Who holds it is the one that collects garbage or makes a
+    /// checkpoint.
     pub(crate) maintenance: Mutex<Superblock>,
     pub(crate) counters: Counters,
     #[expect(
@@ -207,7 +208,8 @@ impl Store {
                 seq = self.write_edge(offset, &data[..n], effort, scratch)?;
                 n
             } else {
-                // Up to the next multiple of a piece, so that units are cut at the same places whatever the request.
+                // Up to the next multiple of a piece, so that units are cut at the same places
+                // whatever the request.
                 let n = PIECE - offset as usize % PIECE;
                 let n = n.min(data.len() / BLOCK * BLOCK);
                 seq = self.write_blocks(offset / BLOCK as u64, &data[..n], effort, scratch)?;
@@ -275,7 +277,8 @@ impl Store {
         Ok(appended.seq)
     }
 
-    /// Writes a part of one block: reads the block, and writes it back unless someone else changed it meanwhile.
+    /// Writes a part of one block: reads the block, and writes it back unless someone else changed
+    /// it meanwhile.
     fn write_edge(
         &self,
         offset: u64,
@@ -364,7 +367,8 @@ impl Store {
         let first = offset.div_ceil(block);
         let end = (offset + len) / block;
         let mut seq = 0;
-        // Parts of blocks at both ends are written as zeroes, so that the range reads as zeroes whatever its bounds.
+        // Parts of blocks at both ends are written as zeroes, so that the range reads as zeroes
+        // whatever its bounds.
         let edges: &[(u64, u64)] = if first > end {
             &[(offset, len)]
         } else {

@@ -44,8 +44,8 @@ impl Findings {
     }
 }
 
-/// Checks superblocks, map and log of a store that nobody has open. Reads no data; writes nothing. Takes 24 bytes of
-/// memory for each unit.
+/// Checks superblocks, map and log of a store that nobody has open. Reads no data; writes nothing.
+/// Takes 24 bytes of memory for each unit.
 ///
 /// # Errors
 /// [`DiskError::Backing`] if the backing fails; damage is a finding.
@@ -114,10 +114,12 @@ fn check_units(disk: &Disk, findings: &mut Findings) {
     }
 }
 
-/// Lists superblocks and the batches of all segments, for people, one line each. Writes nothing to the store.
+/// Lists superblocks and the batches of all segments, for people, one line each. Writes nothing to
+/// the store.
 ///
 /// # Errors
-/// [`DiskError`] if there is no store or the backing fails; what `out` fails with is [`DiskError::Settings`].
+/// [`DiskError`] if there is no store or the backing fails; what `out` fails with is
+/// [`DiskError::Settings`].
 pub fn dump(backing: &dyn Backing, out: &mut dyn io::Write) -> Result<(), DiskError> {
     let failed = |error: io::Error| DiskError::Settings(format!("writing the list: {error}"));
     let superblock = recovery::read_superblock(backing)?;
@@ -147,8 +149,8 @@ pub fn dump(backing: &dyn Backing, out: &mut dyn io::Write) -> Result<(), DiskEr
     Ok(())
 }
 
-/// Makes a store that nobody has open larger: its device to `logical` bytes, its backing to `physical` bytes. What is not
-/// larger than now stays.
+/// Makes a store that nobody has open larger: its device to `logical` bytes, its backing to
+/// `physical` bytes. What is not larger than now stays.
 ///
 /// # Errors
 /// [`DiskError::Settings`] if the sizes make no sense; else see [`DiskError`].
@@ -194,8 +196,8 @@ pub fn grow(
 }
 
 impl Disk {
-    /// Reads every block that holds data and checks it; the blocks that cannot be read. `progress` is told blocks done and
-    /// in all. Requests go on meanwhile.
+    /// Reads every block that holds data and checks it; the blocks that cannot be read. `progress`
+    /// is told blocks done and in all. Requests go on meanwhile.
     #[must_use]
     pub fn scrub(&self, mut progress: impl FnMut(u64, u64)) -> Vec<u64> {
         let blocks = self.store.log.map.blocks();
@@ -222,7 +224,8 @@ impl Disk {
         bad
     }
 
-    /// Collects all garbage and packs everything as hard as the profile allows. `progress` is told segments done and in all.
+    /// Collects all garbage and packs everything as hard as the profile allows. `progress` is told
+    /// segments done and in all.
     ///
     /// # Errors
     /// See [`DiskError`].
@@ -239,6 +242,7 @@ impl Disk {
             repack: true,
         };
         let mut superblock = self.store.maintenance.lock();
+        self.store.log.leave_segment()?;
         self.store.checkpoint(&mut superblock, false)?;
         let due: Vec<u32> = {
             let log = self.store.log.lock();
@@ -269,7 +273,8 @@ impl Disk {
     }
 }
 
-/// Entries that a larger tree has more than a smaller one; which of its pages must be written so that the root leads to all.
+/// Entries that a larger tree has more than a smaller one; which of its pages must be written so
+/// that the root leads to all.
 pub(crate) fn extend_tree(tree: &mut Vec<Vec<Entry>>, pages: usize) -> Vec<(u8, u32)> {
     let levels = tree.len();
     let mut count = pages;

@@ -28,12 +28,10 @@ use narrows_io::{
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 
-use super::{Backing, BackingError, FileBacking, Geometry, check_range};
+use super::{Backing, BackingError, FileBacking, Geometry, check_range, file::is_in_memory};
 
 /// Longest write that is gathered into one buffer; what is longer goes in several.
 const BUFFER_LEN: usize = 1 << 20;
-/// `TMPFS_MAGIC`.
-const TMPFS: i64 = 0x0102_1994;
 /// Idle buffers that are kept.
 const BUFFERS_MAX: usize = 4;
 
@@ -54,7 +52,7 @@ impl DirectBacking {
     /// Gives it back with the reason where `O_DIRECT` or io_uring are not to be had.
     pub fn open(plain: FileBacking) -> Result<Self, (FileBacking, io::Error)> {
         // Direct writes to memory would be copied once more for nothing.
-        if rustix::fs::fstatfs(plain.file()).is_ok_and(|system| system.f_type == TMPFS) {
+        if is_in_memory(plain.file()) {
             return Err((plain, io::Error::from(io::ErrorKind::Unsupported)));
         }
         // The same file, whatever lies at its path by now.

@@ -1,8 +1,8 @@
 //! A file or a block device by plain calls: `pread`, `pwritev`, `fdatasync`, `fallocate`.
 //!
-//! Buffered by the page cache; a write waits for nothing but memory. The lock is `flock`'s, which belongs to the open
-//! file and is what `udevd` honours on block devices; a block device is opened with `O_EXCL` besides, which mounting
-//! and device mapper respect.
+//! Buffered by the page cache; a write waits for nothing but memory. The lock is `flock`'s, which
+//! belongs to the open file and is what `udevd` honours on block devices; a block device is opened
+//! with `O_EXCL` besides, which mounting and device mapper respect.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -26,6 +26,8 @@ pub struct FileBacking {
     path: PathBuf,
     size: AtomicU64,
     is_block_device: bool,
+    /// On a file system that is not memory.
+    prepares: bool,
 }
 
 impl FileBacking {
@@ -75,11 +77,13 @@ impl FileBacking {
         }
         let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
             .map_err(|error| failed(&error.into()))?;
+        let prepares = !is_block_device && !is_in_memory(&file);
         Ok(Self {
             file,
             path: path.to_owned(),
             size: AtomicU64::new(size),
             is_block_device,
+            prepares,
         })
     }
 }
@@ -89,6 +93,13 @@ impl FileBacking {
     pub(super) fn file(&self) -> &File {
         &self.file
     }
+}
+
+/// Whether a file is on tmpfs.
+pub(super) fn is_in_memory(file: &File) -> bool {
+    /// `TMPFS_MAGIC`.
+    const TMPFS: i64 = 0x0102_1994;
+    rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type == TMPFS)
 }
 
 fn busy(path: &Path) -> BackingError {
@@ -103,7 +114,10 @@ impl Backing for FileBacking {
     }
 
     fn geometry(&self) -> Geometry {
-        Geometry::default()
+        Geometry {
+            prepares: self.prepares,
+            ..Geometry::default()
+        }
     }
 
     fn name(&self) -> String {

@@ -1,8 +1,10 @@
-//! Where a store keeps its bytes: a file, a block device, an image in an object store, or a simulation.
+//! Where a store keeps its bytes: a file, a block device, an image in an object store, or a
+//! simulation.
 //!
-//! The trait is small on purpose. All ordering logic (what must be durable before what) lives above it, so a backing
-//! only moves bytes. One contract matters: **what a returned [`Backing::write`] wrote may be lost, kept in part, or
-//! kept in another order than it was written, until a [`Backing::flush`] that began after it returned has returned.**
+//! The trait is small on purpose. All ordering logic (what must be durable before what) lives above
+//! it, so a backing only moves bytes. One contract matters: **what a returned [`Backing::write`]
+//! wrote may be lost, kept in part, or kept in another order than it was written, until a
+//! [`Backing::flush`] that began after it returned has returned.**
 
 mod direct;
 mod file;
@@ -23,16 +25,23 @@ pub use self::{
 /// What a backing likes. Fixed while it is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
-    /// Writes and discards begin and end at multiples of this many bytes. A power of two from 512 to 4096.
+    /// Writes and discards begin and end at multiples of this many bytes. A power of two from 512
+    /// to 4096.
     pub alignment: u32,
-    /// Reads begin and end at multiples of this many bytes: 1 where any range may be read, as of a buffered file;
-    /// [`Geometry::alignment`] where not, as with `O_DIRECT`.
+    /// Reads begin and end at multiples of this many bytes: 1 where any range may be read, as of a
+    /// buffered file; [`Geometry::alignment`] where not, as with `O_DIRECT`.
     pub read_alignment: u32,
-    /// Writes of about this many bytes are fastest: 512 KiB to 1 MiB. A batch is sealed at this length.
+    /// Writes of about this many bytes are fastest: 512 KiB to 1 MiB. A batch is sealed at this
+    /// length.
     pub write_preferred: u32,
-    /// Segments begin and end at multiples of this many bytes; the object size of an object store, else 4096.
+    /// Segments begin and end at multiples of this many bytes; the object size of an object store,
+    /// else 4096.
     pub segment_alignment: u32,
-    /// A discard gives space back. Where it does not, the store still calls it and ignores `Unsupported`.
+    /// A small write to a place that was never written is dear to flush, since the file system must
+    /// note it: writing zeroes there beforehand pays.
+    pub prepares: bool,
+    /// A discard gives space back. Where it does not, the store still calls it and ignores
+    /// `Unsupported`.
     pub discards: bool,
 }
 
@@ -43,6 +52,7 @@ impl Default for Geometry {
             read_alignment: 1,
             write_preferred: 1 << 20,
             segment_alignment: 4096,
+            prepares: false,
             discards: true,
         }
     }
@@ -50,8 +60,8 @@ impl Default for Geometry {
 
 /// Bytes at offsets, from several threads at once.
 ///
-/// Opening, locking out a second writer and closing are the implementation's own matter: whoever holds a `Backing`
-/// holds the lock.
+/// Opening, locking out a second writer and closing are the implementation's own matter: whoever
+/// holds a `Backing` holds the lock.
 pub trait Backing: Debug + Send + Sync {
     /// Length in bytes. Changes only by [`Backing::grow`].
     fn size(&self) -> u64;
@@ -62,15 +72,18 @@ pub trait Backing: Debug + Send + Sync {
     /// How messages name it: a path, `rbd:pool/image`.
     fn name(&self) -> String;
 
-    /// Fills `out` from `offset`. `offset` and `out.len()` are multiples of [`Geometry::read_alignment`]; memory need
-    /// not be aligned (the backing copies where its calls need that). Reads see every write that returned.
+    /// Fills `out` from `offset`. `offset` and `out.len()` are multiples of
+    /// [`Geometry::read_alignment`]; memory need not be aligned (the backing copies where its calls
+    /// need that). Reads see every write that returned.
     ///
     /// # Errors
-    /// See [`BackingError`]; a read beyond the end is [`BackingError::Bounds`]. The content of `out` is unspecified then.
+    /// See [`BackingError`]; a read beyond the end is [`BackingError::Bounds`]. The content of
+    /// `out` is unspecified then.
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), BackingError>;
 
-    /// Writes `parts` one after the other from `offset`. `offset` and the sum of lengths are multiples of
-    /// [`Geometry::alignment`]; single parts need not be. Short writes are continued, not reported.
+    /// Writes `parts` one after the other from `offset`. `offset` and the sum of lengths are
+    /// multiples of [`Geometry::alignment`]; single parts need not be. Short writes are continued,
+    /// not reported.
     ///
     /// # Errors
     /// See [`BackingError`]. Any part of the range may have been written then.
@@ -79,7 +92,8 @@ pub trait Backing: Debug + Send + Sync {
     /// Returns when every write and discard that returned before this call is durable.
     ///
     /// # Errors
-    /// See [`BackingError`]. What is durable is unknown then, and a second call must not be taken for an answer.
+    /// See [`BackingError`]. What is durable is unknown then, and a second call must not be taken
+    /// for an answer.
     fn flush(&self) -> Result<(), BackingError>;
 
     /// The content of the range is no longer wanted. What it reads as afterwards is unspecified.

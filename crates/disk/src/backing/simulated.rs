@@ -1,9 +1,10 @@
-//! A device in memory that keeps every write, discard and flush in order, so that a test can build any state a crash
-//! may have left.
+//! A device in memory that keeps every write, discard and flush in order, so that a test can build
+//! any state a crash may have left.
 //!
-//! A crash at a point of the record may keep, lose, tear (at 512 bytes or 4 KiB) or reorder every write and discard
-//! that no flush had covered; what a flush covered is kept. The choice is a pure function of a [`CrashChoice`], so a
-//! failure is repeated from its seed. [`FaultPlan`] makes calls fail.
+//! A crash at a point of the record may keep, lose, tear (at 512 bytes or 4 KiB) or reorder every
+//! write and discard that no flush had covered; what a flush covered is kept. The choice is a pure
+//! function of a [`CrashChoice`], so a failure is repeated from its seed. [`FaultPlan`] makes calls
+//! fail.
 
 use parking_lot::Mutex;
 
@@ -63,7 +64,8 @@ pub struct FaultPlan {
 pub struct CrashChoice {
     /// Calls of the record that happened before the crash.
     pub at: usize,
-    /// Of what was pending, out of 256: how likely each write or discard is kept whole. 256 keeps all, 0 none.
+    /// Of what was pending, out of 256: how likely each write or discard is kept whole. 256 keeps
+    /// all, 0 none.
     pub keep: u32,
     /// Of what was not kept whole, out of 256: how likely it is kept in part.
     pub tear: u32,
@@ -75,7 +77,8 @@ pub struct CrashChoice {
     pub seed: u64,
 }
 
-/// Where [`SimulatedDevice::crash`] has got to, so that crashes at later and later points cost no replay of the record.
+/// Where [`SimulatedDevice::crash`] has got to, so that crashes at later and later points cost no
+/// replay of the record.
 #[derive(Debug, Clone, Default)]
 pub struct CrashCursor {
     /// Calls of the record that are in `durable`.
@@ -231,7 +234,8 @@ fn apply(image: &mut [u8], op: &Op) {
     }
 }
 
-/// Keeps a part of one call: a prefix, a suffix or a random choice of its sectors, of 512 bytes or 4 KiB.
+/// Keeps a part of one call: a prefix, a suffix or a random choice of its sectors, of 512 bytes or
+/// 4 KiB.
 fn apply_torn(image: &mut [u8], op: &Op, dice: &mut Dice) {
     let (offset, len) = match op {
         Op::Write { offset, bytes } => (*offset as usize, bytes.len()),

@@ -58,8 +58,8 @@ pub struct BatchHeader {
 }
 
 impl BatchHeader {
-    /// Reads the header and checks its lengths against the segment's; the checksum needs the table too, see
-    /// [`BatchHeader::check`].
+    /// Reads the header and checks its lengths against the segment's; the checksum needs the table
+    /// too, see [`BatchHeader::check`].
     ///
     /// # Errors
     /// [`FormatError::Damaged`] if there is no header.
@@ -106,7 +106,8 @@ impl BatchHeader {
         Ok(())
     }
 
-    /// Writes the header over the first bytes of `batch`, whose table is already in place, and returns the checksum.
+    /// Writes the header over the first bytes of `batch`, whose table is already in place, and
+    /// returns the checksum.
     pub fn write(&self, batch: &mut [u8]) -> u32 {
         let head = &mut batch[..HEADER];
         head.fill(0);
@@ -154,8 +155,8 @@ pub enum Kind {
     Page,
 }
 
-/// One change of the map, in 16 bytes: 6 of the block's number (of a page its tag's), 1 of kind, 1 of mask, 4 of
-/// count, 2 of payload length in granules, 2 of zero.
+/// One change of the map, in 16 bytes: 6 of the block's number (of a page its tag's), 1 of kind, 1
+/// of mask, 4 of count, 2 of payload length in granules, 2 of zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
     /// What it says.
@@ -166,7 +167,8 @@ pub struct Record {
     pub count: u32,
     /// Payload length in granules.
     pub granules: u16,
-    /// Of a unit, the blocks whose entries it sets: all, unless some were overwritten while it was moved.
+    /// Of a unit, the blocks whose entries it sets: all, unless some were overwritten while it was
+    /// moved.
     pub mask: u8,
 }
 
@@ -180,7 +182,8 @@ impl Record {
             Kind::Trim => 4,
             Kind::Page => 5,
         };
-        // A page's tag has its level in bits 48 to 56, which is the byte of the kind: pages have no mask, so it goes there.
+        // A page's tag has its level in bits 48 to 56, which is the byte of the kind: pages have no
+        // mask, so it goes there.
         let (first, mask) = match self.kind {
             Kind::Page => (self.first & BLOCK_BITS, (self.first >> 48) as u8),
             _ => (self.first, self.mask),

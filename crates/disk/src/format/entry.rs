@@ -82,7 +82,8 @@ impl Entry {
         ((self.0 >> 2) as usize & 7) + 1
     }
 
-    /// Bytes of the unit that this block accounts for. The shares of a unit's blocks add up to its length.
+    /// Bytes of the unit that this block accounts for. The shares of a unit's blocks add up to its
+    /// length.
     #[must_use]
     pub fn share(self) -> u32 {
         let Some(place) = self.place() else { return 0 };

@@ -1,7 +1,8 @@
-//! The bytes on the backing: parsing and writing, no I/O. `docs/specs/disk.md` describes them for a second reader.
+//! The bytes on the backing: parsing and writing, no I/O. `docs/specs/disk.md` describes them for a
+//! second reader.
 //!
-//! All integers are little-endian. Whatever is parsed may be hostile: lengths are checked before anything is read or
-//! allocated by them.
+//! All integers are little-endian. Whatever is parsed may be hostile: lengths are checked before
+//! anything is read or allocated by them.
 
 pub mod batch;
 pub mod entry;

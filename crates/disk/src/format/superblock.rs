@@ -1,7 +1,8 @@
 //! The superblock: what the store is, and where its log and its map were at the last checkpoint.
 //!
-//! Two copies, at 0 and at 32 KiB. A checkpoint writes one (the second if the generation is odd), flushes, writes the other,
-//! flushes: at any time one is whole, and when the store is at rest both say the same, so damage to one loses nothing.
+//! Two copies, at 0 and at 32 KiB. A checkpoint writes one (the second if the generation is odd),
+//! flushes, writes the other, flushes: at any time one is whole, and when the store is at rest both
+//! say the same, so damage to one loses nothing.
 //!
 //! | offset | length | field |
 //! |---|---|---|
@@ -193,8 +194,8 @@ impl Superblock {
     }
 }
 
-/// The largest device on so many segments: 64 TiB, and 1024 times the segments' bytes, so that a small image cannot ask for much
-/// memory.
+/// The largest device on so many segments: 64 TiB, and 1024 times the segments' bytes, so that a
+/// small image cannot ask for much memory.
 #[must_use]
 pub fn logical_max(segments: u32, segment_len: u32) -> u64 {
     (u64::from(segments) * u64::from(segment_len) * 1024).min(1 << 46)

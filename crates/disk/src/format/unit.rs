@@ -8,8 +8,9 @@
 //! | 7 | 1 | blocks, 1 to 8 |
 //! | 8 | | packed bytes, then zeroes to a multiple of 16 |
 //!
-//! The tag is the first block's number, or of a map page its level and number. So a unit read from the wrong place, or
-//! one that is left from another life of its segment, does not pass for the wanted one.
+//! The tag is the first block's number, or of a map page its level and number. So a unit read from
+//! the wrong place, or one that is left from another life of its segment, does not pass for the
+//! wanted one.
 
 use super::{BLOCK, FormatError, UNIT_BLOCKS, crc, u16_at, u32_at};
 
@@ -17,8 +18,8 @@ use super::{BLOCK, FormatError, UNIT_BLOCKS, crc, u16_at, u32_at};
 pub const HEADER: usize = 8;
 /// The longest unit in bytes, header and padding with it.
 pub const UNIT_MAX: usize = (HEADER + UNIT_BLOCKS * BLOCK).next_multiple_of(super::GRANULE);
-/// Codec number of blocks that are each packed by a chain of page transforms (`docs/specs/chain.md`): `blocks` lengths
-/// of 2 bytes, then the packed pages.
+/// Codec number of blocks that are each packed by a chain of page transforms
+/// (`docs/specs/chain.md`): `blocks` lengths of 2 bytes, then the packed pages.
 pub const CODEC_CHAINS: u8 = 255;
 
 /// What a unit's checksum is bound to.

@@ -24,7 +24,8 @@ fn fresh(segments: usize, logical: u64) -> (Arc<SimulatedDevice>, Disk) {
     (backing, disk)
 }
 
-// Goal: what was written is read, across reopening. Method: random writes of any length and place beside a plain array.
+// Goal: what was written is read, across reopening. Method: random writes of any length and place
+// beside a plain array.
 #[test]
 fn reads_what_was_written_at_any_offset() {
     let (backing, mut disk) = fresh(64, 1 << 20);
@@ -97,7 +98,8 @@ fn tells_holes_from_zeroes_from_data() {
     assert_eq!(found[0].len, B - 100);
 }
 
-// Goal: what is not there, foreign, older or short is refused in words and left as it is. Method: one of each.
+// Goal: what is not there, foreign, older or short is refused in words and left as it is. Method:
+// one of each.
 #[test]
 fn refuses_what_is_no_store_and_overwrites_nothing() {
     let blank = device(32);
@@ -141,7 +143,8 @@ fn a_second_writer_of_a_file_is_refused() {
     assert_eq!(&out, b"kept");
 }
 
-// Goal: a full store says so, goes on reading, trimming and flushing, and takes data again after trims. Method: fill it.
+// Goal: a full store says so, goes on reading, trimming and flushing, and takes data again after
+// trims. Method: fill it.
 #[test]
 fn a_full_store_refuses_data_and_comes_back_after_trims() {
     let (backing, disk) = fresh(40, 256 << 16);
@@ -182,8 +185,8 @@ fn a_full_store_refuses_data_and_comes_back_after_trims() {
     }
 }
 
-// Goal: overwriting for ever within the space works, and garbage collection keeps every block. Method: many times the
-// backing's size in random overwrites, at a high utilisation.
+// Goal: overwriting for ever within the space works, and garbage collection keeps every block.
+// Method: many times the backing's size in random overwrites, at a high utilisation.
 #[test]
 fn overwrites_many_times_the_backing() {
     let (_, disk) = fresh(48, 300 * B);
@@ -212,8 +215,8 @@ fn overwrites_many_times_the_backing() {
     }
 }
 
-// Goal: a guaranteed device never runs out of space. Method: the largest one, filled with noise and overwritten in single
-// blocks and longer runs, many times.
+// Goal: a guaranteed device never runs out of space. Method: the largest one, filled with noise and
+// overwritten in single blocks and longer runs, many times.
 #[test]
 fn a_guaranteed_device_never_runs_out() {
     let backing = device(64);
@@ -241,8 +244,8 @@ fn a_guaranteed_device_never_runs_out() {
     println!("{:?}", disk.stat());
 }
 
-// Goal: several threads at once lose nothing. Method: each writes, reads and flushes its own blocks; all share edges of
-// blocks with a neighbour, so that partial writes meet.
+// Goal: several threads at once lose nothing. Method: each writes, reads and flushes its own
+// blocks; all share edges of blocks with a neighbour, so that partial writes meet.
 #[test]
 fn threads_write_side_by_side() {
     let backing = device(96);

@@ -1,11 +1,12 @@
 //! The proof: whatever a crash leaves, the store opens and holds what it must.
 //!
-//! A workload runs on a simulated device that keeps every write, discard and flush. Then the device is crashed at points of
-//! that record, in every way it may (`CrashChoice`), and the store opened on what is left. The model knows the order of all
-//! changes, and where in the record flushes returned. What is read must be the state after some prefix of the changes, not
-//! shorter than what was flushed: so nothing flushed is lost (a), no block is a mix or garbage (b), and no trim is undone
-//! after a flush (c). The check of the whole store finds nothing (d). Recovery is crashed as well, and a second recovery
-//! finds the same (e).
+//! A workload runs on a simulated device that keeps every write, discard and flush. Then the device
+//! is crashed at points of that record, in every way it may (`CrashChoice`), and the store opened
+//! on what is left. The model knows the order of all changes, and where in the record flushes
+//! returned. What is read must be the state after some prefix of the changes, not shorter than what
+//! was flushed: so nothing flushed is lost (a), no block is a mix or garbage (b), and no trim is
+//! undone after a flush (c). The check of the whole store finds nothing (d). Recovery is crashed as
+//! well, and a second recovery finds the same (e).
 //!
 //! `NARROWS_CRASH_STATES=N` tries N states, `NARROWS_CRASH_SEED=N` begins with that seed.
 
@@ -133,7 +134,8 @@ impl Model {
         }
     }
 
-    /// Blocks that differ from the state after `n` changes, with the changes that made what they hold.
+    /// Blocks that differ from the state after `n` changes, with the changes that made what they
+    /// hold.
     fn difference(&self, values: &[Value], n: usize) -> String {
         let mut state = vec![0; self.blocks];
         for &(block, value) in &self.changes[..n] {
@@ -168,7 +170,8 @@ impl Model {
         }
     }
 
-    /// Reads the whole device; `Err` says which block holds what was never written, or cannot be read.
+    /// Reads the whole device; `Err` says which block holds what was never written, or cannot be
+    /// read.
     fn read(&self, disk: &Disk) -> Result<Vec<Value>, String> {
         let mut bytes = vec![0; self.blocks * BLOCK];
         disk.read(0, &mut bytes)
@@ -288,6 +291,7 @@ impl Run {
             }
             73..90 => disk.flush(),
             90..94 => disk.checkpoint().map_err(BlockError::from),
+            94 => disk.compact(|_, _| ()).map_err(BlockError::from),
             _ => {
                 let idle = dice.below(2) == 0;
                 disk.maintain(idle).map(drop).map_err(BlockError::from)
@@ -348,8 +352,8 @@ impl Run {
         n
     }
 
-    /// Closes the store in order or kills it, and opens it again on the same device: what it had not flushed is there, but
-    /// may still be lost by a crash, until it is open.
+    /// Closes the store in order or kills it, and opens it again on the same device: what it had
+    /// not flushed is there, but may still be lost by a crash, until it is open.
     fn restart(&mut self, disk: Disk, kill: bool) -> Disk {
         let kill = kill || disk.close().is_err();
         disk.abandon();
@@ -443,7 +447,8 @@ fn random_choice(positions: usize, dice: &mut Dice) -> CrashChoice {
     }
 }
 
-/// Runs workloads and crashes them until `states` were tried; the states tried, and the first violation.
+/// Runs workloads and crashes them until `states` were tried; the states tried, and the first
+/// violation.
 fn search(states: usize, first_seed: u64, sabotage: Option<Sabotage>) -> (usize, Option<String>) {
     let mut tried = 0;
     for seed in first_seed.. {
@@ -456,11 +461,13 @@ fn search(states: usize, first_seed: u64, sabotage: Option<Sabotage>) -> (usize,
         let positions = run.backing.position();
         let mut choices: Vec<CrashChoice> = Vec::new();
         for at in begin..=positions {
-            // The first workload is crashed everywhere; of later ones a part, so that there are more of them.
+            // The first workload is crashed everywhere; of later ones a part, so that there are
+            // more of them.
             if seed > first_seed && dice.below(6) > 0 {
                 continue;
             }
-            // Every point, with all subsets of what is pending where they are few, and some random ways.
+            // Every point, with all subsets of what is pending where they are few, and some random
+            // ways.
             let pending = run.backing.pending(at);
             if pending <= 3 {
                 choices.extend((0..1_u64 << pending).map(|subset| CrashChoice {
@@ -495,7 +502,8 @@ fn number(name: &str) -> Option<u64> {
     env::var(name).ok()?.parse().ok()
 }
 
-// Goal: no crash loses what was flushed, nor leaves what never was. Method: see the head of this file.
+// Goal: no crash loses what was flushed, nor leaves what never was. Method: see the head of this
+// file.
 #[test]
 fn no_crash_loses_or_invents_anything() {
     let states = number("NARROWS_CRASH_STATES").unwrap_or(3000) as usize;
@@ -522,8 +530,9 @@ fn every_planted_bug_is_found() {
     }
 }
 
-// Goal: whatever call fails, and however, nothing flushed is lost and nothing is invented. Method: every call of a workload
-// fails in turn, with and without a part done, as an I/O error or for lack of space; then the device is crashed.
+// Goal: whatever call fails, and however, nothing flushed is lost and nothing is invented. Method:
+// every call of a workload fails in turn, with and without a part done, as an I/O error or for lack
+// of space; then the device is crashed.
 #[test]
 fn every_failing_call_is_survived() {
     let mut tried = 0;
@@ -567,7 +576,8 @@ fn every_failing_call_is_survived() {
     println!("{tried} states after failing calls");
 }
 
-// Goal: a failed flush poisons the store, in words; reads go on, and what was flushed before is there when it is opened again.
+// Goal: a failed flush poisons the store, in words; reads go on, and what was flushed before is
+// there when it is opened again.
 #[test]
 fn a_failed_flush_poisons_in_words() {
     let mut run = run_with(5, None, None, 0);

@@ -83,8 +83,9 @@ fn wrong(image: Vec<u8>, expected: &[u8]) -> (Option<usize>, Vec<u8>, bool) {
     (found, image, refused)
 }
 
-// Goal: no flipped bit makes a read wrong: it is harmless, or an error. Method: one bit of every fifth byte that was
-// written (`NARROWS_FLIPS=all`: every bit), of a store that was closed and of one that was killed after a flush.
+// Goal: no flipped bit makes a read wrong: it is harmless, or an error. Method: one bit of every
+// fifth byte that was written (`NARROWS_FLIPS=all`: every bit), of a store that was closed and of
+// one that was killed after a flush.
 #[test]
 fn no_flipped_bit_is_read_as_data() {
     let all = env::var("NARROWS_FLIPS").is_ok_and(|value| value == "all");
@@ -118,8 +119,9 @@ fn no_flipped_bit_is_read_as_data() {
     }
 }
 
-// Goal: a batch in the middle of the log that is damaged is not taken for the log's end. Method: damage each durable batch
-// of a killed store but the last; the store must not open with older data.
+// Goal: a batch in the middle of the log that is damaged is not taken for the log's end. Method:
+// damage each durable batch of a killed store but the last; the store must not open with older
+// data.
 #[test]
 fn a_damaged_durable_batch_is_no_end_of_the_log() {
     let image = image(false);
@@ -136,7 +138,8 @@ fn a_damaged_durable_batch_is_no_end_of_the_log() {
     }
 }
 
-// Goal: bytes that are no store are refused without panic. Method: an image with pieces of itself moved about.
+// Goal: bytes that are no store are refused without panic. Method: an image with pieces of itself
+// moved about.
 #[test]
 fn scrambled_images_are_refused_or_read_right() {
     let image = image(true);

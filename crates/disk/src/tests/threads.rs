@@ -1,8 +1,9 @@
 //! Several threads at once, and then a crash: what each of them was told must hold.
 //!
-//! Every thread writes blocks of its own, so the versions of a block are in order. A clock numbers calls and returns. If a
-//! flush that any thread called after a write had returned, itself returned before the crash, the block must hold that version
-//! or a later one; and never a version whose write began after the crash.
+//! Every thread writes blocks of its own, so the versions of a block are in order. A clock numbers
+//! calls and returns. If a flush that any thread called after a write had returned, itself returned
+//! before the crash, the block must hold that version or a later one; and never a version whose
+//! write began after the crash.
 
 use std::sync::{
     Arc,
@@ -116,7 +117,8 @@ fn race(seed: u64, disk: &Disk, backing: &SimulatedDevice) -> (Vec<Vec<Version>>
     (versions, flushes.into_inner())
 }
 
-// Goal: what flushes promise holds whoever calls them, with the background thread at work. Method: see the head of this file.
+// Goal: what flushes promise holds whoever calls them, with the background thread at work. Method:
+// see the head of this file.
 #[test]
 fn what_several_threads_were_told_survives_a_crash() {
     let mut tried = 0;

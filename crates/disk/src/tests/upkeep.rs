@@ -14,7 +14,8 @@ use crate::{
 
 const B: u64 = BLOCK as u64;
 
-// Goal: a store grows in its device and its backing, and keeps what it holds. Method: across one and two levels of map.
+// Goal: a store grows in its device and its backing, and keeps what it holds. Method: across one
+// and two levels of map.
 #[test]
 fn grows_in_both_directions_and_keeps_everything() {
     let backing = device(32);
@@ -48,7 +49,8 @@ fn grows_in_both_directions_and_keeps_everything() {
     assert!(error.to_string().contains("is possible"), "{error}");
 }
 
-// Goal: statistics are true. Method: count what the backing holds after compacting, and compare within 2 %.
+// Goal: statistics are true. Method: count what the backing holds after compacting, and compare
+// within 2 %.
 #[test]
 fn statistics_are_true_within_two_per_cent() {
     let backing = Arc::new(SimulatedDevice::new(64 << 20, Geometry::default()));
@@ -67,7 +69,8 @@ fn statistics_are_true_within_two_per_cent() {
     disk.compact(|_, _| ()).unwrap();
     let stat = disk.stat();
     assert_eq!(stat.zero, 8 * B);
-    // Blocks 0 to 6399, and every seventh up to 6993; the first 64 were trimmed, and 8 of them zeroed.
+    // Blocks 0 to 6399, and every seventh up to 6993; the first 64 were trimmed, and 8 of them
+    // zeroed.
     let data = 6400 + (6400..7000).filter(|block| block % 7 == 0).count() as u64 - 64;
     assert_eq!(stat.data, data * B);
     // What is left is in segments in use; the log's head takes up to three more.
@@ -83,8 +86,8 @@ fn statistics_are_true_within_two_per_cent() {
     assert!(per_block <= 10.0, "{per_block} bytes of memory a block");
 }
 
-// Goal: the ratio comes back after random overwrites, and idle time packs harder. Method: fill, overwrite 40 % in random
-// blocks, rest; each profile.
+// Goal: the ratio comes back after random overwrites, and idle time packs harder. Method: fill,
+// overwrite 40 % in random blocks, rest; each profile.
 #[test]
 fn the_ratio_comes_back_after_random_overwrites() {
     for profile in [Profile::Fast, Profile::Balanced, Profile::Dense] {

@@ -61,7 +61,7 @@ pub struct Args {
     #[arg(long)]
     pub no_recompress: bool,
     /// Requests of a connection done side by side, at most
-    #[arg(long, default_value_t = 16, value_name = "N")]
+    #[arg(long, default_value_t = 32, value_name = "N")]
     pub workers: u16,
     /// Connections open at once, at most
     #[arg(long, default_value_t = 64, value_name = "N")]

@@ -3,7 +3,10 @@
 use std::fmt::Write;
 
 use narrows_core::units::Size;
-use narrows_disk::served::control::{Named, Report};
+use narrows_disk::{
+    Fullness,
+    served::control::{Named, Report},
+};
 
 const BAR: usize = 40;
 
@@ -109,6 +112,12 @@ fn draw(text: &mut String, disk: &Named, earlier: Option<&Named>, span_s: f64) -
 fn forecast(disk: &Named) -> String {
     let share = disk.stat.live as f64 / disk.stat.live_max.max(1) as f64;
     let mut text = format!(", {:.0} % full", share * 100.0);
+    text.push_str(match disk.stat.fullness {
+        Fullness::Fine => "",
+        Fullness::Filling => " (filling: trim, or grow it)",
+        Fullness::NearlyFull => " (NEARLY FULL: trim, or grow it)",
+        Fullness::Full => " (FULL: writes are refused; trim, or grow it)",
+    });
     if let Some(seconds) = disk.full_in_s {
         let (count, unit) = match seconds {
             s if s < 120.0 => (s, "s"),
