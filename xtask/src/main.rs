@@ -1,4 +1,7 @@
-//! Chores of the workspace. `cargo xtask layers` fails on a dependency that climbs a floor or names a sibling.
+//! Chores of the workspace. `cargo xtask layers` fails on a dependency that climbs a floor or names a sibling;
+//! `cargo xtask abi DIR` writes the facts of the CUDA driver's ABI from its headers.
+
+mod abi;
 
 use std::{collections::BTreeMap, process::Command};
 
@@ -40,7 +43,13 @@ const BESIDE: &[&str] = &["narrows-testkit", "narrows-fuzz", "xtask"];
 fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
         Some("layers") => layers(),
-        other => bail!("unknown chore {other:?}; there is: layers"),
+        Some("abi") => {
+            let dir = std::env::args_os()
+                .nth(2)
+                .context("usage: cargo xtask abi INCLUDE-DIR")?;
+            abi::write(dir.as_ref())
+        }
+        other => bail!("unknown chore {other:?}; there are: layers, abi"),
     }
 }
 
