@@ -1,0 +1,2 @@
+//! Arithmetic.
+pub(crate) mod atomic;
