@@ -24,7 +24,7 @@ mod span;
 
 pub use codec::{Frames, WireError};
 pub use message::{
-    DeviceInfo, Image, KernelInfo, KernelRef, Launch, Param, Reply, Request, Texture, ids,
+    Attribute, DeviceInfo, Image, KernelInfo, KernelRef, Launch, Param, Reply, Request, Texture, ids,
 };
 pub use span::{Row, Span};
 
