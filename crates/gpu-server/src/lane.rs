@@ -4,7 +4,7 @@
 //! and a stream that waits holds up no other's copies.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     io::{BufRead, Write},
     sync::{
         Arc,
@@ -85,6 +85,74 @@ pub struct Lane {
     reader: Mutex<ChannelReader>,
     writer: Mutex<ChannelWriter>,
     reads: AtomicU64,
+    /// Copies to the device take turns, and those from it.
+    turns: [Turns; 2],
+}
+
+/// The order in which copies use one direction of a lane: that of their messages, though streams may share it. A copy
+/// waits for earlier messages only, so no two wait for each other.
+#[derive(Debug, Default)]
+struct Turns {
+    state: Mutex<TurnsState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct TurnsState {
+    issued: u64,
+    now: u64,
+    /// Turns that ended before they came.
+    given_up: BTreeSet<u64>,
+}
+
+/// A copy's turn on a lane.
+#[derive(Debug)]
+pub struct Turn {
+    lane: Arc<Lane>,
+    back: bool,
+    number: u64,
+}
+
+impl Turn {
+    /// The next turn of this lane; `back` for a copy from the device.
+    #[must_use]
+    pub fn next(lane: Arc<Lane>, back: bool) -> Self {
+        let mut state = lane.turns[usize::from(back)].state.lock();
+        let number = state.issued;
+        state.issued += 1;
+        drop(state);
+        Self { lane, back, number }
+    }
+
+    fn turns(&self) -> &Turns {
+        &self.lane.turns[usize::from(self.back)]
+    }
+
+    fn wait(&self) -> &Lane {
+        let turns = self.turns();
+        let mut state = turns.state.lock();
+        while state.now != self.number {
+            turns.changed.wait(&mut state);
+        }
+        &self.lane
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let turns = self.turns();
+        let mut state = turns.state.lock();
+        state.given_up.insert(self.number);
+        loop {
+            let now = state.now;
+            if !state.given_up.remove(&now) {
+                break;
+            }
+            state.now += 1;
+        }
+        drop(state);
+        turns.changed.notify_all();
+    }
 }
 
 /// The lanes of a session, as they come.
@@ -108,6 +176,7 @@ impl Lanes {
             reader: Mutex::new(incoming.reader),
             writer: Mutex::new(incoming.writer),
             reads: AtomicU64::new(0),
+            turns: Default::default(),
         };
         self.state.lock().found.insert(number, Arc::new(lane));
         self.changed.notify_all();
@@ -145,7 +214,7 @@ pub enum Source {
     /// They came with the message.
     Inline(Vec<u8>),
     /// They come next on this lane.
-    Lane(Arc<Lane>),
+    Lane(Turn),
 }
 
 impl Source {
@@ -161,7 +230,7 @@ impl Source {
     ) -> Result<(), E> {
         let lane = match &self {
             Self::Inline(bytes) => return put(bytes),
-            Self::Lane(lane) => lane,
+            Self::Lane(turn) => turn.wait(),
         };
         let mut reader = lane.reader.lock();
         let (mut left, mut result) = (len, Ok(()));
@@ -194,7 +263,7 @@ pub enum Sink {
     /// To this lane.
     Lane {
         /// Which.
-        lane: Arc<Lane>,
+        turn: Turn,
         /// Where its progress is noted.
         outbox: Arc<Outbox>,
     },
@@ -221,7 +290,8 @@ impl Sink {
                 outbox.say(&Reply::Data { call, bytes });
                 result
             }
-            Self::Lane { lane, outbox } => {
+            Self::Lane { turn, outbox } => {
+                let lane = turn.wait();
                 let mut writer = lane.writer.lock();
                 let (mut left, mut result) = (len, Ok(()));
                 while left > 0 {

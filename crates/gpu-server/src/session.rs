@@ -20,7 +20,7 @@ use crate::{
     device::{Done, Gate, Until},
     ended,
     images::{Images, hash_of},
-    lane::{Lanes, Outbox, Sink, Source},
+    lane::{Lanes, Outbox, Sink, Source, Turn},
 };
 
 /// Bounds on what one session may name.
@@ -264,12 +264,12 @@ impl<'a> Session<'a> {
                 let len = checked(&dst);
                 let stream = self.stream(stream)?;
                 len?;
-                device.write(stream, dst, Source::Lane(lane))
+                device.write(stream, dst, Source::Lane(Turn::next(lane, false)))
             }
             Request::Read { stream, lane, src } => {
                 checked(&src)?;
                 let sink = Sink::Lane {
-                    lane: self.lane(lane)?,
+                    turn: Turn::next(self.lane(lane)?, true),
                     outbox: self.outbox.clone(),
                 };
                 device.read(self.stream(stream)?, src, sink)
@@ -450,7 +450,7 @@ impl<'a> Session<'a> {
             Err(failure) => return Ok(Err(failure)),
         };
         let mut bytes = Vec::new();
-        Source::Lane(lane).take::<End>(image.len, |piece| {
+        Source::Lane(Turn::next(lane, false)).take::<End>(image.len, |piece| {
             bytes.extend_from_slice(piece);
             Ok(())
         })?;
