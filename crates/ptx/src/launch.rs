@@ -1,36 +1,48 @@
 //! What a launch is, and what it may cost.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crate::{Kernel, Linked};
 
 /// Thread-instructions that one launch may still execute; shared by the workers of the launch.
 #[derive(Debug)]
-pub struct Budget(AtomicI64);
+pub struct Budget {
+    left: AtomicI64,
+    id: u64,
+}
+
+static LAUNCHES: AtomicU64 = AtomicU64::new(1);
 
 impl Budget {
     /// A budget of so many instructions, each counted once for every active thread.
     pub fn new(thread_instructions: u64) -> Self {
-        Budget(AtomicI64::new(
-            i64::try_from(thread_instructions).unwrap_or(i64::MAX),
-        ))
+        let left = i64::try_from(thread_instructions).unwrap_or(i64::MAX);
+        Budget {
+            left: AtomicI64::new(left),
+            id: LAUNCHES.fetch_add(1, Ordering::Relaxed),
+        }
     }
 
     /// Ends the launch: every worker stops at its next look, with
     /// [`ErrorKind::Budget`](crate::ErrorKind::Budget).
     pub fn cancel(&self) {
-        self.0.store(i64::MIN / 2, Ordering::Relaxed);
+        self.left.store(i64::MIN / 2, Ordering::Relaxed);
     }
 
     /// Thread-instructions left.
     pub fn left(&self) -> u64 {
-        self.0.load(Ordering::Relaxed).max(0) as u64
+        self.left.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// Differs from launch to launch in this process: tells a `Scratch` when to clear itself.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     /// Takes `count`; false if the budget is spent.
     pub(crate) fn take(&self, count: u64) -> bool {
         let count = count.min(i64::MAX as u64 / 4) as i64;
-        self.0.fetch_sub(count, Ordering::Relaxed) > count
+        self.left.fetch_sub(count, Ordering::Relaxed) >= count
     }
 }
 

@@ -21,6 +21,7 @@ mod memory;
 mod module;
 mod num;
 mod run;
+mod text;
 pub mod texture;
 
 pub use error::{ErrorKind, KernelError, ParseError};
