@@ -36,7 +36,11 @@ fn main() {
             Some(module) => (format!("crate::api::{module}::{name}"), true),
             None => (name.to_string(), false),
         };
-        writeln!(out, "Export::new({name:?}, {path} as *const (), {implemented}),").unwrap();
+        writeln!(
+            out,
+            "Export::new({name:?}, {path} as *const (), {implemented}),"
+        )
+        .unwrap();
     }
     out.push_str("];\n");
     let dir = env::var("OUT_DIR").unwrap();

@@ -76,7 +76,9 @@ pub(crate) fn guard(name: &str, per_thread: bool, run: impl FnOnce() -> Answer) 
 
 /// A function that is exported because programs look for it, and does nothing.
 pub(crate) fn refuse(name: &str) -> u32 {
-    say_once(&format!("{name} is not implemented; it returns CUDA_ERROR_NOT_SUPPORTED"));
+    say_once(&format!(
+        "{name} is not implemented; it returns CUDA_ERROR_NOT_SUPPORTED"
+    ));
     Status::NOT_SUPPORTED.0
 }
 

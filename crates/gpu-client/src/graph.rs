@@ -134,7 +134,12 @@ impl Client {
     }
 
     pub(crate) fn graph_destroy(&self, id: u64) -> Answer {
-        let graph = self.graphs.graphs.lock().remove(&id).ok_or(Status::INVALID_HANDLE)?;
+        let graph = self
+            .graphs
+            .graphs
+            .lock()
+            .remove(&id)
+            .ok_or(Status::INVALID_HANDLE)?;
         let mut owners = self.graphs.owners.lock();
         for node in &graph.nodes {
             owners.remove(&node.id);
@@ -153,7 +158,11 @@ impl Client {
     }
 
     /// Changes a node, in the graph it was added to.
-    pub(crate) fn node_change(&self, node: u64, change: impl FnOnce(&mut Node) -> Answer) -> Answer {
+    pub(crate) fn node_change(
+        &self,
+        node: u64,
+        change: impl FnOnce(&mut Node) -> Answer,
+    ) -> Answer {
         let graph = self.graphs.owners.lock().get(&node).copied();
         let mut graphs = self.graphs.graphs.lock();
         let graph = graph.and_then(|graph| graphs.get_mut(&graph));
@@ -169,7 +178,9 @@ impl Client {
         change: impl FnOnce(&mut Node) -> Answer,
     ) -> Answer {
         let mut execs = self.graphs.execs.lock();
-        let exec = execs.get_mut(&Kind::Exec.id(exec)?).ok_or(Status::INVALID_HANDLE)?;
+        let exec = execs
+            .get_mut(&Kind::Exec.id(exec)?)
+            .ok_or(Status::INVALID_HANDLE)?;
         let found = exec.nodes.iter_mut().find(|found| found.id == node);
         change(found.ok_or(Status::INVALID_VALUE)?)
     }
@@ -177,7 +188,11 @@ impl Client {
     /// Runs a graph in a stream.
     pub(crate) fn graph_launch(&self, exec: Handle, stream: &Stream) -> Answer {
         let execs = self.graphs.execs.lock();
-        let nodes = execs.get(&Kind::Exec.id(exec)?).ok_or(Status::INVALID_HANDLE)?.nodes.clone();
+        let nodes = execs
+            .get(&Kind::Exec.id(exec)?)
+            .ok_or(Status::INVALID_HANDLE)?
+            .nodes
+            .clone();
         drop(execs);
         for node in nodes.iter().filter(|node| node.enabled) {
             if let Work::Task(task) = &node.work {
@@ -232,10 +247,17 @@ pub(crate) fn end(client: &Client, stream: &Stream) -> Answer<u64> {
     if ended.origin != stream.id {
         return Err(Status::ILLEGAL_STATE);
     }
-    client.graphs.events.lock().retain(|_, other| other.graph != ended.graph);
+    client
+        .graphs
+        .events
+        .lock()
+        .retain(|_, other| other.graph != ended.graph);
     for other in client.streams.read().values() {
         let mut capture = other.capture.lock();
-        if capture.as_ref().is_some_and(|other| other.graph == ended.graph) {
+        if capture
+            .as_ref()
+            .is_some_and(|other| other.graph == ended.graph)
+        {
             *capture = None;
             other.capturing.store(false, Relaxed);
         }
@@ -265,9 +287,15 @@ pub(crate) fn captures(client: &Client, stream: &Stream, task: &Task) -> Answer<
         return Ok(false);
     }
     let mut slot = stream.capture.lock();
-    let Some(capture) = slot.as_mut() else { return Ok(false) };
+    let Some(capture) = slot.as_mut() else {
+        return Ok(false);
+    };
     if let Task::Record(event) = task {
-        client.graphs.events.lock().insert(event.id, capture.clone());
+        client
+            .graphs
+            .events
+            .lock()
+            .insert(event.id, capture.clone());
         return Ok(true);
     }
     let work = Work::Task(task.clone());
@@ -281,7 +309,12 @@ fn join(stream: &Stream, recorded: Capture) -> Answer {
     match slot.as_mut() {
         Some(capture) if capture.graph == recorded.graph => {
             let mut after = capture.after.clone();
-            after.extend(recorded.after.iter().filter(|id| !capture.after.contains(id)));
+            after.extend(
+                recorded
+                    .after
+                    .iter()
+                    .filter(|id| !capture.after.contains(id)),
+            );
             capture.come_after(after);
         }
         Some(_) => return Err(Status::ILLEGAL_STATE),
@@ -293,7 +326,12 @@ fn join(stream: &Stream, recorded: Capture) -> Answer {
 
 impl Capture {
     fn come_after(&mut self, after: Vec<u64>) {
-        self.handles = Arc::new(after.iter().map(|id| Kind::Node.handle(*id).value()).collect());
+        self.handles = Arc::new(
+            after
+                .iter()
+                .map(|id| Kind::Node.handle(*id).value())
+                .collect(),
+        );
         self.after = after;
     }
 }

@@ -118,7 +118,9 @@ impl PinnedRanges {
             return Err(Status::OUT_OF_MEMORY);
         }
         let owned = true;
-        self.0.lock().insert(base as usize, Pinned { len, flags, owned });
+        self.0
+            .lock()
+            .insert(base as usize, Pinned { len, flags, owned });
         Ok(base as usize)
     }
 
@@ -203,6 +205,9 @@ mod tests {
         let mut cursor = span.cursor();
         cursor.write(&[99; 5]);
         cursor.write(&[98; 7]);
-        assert_eq!((bytes[2], bytes[3], bytes[9], bytes[10], bytes[42]), (99, 3, 99, 98, 98));
+        assert_eq!(
+            (bytes[2], bytes[3], bytes[9], bytes[10], bytes[42]),
+            (99, 3, 99, 98, 98)
+        );
     }
 }

@@ -200,10 +200,8 @@ impl Lanes {
         let due: Vec<_> = {
             let state = self.0.lock();
             let due = state.delivered.iter();
-            due.filter_map(|(lane, reads)| {
-                Some((state.open.get(*lane as usize)?.clone(), *reads))
-            })
-            .collect()
+            due.filter_map(|(lane, reads)| Some((state.open.get(*lane as usize)?.clone(), *reads)))
+                .collect()
         };
         for (lane, reads) in due {
             lane.wait(reads);

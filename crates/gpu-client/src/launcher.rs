@@ -11,7 +11,12 @@ pub const LIBRARY: &str = "libnarrows_cuda.so";
 /// Names it, if it is elsewhere.
 pub const LIBRARY_VARIABLE: &str = "NARROWS_GPU_LIBRARY";
 /// What programs look for.
-const NAMES: [&str; 4] = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so"];
+const NAMES: [&str; 4] = [
+    "libcuda.so.1",
+    "libcuda.so",
+    "libnvidia-ml.so.1",
+    "libnvidia-ml.so",
+];
 
 /// Where the library may lie, from the folder of the program `narrows`.
 const PLACES: [&str; 4] = [".", "../lib/narrows", "../lib", "deps"];
@@ -24,7 +29,10 @@ pub fn find() -> Result<PathBuf, String> {
     if let Some(path) = env::var_os(LIBRARY_VARIABLE) {
         let path = PathBuf::from(path);
         return whole(&path).ok_or_else(|| {
-            format!("{LIBRARY_VARIABLE} names {}, which is not there", path.display())
+            format!(
+                "{LIBRARY_VARIABLE} names {}, which is not there",
+                path.display()
+            )
         });
     }
     let exe = env::current_exe().map_err(|fault| format!("cannot tell where I am: {fault}"))?;
@@ -83,7 +91,13 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let dir = LibraryDir::new(file.path()).unwrap();
         let path = dir.search_path();
-        let first = path.to_str().unwrap().split(':').next().unwrap().to_string();
+        let first = path
+            .to_str()
+            .unwrap()
+            .split(':')
+            .next()
+            .unwrap()
+            .to_string();
         for name in NAMES {
             assert!(Path::new(&first).join(name).exists(), "{name}");
         }

@@ -44,7 +44,11 @@ fn put_text(to: Out<c_char>, len: u32, text: &str) -> Answer {
 }
 
 fn device(handle: Handle) -> Answer {
-    if handle.value() == DEVICE { Ok(()) } else { Err(Status::INVALID_VALUE) }
+    if handle.value() == DEVICE {
+        Ok(())
+    } else {
+        Err(Status::INVALID_VALUE)
+    }
 }
 
 /// NVML has numbers of its own.
@@ -84,7 +88,14 @@ fn uuid() -> Answer<String> {
     let bytes = client()?.remote.info().uuid;
     let hex: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let part = |range: std::ops::Range<usize>| hex[range].concat();
-    Ok(format!("GPU-{}-{}-{}-{}-{}", part(0..4), part(4..6), part(6..8), part(8..10), part(10..16)))
+    Ok(format!(
+        "GPU-{}-{}-{}-{}-{}",
+        part(0..4),
+        part(4..6),
+        part(6..8),
+        part(8..10),
+        part(10..16)
+    ))
 }
 
 nvml! {

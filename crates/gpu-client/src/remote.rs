@@ -375,7 +375,9 @@ impl Remote {
                 self.tell(call, reply);
             }
             Reply::Fault { status, text } => {
-                let first = self.fault.compare_exchange(0, status.max(1), Relaxed, Relaxed);
+                let first = self
+                    .fault
+                    .compare_exchange(0, status.max(1), Relaxed, Relaxed);
                 if first.is_ok() {
                     say(&text);
                 }
@@ -409,7 +411,9 @@ impl Remote {
     /// Nothing more comes: whoever waits is told.
     fn lost(&self, end: &End) {
         let leaving = end.code == Code::DONE;
-        let first = self.fault.compare_exchange(0, Status::UNKNOWN.0, Relaxed, Relaxed);
+        let first = self
+            .fault
+            .compare_exchange(0, Status::UNKNOWN.0, Relaxed, Relaxed);
         if first.is_ok() && !leaving {
             say_once(&format!("the connection to the GPU is lost: {}", end.text));
         }
@@ -503,6 +507,8 @@ impl Blocked {
 impl Drop for Blocked {
     fn drop(&mut self) {
         // SAFETY: the set is what this thread had.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut())
+        };
     }
 }

@@ -85,7 +85,11 @@ fn var(name: &str) -> Option<String> {
 
 fn number<T: std::str::FromStr>(name: &str) -> Result<Option<T>, String> {
     var(name)
-        .map(|value| value.parse().map_err(|_| format!("{name}={value} is not a number")))
+        .map(|value| {
+            value
+                .parse()
+                .map_err(|_| format!("{name}={value} is not a number"))
+        })
         .transpose()
 }
 

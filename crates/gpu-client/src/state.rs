@@ -280,7 +280,11 @@ impl Client {
 
     /// The device of this number: there is one.
     pub(crate) fn device(&self, device: i32) -> Answer {
-        if device == 0 { Ok(()) } else { Err(Status::INVALID_DEVICE) }
+        if device == 0 {
+            Ok(())
+        } else {
+            Err(Status::INVALID_DEVICE)
+        }
     }
 
     pub(crate) fn attribute(&self, id: u32) -> Option<i32> {
@@ -303,7 +307,9 @@ impl Client {
     }
 
     pub(crate) fn context_of(&self, handle: Handle) -> Answer<Arc<Context>> {
-        let id = Kind::Context.id(handle).map_err(|_| Status::INVALID_CONTEXT)?;
+        let id = Kind::Context
+            .id(handle)
+            .map_err(|_| Status::INVALID_CONTEXT)?;
         let found = self.contexts.read().get(&id).cloned();
         found.ok_or(Status::INVALID_CONTEXT)
     }
@@ -328,7 +334,9 @@ impl Client {
             .filter(|stream| of(stream.context))
             .map(|stream| stream.id)
             .collect();
-        streams.into_iter().try_for_each(|id| self.destroy_stream(id))?;
+        streams
+            .into_iter()
+            .try_for_each(|id| self.destroy_stream(id))?;
         let modules: Vec<u64> = self
             .modules
             .read()
@@ -344,7 +352,9 @@ impl Client {
             .filter(|(_, memory)| of(memory.context) && !memory.variable)
             .map(|(base, _)| *base)
             .collect();
-        memory.into_iter().try_for_each(|base| self.free(base, None))
+        memory
+            .into_iter()
+            .try_for_each(|base| self.free(base, None))
     }
 
     // Streams.
@@ -461,7 +471,10 @@ impl Client {
 
     /// The kernel at `index` of a module, with one handle for as long as the module is loaded.
     pub(crate) fn function_at(&self, module: &Arc<Module>, index: u32) -> Answer<Handle> {
-        let info = module.kernels.get(index as usize).ok_or(Status::NOT_FOUND)?;
+        let info = module
+            .kernels
+            .get(index as usize)
+            .ok_or(Status::NOT_FOUND)?;
         let mut functions = module.functions.lock();
         if let Some(id) = functions.get(&index) {
             return Ok(Kind::Function.handle(*id));
@@ -549,7 +562,11 @@ impl Client {
         }
         let (base, found) = self.find(span.base).ok_or(Status::INVALID_VALUE)?;
         let end = span.end().ok_or(Status::INVALID_VALUE)?;
-        if span.is_sane() && end <= base + found.len { Ok(()) } else { Err(Status::INVALID_VALUE) }
+        if span.is_sane() && end <= base + found.len {
+            Ok(())
+        } else {
+            Err(Status::INVALID_VALUE)
+        }
     }
 }
 

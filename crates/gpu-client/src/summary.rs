@@ -6,7 +6,9 @@ use crate::{call::say, settings, state::Client};
 
 /// Writes one JSON document to where `narrows gpu run` wants it.
 pub(crate) fn write(client: &Client) {
-    let Some(path) = settings::summary() else { return };
+    let Some(path) = settings::summary() else {
+        return;
+    };
     let (stats, counts) = (client.remote.stats(), &client.remote.counts);
     let text = format!(
         "{{\"schema\":\"narrows.gpu-run/1\",\"elapsed_s\":{},\"messages\":{},\"round_trips\":{},\

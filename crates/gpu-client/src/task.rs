@@ -26,7 +26,11 @@ pub(crate) enum HostCall {
     /// `CUhostFn`
     Plain { function: usize, data: usize },
     /// `CUstreamCallback`
-    Stream { function: usize, data: usize, stream: u64 },
+    Stream {
+        function: usize,
+        data: usize,
+        stream: u64,
+    },
 }
 
 impl HostCall {
@@ -122,10 +126,13 @@ impl Client {
             }),
             Task::Host(call) => {
                 let call = *call;
-                self.remote.callback(stream.id, Box::new(move || call.run()))
+                self.remote
+                    .callback(stream.id, Box::new(move || call.run()))
             }
             Task::Record(event) => {
-                event.recorded.store(true, std::sync::atomic::Ordering::Relaxed);
+                event
+                    .recorded
+                    .store(true, std::sync::atomic::Ordering::Relaxed);
                 self.remote.send(&Request::EventRecord {
                     event: event.id,
                     stream: stream.id,
@@ -239,13 +246,18 @@ impl Client {
 
     pub(crate) fn sync_stream(&self, stream: &Stream) -> Answer {
         let stream = stream.id;
-        self.remote.sync(|call| Request::StreamSync { call, stream })
+        self.remote
+            .sync(|call| Request::StreamSync { call, stream })
     }
 }
 
 /// A stream's handle, as its callbacks see it.
 pub(crate) fn handle_of(stream: &Stream) -> Handle {
-    if stream.id == 0 { Handle::NULL } else { Kind::Stream.handle(stream.id) }
+    if stream.id == 0 {
+        Handle::NULL
+    } else {
+        Kind::Stream.handle(stream.id)
+    }
 }
 
 /// A box at `(x, y, z)` of memory with this pitch and height.

@@ -14,13 +14,13 @@ use crate::{
 /// A limit's value where nobody has set it.
 fn default_limit(limit: u32) -> Answer<usize> {
     Ok(match limit {
-        0 => 1024,           // CU_LIMIT_STACK_SIZE
-        1 => 1 << 20,        // CU_LIMIT_PRINTF_FIFO_SIZE
-        2 => 8 << 20,        // CU_LIMIT_MALLOC_HEAP_SIZE
-        3 => 2,              // CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH
-        4 => 2048,           // CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT
-        5 => 128,            // CU_LIMIT_MAX_L2_FETCH_GRANULARITY
-        6 => 0,              // CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+        0 => 1024,    // CU_LIMIT_STACK_SIZE
+        1 => 1 << 20, // CU_LIMIT_PRINTF_FIFO_SIZE
+        2 => 8 << 20, // CU_LIMIT_MALLOC_HEAP_SIZE
+        3 => 2,       // CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH
+        4 => 2048,    // CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT
+        5 => 128,     // CU_LIMIT_MAX_L2_FETCH_GRANULARITY
+        6 => 0,       // CU_LIMIT_PERSISTING_L2_CACHE_SIZE
         _ => return Err(Status::NOT_SUPPORTED),
     })
 }

@@ -19,7 +19,11 @@ use crate::{
 /// A range, on the side that its address says.
 fn anywhere(address: u64, len: usize) -> Answer<Place> {
     let range = Span::linear(address, len as u64);
-    Ok(if client()?.is_device(address) { Place::Device(range) } else { Place::Host(range) })
+    Ok(if client()?.is_device(address) {
+        Place::Device(range)
+    } else {
+        Place::Host(range)
+    })
 }
 
 fn host(address: usize, len: usize) -> Place {
@@ -53,13 +57,31 @@ impl Side {
     fn place(&self, extent: [usize; 3]) -> Answer<Place> {
         let wide = |value: [usize; 3]| value.map(|value| value as u64);
         // A pitch or height of 0 means rows and slices without gaps.
-        let pitch = if self.pitch == 0 { self.origin[0] + extent[0] } else { self.pitch };
-        let height = if self.height == 0 { self.origin[1] + extent[1] } else { self.height };
-        let at = |base| span(base, wide(self.origin), pitch as u64, height as u64, wide(extent));
+        let pitch = if self.pitch == 0 {
+            self.origin[0] + extent[0]
+        } else {
+            self.pitch
+        };
+        let height = if self.height == 0 {
+            self.origin[1] + extent[1]
+        } else {
+            self.height
+        };
+        let at = |base| {
+            span(
+                base,
+                wide(self.origin),
+                pitch as u64,
+                height as u64,
+                wide(extent),
+            )
+        };
         Ok(match self.kind {
             MEMORYTYPE_HOST => Place::Host(at(self.host as u64)?),
             MEMORYTYPE_DEVICE => Place::Device(at(self.device)?),
-            MEMORYTYPE_UNIFIED if client()?.is_device(self.device) => Place::Device(at(self.device)?),
+            MEMORYTYPE_UNIFIED if client()?.is_device(self.device) => {
+                Place::Device(at(self.device)?)
+            }
             MEMORYTYPE_UNIFIED => Place::Host(at(self.device)?),
             _ => {
                 say_once("copies from and to CUDA arrays are not implemented");

@@ -49,7 +49,9 @@ fn add(at: At, work: Work) -> Answer {
 
 impl At {
     fn after_ids(&self) -> Answer<Vec<u64>> {
-        (0..self.count).map(|at| Kind::Node.id(self.after.get_at(at)?)).collect()
+        (0..self.count)
+            .map(|at| Kind::Node.id(self.after.get_at(at)?))
+            .collect()
     }
 }
 
@@ -63,7 +65,11 @@ fn kernel_params(params: In<u8>, second: bool) -> Answer<Task> {
         return Err(Status::INVALID_VALUE);
     }
     let client = client()?;
-    let handle = if params.func.is_null() { params.kern } else { params.func };
+    let handle = if params.func.is_null() {
+        params.kern
+    } else {
+        params.func
+    };
     let function = client.function(Handle::new(handle as usize as u64))?;
     let each = In::at(params.kernelParams as usize);
     let buffer = launch::params(&function, each, In::at(params.extra as usize))?;
@@ -83,18 +89,33 @@ fn copy_params(params: In<CUDA_MEMCPY3D>) -> Answer<Task> {
 
 fn memset_params(params: In<CUDA_MEMSET_NODE_PARAMS>) -> Answer<Task> {
     let asked = params.get()?;
-    let row = (asked.width as u64).checked_mul(asked.elementSize.into()).ok_or(Status::INVALID_VALUE)?;
+    let row = (asked.width as u64)
+        .checked_mul(asked.elementSize.into())
+        .ok_or(Status::INVALID_VALUE)?;
     let to = if asked.height <= 1 {
         Span::linear(asked.dst, row)
     } else {
-        span(asked.dst, [0; 3], asked.pitch as u64, asked.height as u64, [row, asked.height as u64, 1])?
+        span(
+            asked.dst,
+            [0; 3],
+            asked.pitch as u64,
+            asked.height as u64,
+            [row, asked.height as u64, 1],
+        )?
     };
     client()?.check_span(&to)?;
-    Ok(Task::Memset { to, element: asked.elementSize, value: asked.value })
+    Ok(Task::Memset {
+        to,
+        element: asked.elementSize,
+        value: asked.value,
+    })
 }
 
 fn host_params(params: In<usize>) -> Answer<Task> {
-    Ok(Task::Host(HostCall::Plain { function: params.get_at(0)?, data: params.get_at(1)? }))
+    Ok(Task::Host(HostCall::Plain {
+        function: params.get_at(0)?,
+        data: params.get_at(1)?,
+    }))
 }
 
 /// Replaces what a node does by something of the same kind.
@@ -137,14 +158,22 @@ fn nodes(graph: Handle, pick: impl Fn(&Node) -> bool) -> Answer<Vec<u64>> {
     let id = client.graph_id(graph)?;
     let graphs = client.graphs.graphs.lock();
     let graph = graphs.get(&id).ok_or(Status::INVALID_HANDLE)?;
-    Ok(graph.nodes.iter().filter(|node| pick(node)).map(|node| node.id).collect())
+    Ok(graph
+        .nodes
+        .iter()
+        .filter(|node| pick(node))
+        .map(|node| node.id)
+        .collect())
 }
 
 fn depend(graph: Handle, from: In<Handle>, to: In<Handle>, count: usize, add: bool) -> Answer {
     let client = client()?;
     client.graph_id(graph)?;
     for at in 0..count {
-        let (from, to) = (Kind::Node.id(from.get_at(at)?)?, Kind::Node.id(to.get_at(at)?)?);
+        let (from, to) = (
+            Kind::Node.id(from.get_at(at)?)?,
+            Kind::Node.id(to.get_at(at)?)?,
+        );
         client.node_change(to, |node| {
             node.after.retain(|id| *id != from);
             if add {
@@ -162,8 +191,15 @@ fn update(exec: Handle, graph: Handle) -> Answer {
     let fresh = client.instantiate(client.graph_id(graph)?)?;
     let mut execs = client.graphs.execs.lock();
     let fresh = execs.remove(&fresh).ok_or(Status::UNKNOWN)?;
-    let old = execs.get_mut(&Kind::Exec.id(exec)?).ok_or(Status::INVALID_HANDLE)?;
-    let kinds = |nodes: &[Node]| nodes.iter().map(|node| kind_of(&node.work)).collect::<Vec<_>>();
+    let old = execs
+        .get_mut(&Kind::Exec.id(exec)?)
+        .ok_or(Status::INVALID_HANDLE)?;
+    let kinds = |nodes: &[Node]| {
+        nodes
+            .iter()
+            .map(|node| kind_of(&node.work))
+            .collect::<Vec<_>>()
+    };
     if kinds(&old.nodes) != kinds(&fresh.nodes) {
         // CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE
         return Err(Status(910));

@@ -27,7 +27,11 @@ pub(crate) fn params(function: &Function, each: In<usize>, extra: In<usize>) -> 
         return extra_params(extra);
     }
     let list = &function.info().params;
-    let len = list.iter().map(|param| param.offset + param.size).max().unwrap_or(0) as usize;
+    let len = list
+        .iter()
+        .map(|param| param.offset + param.size)
+        .max()
+        .unwrap_or(0) as usize;
     if len > PARAMS_LEN_MAX {
         return Err(Status::INVALID_IMAGE);
     }
@@ -51,7 +55,9 @@ fn extra_params(extra: In<usize>) -> Answer<Vec<u8>> {
         }
         at += 2;
     }
-    let len = len.filter(|len| *len <= PARAMS_LEN_MAX).ok_or(Status::INVALID_VALUE)?;
+    let len = len
+        .filter(|len| *len <= PARAMS_LEN_MAX)
+        .ok_or(Status::INVALID_VALUE)?;
     In::<u8>::at(pointer).bytes(len)
 }
 
@@ -64,7 +70,12 @@ pub(crate) struct Shape {
 }
 
 /// A launch that this device can do; what it cannot is an error here, without a round trip.
-pub(crate) fn task(client: &Client, function: Arc<Function>, shape: Shape, params: Vec<u8>) -> Answer<Task> {
+pub(crate) fn task(
+    client: &Client,
+    function: Arc<Function>,
+    shape: Shape,
+    params: Vec<u8>,
+) -> Answer<Task> {
     let limit = |id| client.attribute(id).unwrap_or(i32::MAX) as u64;
     let threads: u64 = shape.block.iter().map(|len| u64::from(*len)).product();
     let fits = threads > 0
@@ -76,7 +87,11 @@ pub(crate) fn task(client: &Client, function: Arc<Function>, shape: Shape, param
     }
     let set = |id| function.set.lock().get(&id).copied();
     let info = |id: u32| {
-        let found = function.info().attributes.iter().find(|attribute| attribute.id == id);
+        let found = function
+            .info()
+            .attributes
+            .iter()
+            .find(|attribute| attribute.id == id);
         found.map(|attribute| attribute.value)
     };
     let most = info(0).filter(|most| *most > 0).unwrap_or(i32::MAX);
@@ -100,7 +115,13 @@ pub(crate) fn task(client: &Client, function: Arc<Function>, shape: Shape, param
     })
 }
 
-fn launch(function: Handle, shape: Shape, stream: Handle, each: In<usize>, extra: In<usize>) -> Answer {
+fn launch(
+    function: Handle,
+    shape: Shape,
+    stream: Handle,
+    each: In<usize>,
+    extra: In<usize>,
+) -> Answer {
     let client = client()?;
     client.current()?;
     let function = client.function(function)?;
@@ -128,7 +149,10 @@ fn launch_grid(function: Handle, grid: [i32; 2], stream: Handle) -> Answer {
 fn set_param(function: Handle, offset: i32, bytes: &[u8]) -> Answer {
     let function = client()?.function(function)?;
     let offset = usize::try_from(offset).map_err(|_| Status::INVALID_VALUE)?;
-    let end = offset.checked_add(bytes.len()).filter(|end| *end <= PARAMS_LEN_MAX).ok_or(Status::INVALID_VALUE)?;
+    let end = offset
+        .checked_add(bytes.len())
+        .filter(|end| *end <= PARAMS_LEN_MAX)
+        .ok_or(Status::INVALID_VALUE)?;
     let params = &mut function.old_style.lock().params;
     if params.len() < end {
         params.resize(end, 0);
@@ -140,15 +164,36 @@ fn set_param(function: Handle, offset: i32, bytes: &[u8]) -> Answer {
 fn occupancy(function: Handle, block: i32, shared: usize) -> Answer<u32> {
     let client = client()?;
     let kernel = client.function(function)?.kernel();
-    let block = u32::try_from(block).ok().filter(|block| *block > 0).ok_or(Status::INVALID_VALUE)?;
-    let make = |call| Request::Occupancy { call, kernel, block, shared: shared as u64 };
+    let block = u32::try_from(block)
+        .ok()
+        .filter(|block| *block > 0)
+        .ok_or(Status::INVALID_VALUE)?;
+    let make = |call| Request::Occupancy {
+        call,
+        kernel,
+        block,
+        shared: shared as u64,
+    };
     client.remote.ask(make).map(|(blocks, _)| blocks as u32)
 }
 
 /// The block size with which a multiprocessor holds most threads.
-fn best_block(grid: Out<i32>, block: Out<i32>, function: Handle, dynamic: Out<u8>, shared: usize, limit: i32) -> Answer {
+fn best_block(
+    grid: Out<i32>,
+    block: Out<i32>,
+    function: Handle,
+    dynamic: Out<u8>,
+    shared: usize,
+    limit: i32,
+) -> Answer {
     let client = client()?;
-    let most = client.function(function)?.info().attributes.iter().find(|attribute| attribute.id == 0).map_or(1024, |attribute| attribute.value);
+    let most = client
+        .function(function)?
+        .info()
+        .attributes
+        .iter()
+        .find(|attribute| attribute.id == 0)
+        .map_or(1024, |attribute| attribute.value);
     let most = if limit > 0 { most.min(limit) } else { most };
     let mut best = (0, 0, 0);
     for warps in (1..=(most / 32).max(1)).rev() {
@@ -157,7 +202,8 @@ fn best_block(grid: Out<i32>, block: Out<i32>, function: Handle, dynamic: Out<u8
             shared
         } else {
             // SAFETY: the program gave this function to be asked how much memory a block of a size takes.
-            let ask: extern "C" fn(i32) -> usize = unsafe { std::mem::transmute(dynamic.address()) };
+            let ask: extern "C" fn(i32) -> usize =
+                unsafe { std::mem::transmute(dynamic.address()) };
             ask(size)
         };
         let blocks = occupancy(function, size, bytes)? as i32;

@@ -43,8 +43,11 @@ fn create(link: Out<Handle>) -> Answer {
 
 fn add(link: Handle, bytes: &[u8]) -> Answer {
     let mut links = client()?.links.lock();
-    let link = links.get_mut(&Kind::Link.id(link)?).ok_or(Status::INVALID_HANDLE)?;
-    link.image.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+    let link = links
+        .get_mut(&Kind::Link.id(link)?)
+        .ok_or(Status::INVALID_HANDLE)?;
+    link.image
+        .extend_from_slice(&(bytes.len() as u64).to_le_bytes());
     link.image.extend_from_slice(bytes);
     let len = (link.image.len() - HEAD_LEN) as u64;
     link.image[8..HEAD_LEN].copy_from_slice(&len.to_le_bytes());

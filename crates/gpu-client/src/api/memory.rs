@@ -30,14 +30,29 @@ fn host_alloc(to: Out<usize>, len: usize, flags: u32) -> Answer {
 }
 
 /// Fills elements in `(width, height)`; `pitch` is in bytes.
-fn memset(dst: u64, pitch: usize, element: u32, value: u32, size: [usize; 2], stream: Handle) -> Answer {
+fn memset(
+    dst: u64,
+    pitch: usize,
+    element: u32,
+    value: u32,
+    size: [usize; 2],
+    stream: Handle,
+) -> Answer {
     let client = client()?;
     let stream = client.stream(stream)?;
-    let row = (size[0] as u64).checked_mul(element.into()).ok_or(Status::INVALID_VALUE)?;
+    let row = (size[0] as u64)
+        .checked_mul(element.into())
+        .ok_or(Status::INVALID_VALUE)?;
     let to = if size[1] == 1 {
         Span::linear(dst, row)
     } else {
-        span(dst, [0; 3], pitch as u64, size[1] as u64, [row, size[1] as u64, 1])?
+        span(
+            dst,
+            [0; 3],
+            pitch as u64,
+            size[1] as u64,
+            [row, size[1] as u64, 1],
+        )?
     };
     if dst % u64::from(element) != 0 {
         return Err(Status::INVALID_VALUE);

@@ -34,10 +34,15 @@ fn image_bytes(address: usize) -> Answer<Vec<u8>> {
             header.checked_add(len as usize)
         }
         ELF => elf_len(address)?,
-        _ if link::is_linked(address)? => In::<u64>::at(address + 8).get()?.checked_add(16).map(|len| len as usize),
+        _ if link::is_linked(address)? => In::<u64>::at(address + 8)
+            .get()?
+            .checked_add(16)
+            .map(|len| len as usize),
         _ => Some(Text::at(address).get()?.len()),
     };
-    let len = len.filter(|len| *len <= IMAGE_LEN_MAX).ok_or(Status::INVALID_IMAGE)?;
+    let len = len
+        .filter(|len| *len <= IMAGE_LEN_MAX)
+        .ok_or(Status::INVALID_IMAGE)?;
     In::<u8>::at(address).bytes(len)
 }
 
@@ -56,7 +61,10 @@ fn elf_len(address: usize) -> Answer<Option<usize>> {
         if In::<u32>::at(header + 4).get()? == NO_BITS {
             continue;
         }
-        let (offset, len) = (In::<u64>::at(header + 24).get()?, In::<u64>::at(header + 32).get()?);
+        let (offset, len) = (
+            In::<u64>::at(header + 24).get()?,
+            In::<u64>::at(header + 32).get()?,
+        );
         end = end.max(offset.saturating_add(len) as usize);
     }
     Ok(Some(end))
@@ -77,9 +85,15 @@ struct Options {
 impl Options {
     fn read(ids: In<u32>, values: In<usize>, count: u32) -> Answer<Self> {
         if count == 0 {
-            return Ok(Self { ids: vec![], values: vec![] });
+            return Ok(Self {
+                ids: vec![],
+                values: vec![],
+            });
         }
-        Ok(Self { ids: ids.list(count as usize)?, values: values.list(count as usize)? })
+        Ok(Self {
+            ids: ids.list(count as usize)?,
+            values: values.list(count as usize)?,
+        })
     }
 
     fn value(&self, id: u32) -> Option<usize> {
@@ -94,7 +108,9 @@ impl Options {
         ) else {
             return;
         };
-        let Some(room) = len.checked_sub(1) else { return };
+        let Some(room) = len.checked_sub(1) else {
+            return;
+        };
         let mut bytes = text.as_bytes()[..text.len().min(room)].to_vec();
         bytes.push(0);
         let _ = put_bytes(Out::at(buffer), &bytes);
@@ -109,7 +125,9 @@ fn load(bytes: Vec<u8>, options: &Options) -> Answer<Handle> {
     let len = bytes.len() as u64;
     let reply = if bytes.len() <= INLINE_IMAGE_LEN_MAX {
         let image = Image { hash, len, bytes };
-        client.remote.call(|call| Request::ModuleLoad { call, id, image })?
+        client
+            .remote
+            .call(|call| Request::ModuleLoad { call, id, image })?
     } else {
         load_long(client, id, &bytes, hash)?
     };
@@ -130,16 +148,29 @@ fn load(bytes: Vec<u8>, options: &Options) -> Answer<Handle> {
 /// Asks first whether the image is there already.
 fn load_long(client: &Client, id: u64, bytes: &[u8], hash: [u8; 32]) -> Answer<Reply> {
     let len = bytes.len() as u64;
-    let image = Image { hash, len, bytes: vec![] };
+    let image = Image {
+        hash,
+        len,
+        bytes: vec![],
+    };
     let asked = image.clone();
-    let reply = client.remote.call(|call| Request::ModuleLoad { call, id, image: asked })?;
+    let reply = client.remote.call(|call| Request::ModuleLoad {
+        call,
+        id,
+        image: asked,
+    })?;
     if !matches!(reply, Reply::NeedImage { .. }) {
         return Ok(reply);
     }
     let stream = client.stream(Handle::NULL)?;
     let lane = stream.lane(&client.remote)?;
     client.remote.call_with(
-        |call| Request::ModuleImage { call, id, image, lane: lane.number },
+        |call| Request::ModuleImage {
+            call,
+            id,
+            image,
+            lane: lane.number,
+        },
         |announce| lane.write_bytes(bytes, announce),
     )
 }
@@ -166,7 +197,11 @@ fn global(module: Handle, name: Text) -> Answer<(u64, u64)> {
         return Ok(*found);
     }
     let asked = name.clone();
-    let found = client.remote.ask_quietly(|call| Request::GetGlobal { call, module: module.id, name: asked })?;
+    let found = client.remote.ask_quietly(|call| Request::GetGlobal {
+        call,
+        module: module.id,
+        name: asked,
+    })?;
     let allocation = crate::state::Allocation {
         len: found.1,
         context: module.context,
@@ -191,11 +226,19 @@ fn attribute(function: &Function, id: u32) -> Answer<i32> {
 
 fn set_attribute(function: &Function, attribute: u32, value: i32) -> Answer {
     function.set.lock().insert(attribute, value);
-    client()?.remote.send(&Request::KernelSetAttribute { kernel: function.kernel(), attribute, value })
+    client()?.remote.send(&Request::KernelSetAttribute {
+        kernel: function.kernel(),
+        attribute,
+        value,
+    })
 }
 
 fn param_info(function: &Function, index: usize, offset: Out<usize>, size: Out<usize>) -> Answer {
-    let param = function.info().params.get(index).ok_or(Status::INVALID_VALUE)?;
+    let param = function
+        .info()
+        .params
+        .get(index)
+        .ok_or(Status::INVALID_VALUE)?;
     size.offer(param.size as usize);
     offset.set(param.offset as usize)
 }

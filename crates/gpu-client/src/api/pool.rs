@@ -38,7 +38,11 @@ impl Pools {
     }
 
     fn current(&mut self) -> Answer<u64> {
-        if self.current == 0 { self.default() } else { Ok(self.current) }
+        if self.current == 0 {
+            self.default()
+        } else {
+            Ok(self.current)
+        }
     }
 }
 

@@ -20,22 +20,37 @@ fn address(name: &str, version: i32, flags: u64) -> Result<usize, NotFound> {
     let symbol = resolve(name, version, flags & PER_THREAD != 0)?;
     let exports = super::exports();
     let at = exports.binary_search_by(|export| export.name.cmp(symbol.name));
-    at.map(|at| exports[at].address.0 as usize).map_err(|_| NotFound::Name)
+    at.map(|at| exports[at].address.0 as usize)
+        .map_err(|_| NotFound::Name)
 }
 
 /// C strings of all results, made once: programs keep the pointers.
 fn results() -> &'static [(u32, CString, CString)] {
     static NAMES: OnceLock<Vec<(u32, CString, CString)>> = OnceLock::new();
     NAMES.get_or_init(|| {
-        let text = |name: &str| name.trim_start_matches("CUDA_ERROR_").to_lowercase().replace('_', " ");
+        let text = |name: &str| {
+            name.trim_start_matches("CUDA_ERROR_")
+                .to_lowercase()
+                .replace('_', " ")
+        };
         RESULTS
             .iter()
-            .filter_map(|(id, name)| Some((*id, CString::new(*name).ok()?, CString::new(text(name)).ok()?)))
+            .filter_map(|(id, name)| {
+                Some((
+                    *id,
+                    CString::new(*name).ok()?,
+                    CString::new(text(name)).ok()?,
+                ))
+            })
             .collect()
     })
 }
 
-fn result_text(error: u32, to: Out<usize>, pick: impl Fn(&(u32, CString, CString)) -> usize) -> Answer {
+fn result_text(
+    error: u32,
+    to: Out<usize>,
+    pick: impl Fn(&(u32, CString, CString)) -> usize,
+) -> Answer {
     match results().iter().find(|(id, ..)| *id == error) {
         Some(found) => to.set(pick(found)),
         None => {

@@ -37,7 +37,11 @@ fn texture(resource: &CUDA_RESOURCE_DESC, how: &CUDA_TEXTURE_DESC) -> Answer<Tex
     let words = &resource.res;
     let (format, channels) = (words[1] as u32, (words[1] >> 32) as u32);
     let (width, height, pitch) = match resource.resType {
-        LINEAR => (words[2] / element_len(format, channels)?.max(1), 0, words[2]),
+        LINEAR => (
+            words[2] / element_len(format, channels)?.max(1),
+            0,
+            words[2],
+        ),
         PITCH_2D => (words[2], words[3], words[4]),
         _ => {
             say_once("textures of CUDA arrays are not implemented, only those of linear memory");
@@ -58,7 +62,12 @@ fn texture(resource: &CUDA_RESOURCE_DESC, how: &CUDA_TEXTURE_DESC) -> Answer<Tex
 }
 
 fn described(handle: u64) -> Answer<Described> {
-    client()?.textures.lock().get(&handle).copied().ok_or(Status::INVALID_VALUE)
+    client()?
+        .textures
+        .lock()
+        .get(&handle)
+        .copied()
+        .ok_or(Status::INVALID_VALUE)
 }
 
 api! {

@@ -11,6 +11,17 @@ use crate::{Device, Failure, device::Faults};
 pub struct Driver {}
 
 impl Driver {
+    /// Opens the driver's library and one of its devices.
+    ///
+    /// # Errors
+    /// In words, where there is none.
+    pub fn open_library(
+        _path: Option<&std::path::Path>,
+        _device: u32,
+    ) -> Result<Arc<Self>, Failure> {
+        Err(Failure::new(Status::NOT_SUPPORTED, "not yet"))
+    }
+
     /// A session's part of it.
     ///
     /// # Errors
