@@ -196,7 +196,7 @@ fn floats(to: Type, from: Type, how: &How) -> Result<Alu, String> {
     let (mode, integral, finite) = (how.mode, how.integral, how.finite);
     let plain = integral.is_none() && !mode.sat && !mode.relu && !mode.ftz && !finite;
     Ok(match (to, from) {
-        (Type::F(64), Type::F(32)) if plain => unary(|a: f32| f64::from(a)),
+        (Type::F(64), Type::F(32)) if plain => unary(|a: f32| float::canonical64(f64::from(a))),
         (Type::F(32), Type::F(16)) if plain => {
             unary(|a: u64| float::canonical(float::widen(a & 0xffff, F16) as f32))
         }

@@ -123,7 +123,7 @@ pub(crate) fn extreme(
         Type::F(32) if count == 3 => ternary(move |a: f32, b: f32, c: f32| pick32(pick32(a, b), c)),
         Type::F(32) => binary(pick32),
         Type::F(64) => binary(move |a: f64, b: f64| {
-            float::min_max(a, b, how).unwrap_or(f64::from_bits(0x7fff_ffff_ffff_ffff))
+            float::min_max(a, b, how).unwrap_or(float::canonical64(f64::NAN))
         }),
         _ => {
             let (format, is_pair) = half(ty).ok_or_else(|| format!("not with type {ty:?}"))?;
@@ -188,7 +188,7 @@ pub(crate) fn function(opcode: &str, ty: Type, mods: &mut Modifiers<'_>) -> Resu
         (Type::F(64), "rsqrt") if mode.ftz => {
             unary(|a: f64| approx::upper(approx::rsqrt64(approx::upper(a))))
         }
-        (Type::F(64), "rsqrt") => unary(approx::rsqrt64),
+        (Type::F(64), "rsqrt") => unary(|a: f64| float::canonical64(approx::rsqrt64(a))),
         (Type::F(32), "rcp") => unary(move |a: f32| float::arith32(Arith::Div, 1.0, a, mode)),
         (Type::F(32), "sqrt") => unary(move |a: f32| float::sqrt32(a, mode)),
         (Type::F(32), _) => {

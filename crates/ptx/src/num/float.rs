@@ -33,6 +33,15 @@ pub(crate) fn canonical(value: f32) -> f32 {
     }
 }
 
+/// The device's NaN in double precision.
+pub(crate) fn canonical64(value: f64) -> f64 {
+    if value.is_nan() {
+        f64::from_bits(F64.nan())
+    } else {
+        value
+    }
+}
+
 pub(crate) fn flush(value: f32) -> f32 {
     if value.to_bits() & 0x7f80_0000 == 0 {
         f32::from_bits(value.to_bits() & 0x8000_0000)
@@ -143,12 +152,12 @@ pub(crate) fn fma32_with(a: f32, b: f32, c: f32, mode: Mode) -> f32 {
 /// An `f64` operation.
 pub(crate) fn arith64(op: Arith, a: f64, b: f64, round: Round) -> f64 {
     if round == Round::Nearest {
-        return match op {
+        return canonical64(match op {
             Arith::Add => a + b,
             Arith::Sub => a - b,
             Arith::Mul => a * b,
             Arith::Div => a / b,
-        };
+        });
     }
     f64::from_bits(exact(op, a.to_bits(), b.to_bits(), F64, round))
 }
@@ -156,7 +165,7 @@ pub(crate) fn arith64(op: Arith, a: f64, b: f64, round: Round) -> f64 {
 /// `fma.f64`.
 pub(crate) fn fma64(a: f64, b: f64, c: f64, round: Round) -> f64 {
     if round == Round::Nearest {
-        return a.mul_add(b, c);
+        return canonical64(a.mul_add(b, c));
     }
     f64::from_bits(soft::fma(a.to_bits(), b.to_bits(), c.to_bits(), F64, round))
 }
@@ -176,7 +185,7 @@ pub(crate) fn sqrt32(a: f32, mode: Mode) -> f32 {
 /// The square root of an `f64`.
 pub(crate) fn sqrt64(a: f64, round: Round) -> f64 {
     if round == Round::Nearest {
-        return a.sqrt();
+        return canonical64(a.sqrt());
     }
     let root = soft::sqrt(soft::unpack(a.to_bits(), F64));
     f64::from_bits(soft::pack(root, F64, round))
@@ -243,6 +252,9 @@ pub(crate) fn widen(bits: u64, format: Format) -> f64 {
 
 /// Rounds to a small format.
 pub(crate) fn narrow(value: f64, format: Format, round: Round) -> u64 {
+    if format == F64 {
+        return value.to_bits();
+    }
     if round == Round::Nearest {
         if let Some(bits) = narrow_normal(value, format) {
             return bits;
@@ -350,9 +362,4 @@ pub(crate) fn narrow_e5m2(value: f64) -> u64 {
     let sign = if value.is_sign_negative() { 0x80 } else { 0 };
     let bits = narrow(value.abs(), soft::E5M2, Round::Nearest);
     sign | bits.min(0x7b)
-}
-
-/// The format of a 16-bit half type.
-pub(crate) fn half_format(is_bf16: bool) -> Format {
-    if is_bf16 { BF16 } else { F16 }
 }
