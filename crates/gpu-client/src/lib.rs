@@ -15,6 +15,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`settings`] | what `narrows gpu run` tells the library |
+//! | [`bandwidth`] | what copies take
 //! | [`launcher`] | where the library is, and how a program finds it |
 //! | `remote` | the session: requests, answers, callbacks |
 //! | `lane` | bytes of copies |
@@ -25,6 +26,7 @@
 //! | `nvml` | what programs ask of the management library |
 
 mod api;
+pub mod bandwidth;
 mod call;
 mod ffi;
 mod graph;

@@ -20,7 +20,7 @@ pub(super) const THREADS_PER_BLOCK: i32 = 1024;
 const PITCH_ALIGN: i32 = 32;
 const TEXTURE_ALIGN: i32 = 512;
 /// What the driver there would be.
-const DRIVER_VERSION: u32 = 13_000;
+const DRIVER_VERSION: u32 = narrows_gpu_abi::HEADER_VERSION;
 
 pub(super) fn info(options: &Options, arena: (u64, u64)) -> DeviceInfo {
     DeviceInfo {

@@ -188,7 +188,14 @@ impl Loaded {
             .map(|entry| {
                 let of = |read: fn(&Code) -> i32| entry.code.as_ref().map_or(0, read);
                 let attributes = [
-                    (0, of(|code| code.kernel.max_threads as i32).max(1)),
+                    // Of machine code nobody here knows; its launch says why it does not run.
+                    (
+                        0,
+                        entry
+                            .code
+                            .as_ref()
+                            .map_or(1024, |code| code.kernel.max_threads as i32),
+                    ),
                     (1, of(|code| code.kernel.static_shared_bytes as i32)),
                     (2, 0),
                     (3, of(|code| code.kernel.local_bytes as i32)),
