@@ -8,7 +8,7 @@ use std::{
 use narrows::{Acceptor, core::units::Size};
 use narrows_gpu_server::{
     Backend, Server, ServerOptions,
-    cuda::Driver,
+    cuda::{Choice, Driver},
     host::{self, Host},
     settings,
 };
@@ -35,6 +35,9 @@ pub struct Args {
     /// The driver's library, if it is not where systems have it
     #[arg(long, value_name = "FILE")]
     pub cuda_library: Option<PathBuf>,
+    /// Allow narrows' own library for programs as the driver: a GPU elsewhere is served again from here
+    #[arg(long)]
+    pub relay: bool,
     /// Which GPU, counted from 0
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub device: u32,
@@ -92,7 +95,12 @@ fn backend(args: &Args) -> anyhow::Result<Backend> {
     emulation.workers = args.kernel_threads.map_or(emulation.workers, usize::from);
     emulation.budget = args.budget;
     emulation.capability = args.compute_capability;
-    let open = || Driver::open_library(args.cuda_library.as_deref(), args.device);
+    let choice = Choice {
+        library: args.cuda_library.clone(),
+        device: args.device,
+        relay: args.relay,
+    };
+    let open = || Driver::open_library(&choice);
     Ok(match args.backend {
         BackendName::Cuda => Backend::Cuda(open().map_err(|fault| Usage(fault.to_string()))?),
         BackendName::Host => Backend::Host(Host::start(emulation)?),
