@@ -15,7 +15,11 @@ fn main() {
     let arena = &program.arena;
     let n = 1 << 20;
     let (a, b, c) = (arena.alloc(4 * n), arena.alloc(4 * n), arena.alloc(4 * n));
-    let args = Shape::new(n as u32 / 256, 256).arg(a).arg(b).arg(c).arg(n as i32);
+    let args = Shape::new(n as u32 / 256, 256)
+        .arg(a)
+        .arg(b)
+        .arg(c)
+        .arg(n as i32);
     measure(&program, "vadd", &args);
     let size = 128u32;
     let tiles = Shape {
@@ -23,17 +27,37 @@ fn main() {
         block: [16, 16, 1],
         ..Shape::default()
     };
-    measure(&program, "sgemm", &tiles.arg(a).arg(b).arg(c).arg(size as i32));
-    measure(&program, "softmax", &Shape::new(512, 32).arg(a).arg(c).arg(1024i32));
-    measure(&program, "reduce", &Shape::new(64, 256).arg(a).arg(c).arg(n as i32));
-    measure(&program, "histogram", &Shape::new(64, 256).arg(a).arg(c).arg(n as i32));
+    measure(
+        &program,
+        "sgemm",
+        &tiles.arg(a).arg(b).arg(c).arg(size as i32),
+    );
+    measure(
+        &program,
+        "softmax",
+        &Shape::new(512, 32).arg(a).arg(c).arg(1024i32),
+    );
+    measure(
+        &program,
+        "reduce",
+        &Shape::new(64, 256).arg(a).arg(c).arg(n as i32),
+    );
+    measure(
+        &program,
+        "histogram",
+        &Shape::new(64, 256).arg(a).arg(c).arg(n as i32),
+    );
     measure(&program, "diverge", &Shape::new(256, 256).arg(a));
     measure(&program, "calls", &Shape::new(64, 128).arg(a).arg(3i32));
     measure(&program, "bitonic", &Shape::new(256, 256).arg(a));
 }
 
 fn measure(program: &Program, name: &str, shape: &Shape) {
-    let kernel = program.linked.module().kernel(name).expect("in the fixture");
+    let kernel = program
+        .linked
+        .module()
+        .kernel(name)
+        .expect("in the fixture");
     let mut best = 0f64;
     for _ in 0..3 {
         let budget = Budget::new(1 << 40);

@@ -31,7 +31,10 @@ fn vadd() {
         let n = 1000;
         let (a, b) = (floats(1, n), floats(2, n));
         let (da, db, dc) = (p.arena.put(&a), p.arena.put(&b), p.arena.alloc(4 * n));
-        p.ok("vadd", &Shape::new(8, 128).arg(da).arg(db).arg(dc).arg(n as i32));
+        p.ok(
+            "vadd",
+            &Shape::new(8, 128).arg(da).arg(db).arg(dc).arg(n as i32),
+        );
         let want: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
         assert_eq!(p.arena.get::<f32>(dc, n), want);
     });
@@ -44,8 +47,15 @@ fn saxpy() {
         let n = 5000;
         let (x, y) = (floats(3, n), floats(4, n));
         let (dx, dy) = (p.arena.put(&x), p.arena.put(&y));
-        p.ok("saxpy", &Shape::new(3, 96).arg(1.7f32).arg(dx).arg(dy).arg(n as i32));
-        let want: Vec<f32> = x.iter().zip(&y).map(|(x, y)| 1.7f32.mul_add(*x, *y)).collect();
+        p.ok(
+            "saxpy",
+            &Shape::new(3, 96).arg(1.7f32).arg(dx).arg(dy).arg(n as i32),
+        );
+        let want: Vec<f32> = x
+            .iter()
+            .zip(&y)
+            .map(|(x, y)| 1.7f32.mul_add(*x, *y))
+            .collect();
         assert_eq!(p.arena.get::<f32>(dy, n), want);
     });
 }
@@ -57,10 +67,17 @@ fn reduce() {
         let n = 10_000;
         let input = floats(5, n);
         let (din, dout) = (p.arena.put(&input), p.arena.alloc(64));
-        p.ok("reduce", &Shape::new(4, 256).arg(din).arg(dout).arg(n as i32));
+        p.ok(
+            "reduce",
+            &Shape::new(4, 256).arg(din).arg(dout).arg(n as i32),
+        );
         for block in 0..4 {
             let mut part: Vec<f32> = (0..256)
-                .map(|t| (block * 256 + t..n).step_by(1024).fold(0.0, |sum, i| sum + input[i]))
+                .map(|t| {
+                    (block * 256 + t..n)
+                        .step_by(1024)
+                        .fold(0.0, |sum, i| sum + input[i])
+                })
                 .collect();
             let mut step = 128;
             while step > 0 {
@@ -81,12 +98,18 @@ fn sgemm() {
         let n = 64;
         let (a, b) = (floats(6, n * n), floats(7, n * n));
         let (da, db, dc) = (p.arena.put(&a), p.arena.put(&b), p.arena.alloc(4 * n * n));
-        let shape = Shape { grid: [4, 4, 1], block: [16, 16, 1], ..Shape::default() };
+        let shape = Shape {
+            grid: [4, 4, 1],
+            block: [16, 16, 1],
+            ..Shape::default()
+        };
         p.ok("sgemm", &shape.arg(da).arg(db).arg(dc).arg(n as i32));
         let got = p.arena.get::<f32>(dc, n * n);
         for row in 0..n {
             for column in 0..n {
-                let want = (0..n).fold(0f32, |sum, k| a[row * n + k].mul_add(b[k * n + column], sum));
+                let want = (0..n).fold(0f32, |sum, k| {
+                    a[row * n + k].mul_add(b[k * n + column], sum)
+                });
                 assert_eq!(got[row * n + column], want, "{row} {column}");
             }
         }
@@ -100,7 +123,10 @@ fn softmax() {
         let (rows, n) = (6, 100);
         let input: Vec<f32> = floats(8, rows * n).iter().map(|x| x * 9.0).collect();
         let (din, dout) = (p.arena.put(&input), p.arena.alloc(4 * rows * n));
-        p.ok("softmax", &Shape::new(rows as u32, 32).arg(din).arg(dout).arg(n as i32));
+        p.ok(
+            "softmax",
+            &Shape::new(rows as u32, 32).arg(din).arg(dout).arg(n as i32),
+        );
         let got = p.arena.get::<f32>(dout, rows * n);
         for (row, got) in input.chunks(n).zip(got.chunks(n)) {
             let most = row.iter().copied().fold(f32::MIN, f32::max);
@@ -119,7 +145,9 @@ fn histogram() {
     each(|p| {
         let n = 20_000;
         let mut random = Random(9);
-        let input: Vec<u8> = (0..n).map(|_| (random.next() as u8) & (random.next() as u8)).collect();
+        let input: Vec<u8> = (0..n)
+            .map(|_| (random.next() as u8) & (random.next() as u8))
+            .collect();
         let (din, dbins) = (p.arena.put(&input), p.arena.put(&[0u32; 256]));
         p.ok("histogram", &Shape::new(5, 256).arg(din).arg(dbins).arg(n));
         let mut want = [0u32; 256];
@@ -171,7 +199,10 @@ fn stencil() {
         let n = 700usize;
         let input = floats(12, n);
         let (din, dout) = (p.arena.put(&input), p.arena.alloc(4 * n));
-        p.ok("stencil", &Shape::new(6, 128).arg(din).arg(dout).arg(n as i32));
+        p.ok(
+            "stencil",
+            &Shape::new(6, 128).arg(din).arg(dout).arg(n as i32),
+        );
         let weights = [0.05f32, 0.25, 0.4, 0.25, 0.05];
         let got = p.arena.get::<f32>(dout, n);
         for i in 0..n {
@@ -198,7 +229,11 @@ fn calls() {
                 (a, b) = (a * 3.0, b + 3);
             }
             let last = if i % 2 == 0 { i + 9 } else { i * 9 };
-            assert_eq!(got[i as usize], fib(i as u32 % 12) + a as i64 + b + last, "{i}");
+            assert_eq!(
+                got[i as usize],
+                fib(i as u32 % 12) + a as i64 + b + last,
+                "{i}"
+            );
         }
     });
 }
@@ -215,7 +250,13 @@ fn diverge() {
             let want = match i % 7 {
                 0 => 10,
                 1 => (0..i).map(|k| k ^ i).sum(),
-                2 => if i & 8 != 0 { -i } else { i * i },
+                2 => {
+                    if i & 8 != 0 {
+                        -i
+                    } else {
+                        i * i
+                    }
+                }
                 3 => 107,
                 4 => 100,
                 5 => {
@@ -249,7 +290,9 @@ fn local() {
     each(|p| {
         let (threads, n) = (64usize, 20usize);
         let mut random = Random(13);
-        let input: Vec<i32> = (0..threads * n).map(|_| random.below(1000) as i32).collect();
+        let input: Vec<i32> = (0..threads * n)
+            .map(|_| random.below(1000) as i32)
+            .collect();
         let (din, dout) = (p.arena.put(&input), p.arena.alloc(4 * threads));
         p.ok("local", &Shape::new(1, 64).arg(din).arg(dout).arg(n as i32));
         let got = p.arena.get::<i32>(dout, threads);
@@ -266,9 +309,15 @@ fn local() {
 #[test]
 fn doubles() {
     each(|p| {
-        let input: Vec<f64> = floats(14, 200).iter().map(|x| f64::from(*x) * 30.0 + 0.001).collect();
+        let input: Vec<f64> = floats(14, 200)
+            .iter()
+            .map(|x| f64::from(*x) * 30.0 + 0.001)
+            .collect();
         let (din, dout) = (p.arena.put(&input), p.arena.alloc(1600));
-        p.ok("doubles", &Shape::new(2, 128).arg(din).arg(dout).arg(200i32));
+        p.ok(
+            "doubles",
+            &Shape::new(2, 128).arg(din).arg(dout).arg(200i32),
+        );
         for (x, got) in input.iter().zip(p.arena.get::<f64>(dout, 200)) {
             let want = x.mul_add(*x, 1.0 / x) / (x - 0.5) - (x * 1000.0) as i64 as f64;
             assert_eq!(got, want, "{x}");

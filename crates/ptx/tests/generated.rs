@@ -26,10 +26,22 @@ const STATE: usize = COUNT * 8 * 6;
 
 /// A piece of a kernel.
 enum Node {
-    Op { form: usize, to: usize, from: Vec<Operand> },
-    If { p: usize, then: Vec<Node>, other: Vec<Node> },
+    Op {
+        form: usize,
+        to: usize,
+        from: Vec<Operand>,
+    },
+    If {
+        p: usize,
+        then: Vec<Node>,
+        other: Vec<Node>,
+    },
     /// Repeats `low bits of a register` times.
-    Loop { r: usize, most: u64, body: Vec<Node> },
+    Loop {
+        r: usize,
+        most: u64,
+        body: Vec<Node>,
+    },
 }
 
 enum Operand {
@@ -40,7 +52,10 @@ enum Operand {
 type State = [[u64; COUNT]; 6];
 
 fn class_index(class: Class) -> usize {
-    CLASSES.iter().position(|(known, ..)| *known == class).expect("all are listed")
+    CLASSES
+        .iter()
+        .position(|(known, ..)| *known == class)
+        .expect("all are listed")
 }
 
 struct Generator<'f> {
@@ -74,7 +89,9 @@ impl Generator<'_> {
     fn op(&mut self) -> Node {
         // Forms that were used least come first, so that all are used.
         let least = *self.used.iter().min().expect("there are forms");
-        let rare: Vec<usize> = (0..self.forms.len()).filter(|&i| self.used[i] == least).collect();
+        let rare: Vec<usize> = (0..self.forms.len())
+            .filter(|&i| self.used[i] == least)
+            .collect();
         let form = rare[self.random.below(rare.len() as u64) as usize];
         self.used[form] += 1;
         let from = self.forms[form].from.iter().map(|class| {
@@ -86,7 +103,11 @@ impl Generator<'_> {
             }
         });
         let from = from.collect();
-        Node::Op { form, to: self.random.below(COUNT as u64) as usize, from }
+        Node::Op {
+            form,
+            to: self.random.below(COUNT as u64) as usize,
+            from,
+        }
     }
 }
 
@@ -95,11 +116,27 @@ fn special(random: &mut Random, class: Class) -> u64 {
     let any = random.next();
     let kind = random.below(6);
     let value = match (class, kind) {
-        (Class::F32, 0) => [0, 1 << 31, 0x7f80_0000, 0xff80_0000, 0x7fc0_0000, 1, 0x7f_ffff, 0x3f80_0000]
-            [any as usize % 8],
+        (Class::F32, 0) => [
+            0,
+            1 << 31,
+            0x7f80_0000,
+            0xff80_0000,
+            0x7fc0_0000,
+            1,
+            0x7f_ffff,
+            0x3f80_0000,
+        ][any as usize % 8],
         (Class::F32, 1..4) => u64::from(((any >> 20 & 0xffff) as f32 / 256.0 - 99.5).to_bits()),
-        (Class::F64, 0) => [0, 1 << 63, 0x7ff0 << 48, 0xfff0 << 48, 0x7ff8 << 48, 1, 0x3ff0 << 48, 0x7fef << 48]
-            [any as usize % 8],
+        (Class::F64, 0) => [
+            0,
+            1 << 63,
+            0x7ff0 << 48,
+            0xfff0 << 48,
+            0x7ff8 << 48,
+            1,
+            0x3ff0 << 48,
+            0x7fef << 48,
+        ][any as usize % 8],
         (Class::F64, 1..4) => ((any >> 20 & 0xf_ffff) as f64 / 4096.0 - 99.5).to_bits(),
         (Class::R16, 1..3) => any & 0x3fff | any >> 20 & 0x8000,
         (_, 0) => [0, 1, u64::MAX, 1 << 31, 1 << 63, 0x7fff_ffff, 31, 32][any as usize % 8],
@@ -134,10 +171,17 @@ fn emit(nodes: &[Node], forms: &[Form], label: &mut u32, out: &mut String) {
                 if text.matches(';').count() > 1 {
                     let temporary = format!("{}9", CLASSES[class_index(form.to)].1);
                     text = form.text.replace("{d}", &temporary);
-                    write!(text, " mov.b{} {}, {temporary};", form.to.bits(), name(form.to, *to))
-                        .expect("text");
+                    write!(
+                        text,
+                        " mov.b{} {}, {temporary};",
+                        form.to.bits(),
+                        name(form.to, *to)
+                    )
+                    .expect("text");
                 }
-                for ((place, operand), class) in ["{a}", "{b}", "{c}"].iter().zip(from).zip(&form.from) {
+                for ((place, operand), class) in
+                    ["{a}", "{b}", "{c}"].iter().zip(from).zip(&form.from)
+                {
                     let operand = match operand {
                         Operand::Register(index) => name(*class, *index),
                         Operand::Literal(value) => literal(*value, *class),
@@ -158,7 +202,11 @@ fn emit(nodes: &[Node], forms: &[Form], label: &mut u32, out: &mut String) {
             Node::Loop { r, most, body } => {
                 let at = *label;
                 *label += 1;
-                writeln!(out, "  {{ .reg .b32 %n; .reg .pred %q;\n  and.b32 %n, %r{r}, {most};\n$L{at}:").expect("text");
+                writeln!(
+                    out,
+                    "  {{ .reg .b32 %n; .reg .pred %q;\n  and.b32 %n, %r{r}, {most};\n$L{at}:"
+                )
+                .expect("text");
                 writeln!(out, "  setp.eq.u32 %q, %n, 0;\n  @%q bra $X{at};").expect("text");
                 emit(body, forms, label, out);
                 writeln!(out, "  sub.u32 %n, %n, 1;\n  bra.uni $L{at};\n$X{at}: }}").expect("text");
@@ -215,8 +263,12 @@ fn kernel(nodes: &[Node], forms: &[Form]) -> String {
             for index in 0..COUNT {
                 let at = (class * COUNT + index) * 8;
                 let line = match (kind, is_store) {
-                    (Class::P, false) => format!("ld.global.u32 %u, [%base+{at}]; setp.ne.u32 {name}{index}, %u, 0;"),
-                    (Class::P, true) => format!("selp.u32 %u, 1, 0, {name}{index}; st.global.u32 [%base+{at}], %u;"),
+                    (Class::P, false) => {
+                        format!("ld.global.u32 %u, [%base+{at}]; setp.ne.u32 {name}{index}, %u, 0;")
+                    }
+                    (Class::P, true) => {
+                        format!("selp.u32 %u, 1, 0, {name}{index}; st.global.u32 [%base+{at}], %u;")
+                    }
                     (_, false) => format!("ld.global.{ty} {name}{index}, [%base+{at}];"),
                     (_, true) => format!("st.global.{ty} [%base+{at}], {name}{index};"),
                 };
@@ -271,10 +323,14 @@ fn run(kernels: u64, branches: bool) -> usize {
         };
         let count = if branches { 9 } else { 60 };
         let nodes = generator.nodes(count, 0, branches);
-        check(seed, if branches { 90 } else { 64 }, &nodes, &forms).unwrap_or_else(|e| panic!("{e}"));
+        check(seed, if branches { 90 } else { 64 }, &nodes, &forms)
+            .unwrap_or_else(|e| panic!("{e}"));
     }
     let times = *used.iter().min().expect("there are forms");
-    println!("{kernels} kernels, {} forms, each at least {times} times", forms.len());
+    println!(
+        "{kernels} kernels, {} forms, each at least {times} times",
+        forms.len()
+    );
     times as usize
 }
 

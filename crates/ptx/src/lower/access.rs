@@ -85,8 +85,10 @@ impl<'t> Body<'_, 't> {
         operand: &Operand<'t>,
         place: Place,
     ) -> Result<Address, String> {
-        let Operand::Bracket(items) = operand else {
-            return Err("an address expected".into());
+        let items = match operand {
+            Operand::Bracket(items) => items,
+            Operand::Element(name, index) => &vec![self.element(name, *index)?],
+            _ => return Err("an address expected".into()),
         };
         let [item] = &items[..] else {
             return Err("an address of one part expected".into());

@@ -32,6 +32,11 @@ fn half(ty: Type) -> Option<(Format, bool)> {
     })
 }
 
+/// The half type of an operation of mixed precision.
+fn small(word: &str) -> Option<Type> {
+    Type::parse(word).filter(|ty| matches!(ty, Type::F(16) | Type::Bf16))
+}
+
 /// Applies an `f32` operation to both halves of a 64-bit lane.
 fn pair32(f: impl Fn(f32, f32, f32) -> f32 + Send + Sync + 'static) -> Alu {
     let part = |x: u64| f32::from_bits(x as u32);
@@ -47,6 +52,17 @@ pub(crate) fn arithmetic(op: Arith, ty: Type, mods: &mut Modifiers<'_>) -> Resul
     // `div.full` and `div.approx` may be wrong in the last places; ours are right.
     mods.ignore(&["full", "approx", "noftz"]);
     let mode = mods.mode();
+    if let (Type::F(32), Some(small)) = (ty, mods.find(small)) {
+        // The first operand is a half, which is exact in f32.
+        let format = half(small).map_or(F16, |(format, _)| format);
+        let f = binary(move |a: u64, b: f32| {
+            float::arith32(op, float::widen(a & 0xffff, format) as f32, b, mode)
+        });
+        return Ok(Shape {
+            f,
+            sources: vec![small, ty],
+        });
+    }
     let f = match ty {
         Type::F(32) if mode == Mode::PLAIN => match op {
             Arith::Add => binary(|a: f32, b: f32| float::canonical(a + b)),
@@ -77,6 +93,15 @@ pub(crate) fn arithmetic(op: Arith, ty: Type, mods: &mut Modifiers<'_>) -> Resul
 /// `fma` and floating-point `mad`.
 pub(crate) fn fma(ty: Type, mods: &mut Modifiers<'_>) -> Result<Shape, String> {
     let mode = mods.mode();
+    if let (Type::F(32), Some(small)) = (ty, mods.find(small)) {
+        let format = half(small).map_or(F16, |(format, _)| format);
+        let wide = move |a: u64| float::widen(a & 0xffff, format) as f32;
+        let f = ternary(move |a: u64, b: u64, c: f32| float::fma32_with(wide(a), wide(b), c, mode));
+        return Ok(Shape {
+            f,
+            sources: vec![small, small, ty],
+        });
+    }
     let f = match ty {
         Type::F(32) if mode == Mode::PLAIN => {
             ternary(|a: f32, b: f32, c: f32| float::canonical(float::fma32(a, b, c)))

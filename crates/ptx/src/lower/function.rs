@@ -40,6 +40,8 @@ pub(crate) struct Own {
 struct Scope<'t> {
     parent: usize,
     names: HashMap<&'t str, Symbol>,
+    /// Bytes of an element of each array.
+    elements: HashMap<&'t str, u32>,
     /// `%r<9>`: prefix, type, count. Slots are given at first use.
     ranges: Vec<(&'t str, Type, u32)>,
     labels: HashMap<&'t str, u32>,
@@ -185,6 +187,8 @@ impl<'t> Body<'_, 't> {
     }
 
     fn variable(&mut self, var: &Var<'t>) -> Result<(), ParseError> {
+        let bytes = var.ty.bytes();
+        self.scopes[self.scope].elements.insert(var.name, bytes);
         let too_much =
             |what: &str| error(var.line, format!("{what} take more memory than allowed"));
         match (var.space, var.range) {
@@ -314,6 +318,21 @@ impl<'t> Body<'_, 't> {
             }
             None => Err(format!("{name} is not declared")),
         }
+    }
+
+    /// The name and byte offset that `array[index]` stands for.
+    pub(crate) fn element(&self, name: &'t str, index: u64) -> Result<Operand<'t>, String> {
+        let mut at = self.scope;
+        let bytes = loop {
+            match self.scopes[at].elements.get(name) {
+                Some(&bytes) => break Some(bytes),
+                None if at == 0 => break self.unit.elements.get(name).copied(),
+                None => at = self.scopes[at].parent,
+            }
+        };
+        let bytes = bytes.ok_or_else(|| format!("{name} is no array"))?;
+        let offset = index.wrapping_mul(u64::from(bytes)) as i64;
+        Ok(Operand::Name(name, offset))
     }
 
     pub(crate) fn emit(&mut self, op: Op) {
@@ -450,6 +469,10 @@ impl<'t> Body<'_, 't> {
                 Ok(Src::reg(d))
             }
             Operand::Sink => self.value(0),
+            Operand::Element(name, index) => {
+                let operand = self.element(name, *index)?;
+                self.src(&operand, ty)
+            }
             _ => Err("operand of another kind expected".into()),
         }
     }

@@ -29,6 +29,8 @@ use crate::{Global, Kernel, Limits, Module, Param, ParseError, Texref};
 pub(crate) struct Unit<'t> {
     pub(crate) limits: Limits,
     pub(crate) names: HashMap<&'t str, Name>,
+    /// Bytes of an element of each array.
+    pub(crate) elements: HashMap<&'t str, u32>,
     pub(crate) code: Code,
     pub(crate) constants: HashMap<Constant, u32>,
     /// Shared memory that functions other than kernels use.
@@ -61,6 +63,11 @@ pub(crate) fn module(text: &str, limits: &Limits) -> Result<Module, ParseError> 
     let mut unit = Unit {
         limits: limits.clone(),
         names: HashMap::new(),
+        elements: parsed
+            .vars
+            .iter()
+            .map(|var| (var.name, var.ty.bytes()))
+            .collect(),
         code: Code::default(),
         constants: HashMap::new(),
         common_shared: 0,

@@ -197,7 +197,6 @@ pub(crate) enum Operand<'t> {
     Field(&'t str, &'t str),
     /// `!%p`
     Not(&'t str),
-    /// `-%r`, which some instructions allow.
     Int(u64),
     F32(u32),
     F64(u64),
@@ -209,6 +208,8 @@ pub(crate) enum Operand<'t> {
     List(Vec<Operand<'t>>),
     /// `a|b`
     Pair(Box<Operand<'t>>, Box<Operand<'t>>),
+    /// `array[3]`
+    Element(&'t str, u64),
     /// `_`
     Sink,
 }

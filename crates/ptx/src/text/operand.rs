@@ -69,6 +69,11 @@ fn named<'t>(lexer: &mut Lexer<'t>, name: &'t str) -> Result<Operand<'t>, ParseE
         lexer.next()?;
         return Ok(Operand::Field(name, field));
     }
+    if lexer.take(b'[')? {
+        let index = lexer.int()?;
+        lexer.expect(b']')?;
+        return Ok(Operand::Element(name, index));
+    }
     let offset = sum(lexer, 0)?;
     Ok(Operand::Name(name, offset))
 }

@@ -34,7 +34,9 @@ impl Arena {
 
     /// Allocates and returns the address.
     pub fn alloc(&self, len: usize) -> u64 {
-        let at = self.used.fetch_add((len as u64).next_multiple_of(256), Relaxed);
+        let at = self
+            .used
+            .fetch_add((len as u64).next_multiple_of(256), Relaxed);
         assert!(at as usize + len <= self.bytes.len(), "the arena is full");
         BASE + at
     }
@@ -162,7 +164,11 @@ impl Program {
         }
         let handles: Vec<u64> = (1..=module.textures().len() as u64).collect();
         let linked = Linked::new(Arc::new(module), &addresses, &handles);
-        Program { arena, linked, addresses }
+        Program {
+            arena,
+            linked,
+            addresses,
+        }
     }
 
     /// Runs all blocks, in order, and returns what they did.
@@ -177,7 +183,11 @@ impl Program {
         budget: u64,
     ) -> Result<BlockStats, KernelError> {
         let budget = Budget::new(budget);
-        let kernel = self.linked.module().kernel(kernel).expect("the kernel is there");
+        let kernel = self
+            .linked
+            .module()
+            .kernel(kernel)
+            .expect("the kernel is there");
         let launch = Launch {
             linked: &self.linked,
             kernel,
@@ -204,7 +214,8 @@ impl Program {
 
     #[track_caller]
     pub fn ok(&self, kernel: &str, shape: &Shape) -> BlockStats {
-        self.run(kernel, shape).unwrap_or_else(|error| panic!("{error}"))
+        self.run(kernel, shape)
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 }
 
