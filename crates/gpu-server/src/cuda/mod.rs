@@ -424,7 +424,9 @@ impl Device for CudaDevice {
                 done(result);
             }
         });
-        if let (Err(failure), Some(done)) = (started, done.lock().take()) {
+        if let Err(failure) = started
+            && let Some(done) = done.lock().take()
+        {
             done(Err(failure));
         }
     }
