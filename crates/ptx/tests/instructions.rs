@@ -28,7 +28,10 @@ fn program(declarations: &str, body: &str) -> Program {
 fn run(declarations: &str, body: &str, input: &[u64]) -> Vec<u64> {
     let program = program(declarations, body);
     let threads = input.len();
-    let (out, data) = (program.arena.put(&vec![0u64; threads]), program.arena.put(input));
+    let (out, data) = (
+        program.arena.put(&vec![0u64; threads]),
+        program.arena.put(input),
+    );
     let mut shape = Shape::new(1, threads as u32).arg(out).arg(data);
     shape.shared = 1024;
     program.ok("k", &shape);
@@ -44,8 +47,16 @@ fn random(seed: u64, count: usize) -> Vec<u64> {
 #[test]
 fn shuffles() {
     let input = random(1, 64);
-    let ways = [("up", 3, 0x0000), ("up", 5, 0x1800), ("down", 2, 0x001f), ("down", 3, 0x181f),
-        ("bfly", 5, 0x001f), ("bfly", 9, 0x181f), ("idx", 7, 0x001f), ("idx", 3, 0x181f)];
+    let ways = [
+        ("up", 3, 0x0000),
+        ("up", 5, 0x1800),
+        ("down", 2, 0x001f),
+        ("down", 3, 0x181f),
+        ("bfly", 5, 0x001f),
+        ("bfly", 9, 0x181f),
+        ("idx", 7, 0x001f),
+        ("idx", 3, 0x181f),
+    ];
     for (way, by, c) in ways {
         let body = format!(
             "ld.global.u32 %r1, [%in]; shfl.sync.{way}.b32 %r2|%p1, %r1, {by}, {c}, 0xffffffff;\n\
@@ -60,11 +71,17 @@ fn shuffles() {
                 "up" => (lane - by, lane - by >= most),
                 "down" => (lane + by, lane + by <= most),
                 "bfly" => (lane ^ by, lane ^ by <= most),
-                _ => ((lane & segment) | (by & !segment), (lane & segment) | (by & !segment) <= most),
+                _ => (
+                    (lane & segment) | (by & !segment),
+                    (lane & segment) | (by & !segment) <= most,
+                ),
             };
             let from = if inside { from } else { lane };
             let want = input[(thread - lane + from) as usize] | u64::from(inside) << 32;
-            assert_eq!(got[thread as usize], want, "{way} {by} {c:#x} thread {thread}");
+            assert_eq!(
+                got[thread as usize], want,
+                "{way} {by} {c:#x} thread {thread}"
+            );
         }
     }
 }
@@ -82,9 +99,15 @@ fn votes() {
         J: xor.b32 %r6, %r2, %r3; xor.b32 %r6, %r6, %r4; st.global.v2.u32 [%out], {%r6, %r5};";
     let got = run("", body, &input);
     for lane in 0..32usize {
-        let members: Vec<usize> = if lane < 16 { (0..16).collect() } else { (16..32).collect() };
+        let members: Vec<usize> = if lane < 16 {
+            (0..16).collect()
+        } else {
+            (16..32).collect()
+        };
         let set = |f: &dyn Fn(usize) -> bool| {
-            members.iter().fold(0u64, |all, &m| all | u64::from(f(m)) << m)
+            members
+                .iter()
+                .fold(0u64, |all, &m| all | u64::from(f(m)) << m)
         };
         let sum: u64 = members.iter().map(|&m| input[m]).sum();
         let low = set(&|m| input[m] < 3) ^ set(&|_| true) ^ set(&|m| input[m] == input[lane]);
@@ -128,7 +151,11 @@ fn barriers() {
         mad.lo.u32 %r6, %r6, 4, %r7; st.global.v2.u32 [%out], {%r5, %r6};";
     let got = run(".shared .align 4 .b8 s[512];", body, &random(3, 128));
     for (thread, got) in got.iter().enumerate() {
-        let low = if thread < 64 { (thread as u64 + 64) * 3 } else { 0 };
+        let low = if thread < 64 {
+            (thread as u64 + 64) * 3
+        } else {
+            0
+        };
         assert_eq!(*got, low | (27 * 4 + 2) << 32, "{thread}");
     }
 }
@@ -138,7 +165,11 @@ fn barriers() {
 fn a_barrier_does_not_wait_for_exited_threads() {
     let body = "setp.ge.u32 %p1, %t, 40; @%p1 exit; bar.sync 0; st.global.u32 [%out], 5;";
     let got = run("", body, &[0; 96]);
-    assert!(got.iter().enumerate().all(|(i, &x)| x == if i < 40 { 5 } else { 0 }));
+    assert!(
+        got.iter()
+            .enumerate()
+            .all(|(i, &x)| x == if i < 40 { 5 } else { 0 })
+    );
 }
 
 // Goal: a warp that spins on what another warp writes. Method: the first warps wait for the last.
@@ -159,7 +190,9 @@ fn atomics() {
         ("min.u32", 0x8000_0000, u64::min),
         ("max.u32", 7, u64::max),
         ("min.s32", 7, |a, b| (a as i32).min(b as i32) as u32 as u64),
-        ("max.s32", 0x8000_0000, |a, b| (a as i32).max(b as i32) as u32 as u64),
+        ("max.s32", 0x8000_0000, |a, b| {
+            (a as i32).max(b as i32) as u32 as u64
+        }),
         ("and.b32", 0xffff_ffff, |a, b| a & b),
         ("or.b32", 0, |a, b| a | b),
         ("xor.b32", 1, |a, b| a ^ b),
@@ -179,7 +212,11 @@ fn atomics() {
         let (out, data) = (program.arena.put(&[0u64; 64]), program.arena.put(&input));
         program.ok("k", &Shape::new(1, 64).arg(out).arg(data));
         let want = input.iter().fold(start, |old, &value| of(old, value));
-        assert_eq!(program.arena.get::<u64>(out, 64), [want; 64], "{name} in shared memory");
+        assert_eq!(
+            program.arena.get::<u64>(out, 64),
+            [want; 64],
+            "{name} in shared memory"
+        );
         let got = program.arena.get::<u32>(program.addresses[0], 2);
         assert_eq!(got, [want as u32, 64], "{name} in global memory");
     }
@@ -198,14 +235,20 @@ fn atomics_of_other_types() {
         atom.global.cas.b16 %rs1, [%rd1+48], 0, 9; atom.global.exch.b32 %r2, [%rd1+52], 6;
         st.global.u32 [%out], %r2;";
     let program = program(".global .align 16 .b64 g[8];", body);
-    let (out, data) = (program.arena.put(&[0u64; 64]), program.arena.put(&[0u64; 64]));
+    let (out, data) = (
+        program.arena.put(&[0u64; 64]),
+        program.arena.put(&[0u64; 64]),
+    );
     program.ok("k", &Shape::new(1, 64).arg(out).arg(data));
     let g = program.arena.get::<u64>(program.addresses[0], 8);
     assert_eq!(g[0], u64::from(2016f32.to_bits()));
     assert_eq!(g[1], 2016f64.to_bits());
     assert_eq!(g[2], 0x5400_5800, "64 and 128 in f16");
     assert_eq!((g[3], g[4]), (63, 192));
-    assert_eq!(g[5], u64::from(2016f32.to_bits()) | u64::from(64f32.to_bits()) << 32);
+    assert_eq!(
+        g[5],
+        u64::from(2016f32.to_bits()) | u64::from(64f32.to_bits()) << 32
+    );
     assert_eq!(g[6], 9 | 6 << 32);
 }
 
@@ -224,7 +267,8 @@ fn spaces() {
         isspacep.global %p4, %rd4; selp.u64 %rd16, 1000, 0, %p1; selp.u64 %rd17, 2000, 0, %p2;
         selp.u64 %rd18, 4000, 0, %p3; selp.u64 %rd19, 8000, 0, %p4; add.u64 %rd8, %rd8, %rd16;
         add.u64 %rd8, %rd8, %rd17; add.u64 %rd8, %rd8, %rd18; add.u64 %rd8, %rd8, %rd19; st.global.u64 [%out], %rd8;";
-    let declarations = ".shared .align 8 .b8 s[512]; .global .align 8 .b8 g[512]; .const .u64 c[2] = {1, 100};";
+    let declarations =
+        ".shared .align 8 .b8 s[512]; .global .align 8 .b8 g[512]; .const .u64 c[2] = {1, 100};";
     let got = run(declarations, body, &[0; 64]);
     for (thread, got) in got.iter().enumerate() {
         assert_eq!(*got, 3 * thread as u64 + 100 + 7000, "{thread}");
@@ -239,7 +283,10 @@ fn widths() {
         ld.global.v2.b16 {%rs2, _}, [%in+4]; cvt.s32.s16 %r7, %rs2; add.s32 %r5, %r5, %r6; add.s32 %r5, %r5, %r7;
         cvt.u32.u64 %r8, %rd1; add.s32 %r5, %r5, %r8; mov.b128 %q1, {%rd1, %rd1}; mov.b128 {%rd2, %rd3}, %q1;
         sub.u64 %rd4, %rd2, %rd3; cvt.u32.u64 %r9, %rd4; add.s32 %r5, %r5, %r9; st.global.u32 [%out], %r5;";
-    let input = random(5, 32).iter().map(|x| x * 0x1_0001_0001).collect::<Vec<_>>();
+    let input = random(5, 32)
+        .iter()
+        .map(|x| x * 0x1_0001_0001)
+        .collect::<Vec<_>>();
     for (word, got) in input.iter().zip(run("", body, &input)) {
         let bytes = word.to_le_bytes();
         let halves = |at: usize| i32::from(i16::from_le_bytes([bytes[at], bytes[at + 1]]));
@@ -252,7 +299,8 @@ fn widths() {
 // Goal: jumps through a list, calls with register parameters, an alias. Method: exact.
 #[test]
 fn indexed_branches_and_register_calls() {
-    let declarations = ".func (.reg .u32 %res) f(.reg .u32 %a, .reg .u32 %b) { mad.lo.u32 %res, %a, %b, 1; ret; }
+    let declarations =
+        ".func (.reg .u32 %res) f(.reg .u32 %a, .reg .u32 %b) { mad.lo.u32 %res, %a, %b, 1; ret; }
         .alias g, f;";
     let body = "list: .branchtargets A, B, C; rem.u32 %r1, %t, 3; brx.idx %r1, list;
         A: mov.u32 %r2, 10; bra.uni J; B: call (%r2), f, (%t, 5); bra.uni J; C: call.uni (%r2), g, (%t, %t);
@@ -283,9 +331,17 @@ fn special_registers() {
         mad.wide.u32 %rd1, %r11, 8, %rd1; st.global.v2.u32 [%rd1], {%r14, %r16};";
     let program = program("", body);
     let out = program.arena.put(&[0u64; 60]);
-    let shape = Shape { grid: [1, 3, 2], block: [5, 4, 3], shared: 64, ..Shape::default() };
+    let shape = Shape {
+        grid: [1, 3, 2],
+        block: [5, 4, 3],
+        shared: 64,
+        ..Shape::default()
+    };
     program.ok("k", &shape.arg(out).arg(out));
-    assert_eq!(program.arena.get::<u64>(out, 60), [(200 + 2 + 64) << 32; 60]);
+    assert_eq!(
+        program.arena.get::<u64>(out, 60),
+        [(200 + 2 + 64) << 32; 60]
+    );
 }
 
 // Goal: copies with zeros at the end, and matrices moved and stored. Method: a warp's identity.
@@ -331,15 +387,42 @@ fn matrices_of_other_shapes() {
         m: usize,
     }
     let cases = [
-        Case { name: "m8n8k16.row.col.s32.s8.s8.s32", counts: [1, 1, 2], bits: 8, k: 16, m: 8,
-            a: |l, _, e| (l / 4, l % 4 * 4 + e), b: |l, _, e| (l / 4, l % 4 * 4 + e) },
-        Case { name: "m16n8k16.row.col.s32.s8.s8.s32", counts: [2, 1, 4], bits: 8, k: 16, m: 16,
-            a: |l, r, e| (l / 4 + 8 * r, l % 4 * 4 + e), b: |l, _, e| (l / 4, l % 4 * 4 + e) },
-        Case { name: "m16n8k64.row.col.s32.s4.s4.s32", counts: [4, 2, 4], bits: 4, k: 64, m: 16,
+        Case {
+            name: "m8n8k16.row.col.s32.s8.s8.s32",
+            counts: [1, 1, 2],
+            bits: 8,
+            k: 16,
+            m: 8,
+            a: |l, _, e| (l / 4, l % 4 * 4 + e),
+            b: |l, _, e| (l / 4, l % 4 * 4 + e),
+        },
+        Case {
+            name: "m16n8k16.row.col.s32.s8.s8.s32",
+            counts: [2, 1, 4],
+            bits: 8,
+            k: 16,
+            m: 16,
+            a: |l, r, e| (l / 4 + 8 * r, l % 4 * 4 + e),
+            b: |l, _, e| (l / 4, l % 4 * 4 + e),
+        },
+        Case {
+            name: "m16n8k64.row.col.s32.s4.s4.s32",
+            counts: [4, 2, 4],
+            bits: 4,
+            k: 64,
+            m: 16,
             a: |l, r, e| (l / 4 + 8 * (r % 2), l % 4 * 8 + e + 32 * (r / 2)),
-            b: |l, r, e| (l / 4, l % 4 * 8 + e + 32 * r) },
-        Case { name: "m8n8k32.row.col.s32.s4.s4.s32", counts: [1, 1, 2], bits: 4, k: 32, m: 8,
-            a: |l, _, e| (l / 4, l % 4 * 8 + e), b: |l, _, e| (l / 4, l % 4 * 8 + e) },
+            b: |l, r, e| (l / 4, l % 4 * 8 + e + 32 * r),
+        },
+        Case {
+            name: "m8n8k32.row.col.s32.s4.s4.s32",
+            counts: [1, 1, 2],
+            bits: 4,
+            k: 32,
+            m: 8,
+            a: |l, _, e| (l / 4, l % 4 * 8 + e),
+            b: |l, _, e| (l / 4, l % 4 * 8 + e),
+        },
     ];
     for case in cases {
         let [na, nb, nc] = case.counts;
@@ -347,12 +430,18 @@ fn matrices_of_other_shapes() {
             let names: Vec<String> = (from..from + count).map(|i| format!("%r{i}")).collect();
             format!("{{{}}}", names.join(", "))
         };
-        let mut body = String::from("ld.param.u64 %rd1, [in]; mad.wide.u32 %rd1, %t, 48, %rd1; ld.param.u64 %rd2, [out]; mad.wide.u32 %rd2, %t, 16, %rd2;\n");
+        let mut body = String::from(
+            "ld.param.u64 %rd1, [in]; mad.wide.u32 %rd1, %t, 48, %rd1; ld.param.u64 %rd2, [out]; mad.wide.u32 %rd2, %t, 16, %rd2;\n",
+        );
         for i in 0..na + nb + nc {
             body += &format!("ld.global.u32 %r{i}, [%rd1+{}];\n", 4 * i);
         }
         let (a, b, c) = (list(0, na), list(na, nb), list(na + nb, nc));
-        body += &format!("mma.sync.aligned.{} {}, {a}, {b}, {c};\n", case.name, list(20, nc));
+        body += &format!(
+            "mma.sync.aligned.{} {}, {a}, {b}, {c};\n",
+            case.name,
+            list(20, nc)
+        );
         for i in 0..nc {
             body += &format!("st.global.u32 [%rd2+{}], %r{};\n", 4 * i, 20 + i);
         }
@@ -385,7 +474,12 @@ fn matrices_of_other_shapes() {
                     .map(|k| left[row * case.k + k] * right[column * case.k + k])
                     .sum();
                 let want = (sum as i32).wrapping_add(words[lane * 12 + na + nb + r] as i32);
-                assert_eq!(got[lane * 4 + r], want, "{} lane {lane} register {r}", case.name);
+                assert_eq!(
+                    got[lane * 4 + r],
+                    want,
+                    "{} lane {lane} register {r}",
+                    case.name
+                );
             }
         }
     }
@@ -422,7 +516,14 @@ fn textures() {
     let body = "ld.global.v2.f32 {%f1, %f2}, [%in]; ld.param.u64 %rd1, [in]; ld.global.u64 %rd2, [%rd1+512];
         tex.2d.v4.f32.f32 {%f3, %f4, %f5, %f6}, [%rd2, {%f1, %f2}]; st.global.v2.f32 [%out], {%f3, %f4};";
     let points: Vec<(f32, f32)> = vec![
-        (0.0, 0.0), (0.5, 0.5), (3.5, 2.5), (3.75, 2.25), (7.9, 3.9), (-1.0, 1.0), (9.0, 5.0), (2.0, 1.5),
+        (0.0, 0.0),
+        (0.5, 0.5),
+        (3.5, 2.5),
+        (3.75, 2.25),
+        (7.9, 3.9),
+        (-1.0, 1.0),
+        (9.0, 5.0),
+        (2.0, 1.5),
     ];
     let texel = |x: i64, y: i64| (y.clamp(0, 3) * 8 + x.clamp(0, 7)) as f64 * 7.0;
     for (linear, normalized, mode) in [
@@ -433,7 +534,9 @@ fn textures() {
         (false, true, AddressMode::Wrap),
     ] {
         let mut program = program("", body);
-        let texels: Vec<u8> = (0..64).map(|i| if i % 2 == 0 { i / 2 * 7 } else { 255 }).collect();
+        let texels: Vec<u8> = (0..64)
+            .map(|i| if i % 2 == 0 { i / 2 * 7 } else { 255 })
+            .collect();
         let address = program.arena.put(&texels);
         program.arena.textures.push(Texture {
             address,
@@ -452,7 +555,11 @@ fn textures() {
         let mut input = Vec::new();
         for i in 0..64 {
             let (x, y) = points[i % points.len()];
-            let (x, y) = if normalized { (x / 8.0, y / 4.0) } else { (x, y) };
+            let (x, y) = if normalized {
+                (x / 8.0, y / 4.0)
+            } else {
+                (x, y)
+            };
             input.push(u64::from(x.to_bits()) | u64::from(y.to_bits()) << 32);
         }
         input.push(1);
@@ -479,7 +586,10 @@ fn textures() {
                 (texel(x.floor() as i64, y.floor() as i64) / 255.0, 1.0)
             };
             let near = |a: f32, b: f64| (f64::from(a) - b).abs() < 3e-3;
-            assert!(near(pair[0], want) && near(pair[1], second), "{linear} {normalized} {mode:?} ({x}, {y}): {pair:?}, want {want}");
+            assert!(
+                near(pair[0], want) && near(pair[1], second),
+                "{linear} {normalized} {mode:?} ({x}, {y}): {pair:?}, want {want}"
+            );
         }
     }
 }
@@ -525,10 +635,17 @@ fn approximations() {
         ("rcp.approx.ftz.f32", |x| 1.0 / x),
     ];
     let mut random = Random(8);
-    let input: Vec<u64> = (0..256).map(|_| u64::from((random.unit() * 9.0).to_bits())).collect();
+    let input: Vec<u64> = (0..256)
+        .map(|_| u64::from((random.unit() * 9.0).to_bits()))
+        .collect();
     for (name, of) in cases {
-        let abs = if name.starts_with("lg2") || name.starts_with("rsqrt") { "abs.f32 %f1, %f1;" } else { "" };
-        let body = format!("ld.global.f32 %f1, [%in]; {abs} {name} %f2, %f1; st.global.f32 [%out], %f2;");
+        let abs = if name.starts_with("lg2") || name.starts_with("rsqrt") {
+            "abs.f32 %f1, %f1;"
+        } else {
+            ""
+        };
+        let body =
+            format!("ld.global.f32 %f1, [%in]; {abs} {name} %f2, %f1; st.global.f32 [%out], %f2;");
         for (bits, got) in input.iter().zip(run("", &body, &input)) {
             let want = of(f64::from(f32::from_bits(*bits as u32)));
             let got = f64::from(f32::from_bits(got as u32));

@@ -19,7 +19,11 @@ fn multiply<T: Plain>(text: &str, of: impl Fn(i32) -> T) -> (Program, u64, Vec<i
     let missing: Vec<_> = program.linked.module().unsupported().collect();
     assert!(missing.is_empty(), "{missing:?}");
     let (a, b) = (matrix(1, M * K), matrix(2, K * N));
-    let put = |values: &[i32]| program.arena.put(&values.iter().map(|&x| of(x)).collect::<Vec<_>>());
+    let put = |values: &[i32]| {
+        program
+            .arena
+            .put(&values.iter().map(|&x| of(x)).collect::<Vec<_>>())
+    };
     let (da, db, dc) = (put(&a), put(&b), program.arena.alloc(4 * M * N));
     let shape = Shape {
         grid: [(M / 64) as u32, (N / 32) as u32, 1],
@@ -27,7 +31,13 @@ fn multiply<T: Plain>(text: &str, of: impl Fn(i32) -> T) -> (Program, u64, Vec<i
         shared: 48 << 10,
         ..Shape::default()
     };
-    let shape = shape.arg(da).arg(db).arg(dc).arg(M as i32).arg(N as i32).arg(K as i32);
+    let shape = shape
+        .arg(da)
+        .arg(db)
+        .arg(dc)
+        .arg(M as i32)
+        .arg(N as i32)
+        .arg(K as i32);
     program.ok("matmul", &shape.arg(0u64).arg(0u64));
     let want = (0..M * N)
         .map(|i| (0..K).map(|k| a[i / N * K + k] * b[k * N + i % N]).sum())
