@@ -229,7 +229,7 @@ pub(crate) enum Reduce {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Slot {
     Frame { offset: u32, size: u32 },
-    Value { from: Src, to: Reg, size: u32 },
+    Value { from: Src, to: Reg },
 }
 
 /// A call.

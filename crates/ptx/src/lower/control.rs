@@ -168,11 +168,10 @@ impl<'t> Body<'_, 't> {
                 Some(offset) if formals.is_empty() => Slot::Frame { offset, size: 4096 },
                 Some(offset) => Slot::Frame { offset, size },
                 None if is_result => {
-                    let (to, bits) = self.dst(operand)?;
+                    let (to, _) = self.dst(operand)?;
                     Slot::Value {
                         from: Src::reg(to),
                         to,
-                        size: bits.div_ceil(8),
                     }
                 }
                 None => {
@@ -180,7 +179,6 @@ impl<'t> Body<'_, 't> {
                     Slot::Value {
                         from,
                         to: crate::inst::REG_SINK,
-                        size,
                     }
                 }
             });

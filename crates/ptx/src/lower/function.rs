@@ -175,9 +175,9 @@ impl<'t> Body<'_, 't> {
                 self.scopes[self.scope].targets.insert(name, labels.clone());
             }
             Kind::Instruction(instruction) => self.instruction(instruction)?,
-            Kind::Unknown(what) => {
-                self.guard = PredSrc::TRUE;
-                self.unsupported(format!("instruction of unknown shape: {what}"));
+            Kind::Unknown { guard, what } => {
+                self.take_guard(*guard)?;
+                self.unsupported(what.clone());
             }
         }
         if self.unit.code.insts.len() > self.unit.limits.instructions {
@@ -355,8 +355,8 @@ impl<'t> Body<'_, 't> {
         self.emit(Op::Unsupported(index));
     }
 
-    fn instruction(&mut self, instruction: &Instruction<'t>) -> Result<(), ParseError> {
-        self.guard = match instruction.guard {
+    fn take_guard(&mut self, guard: Option<(&'t str, bool)>) -> Result<(), ParseError> {
+        self.guard = match guard {
             None => PredSrc::TRUE,
             Some((name, is_negated)) => match self.symbol(name) {
                 Ok(Symbol::Pred(slot)) => PredSrc {
@@ -366,6 +366,11 @@ impl<'t> Body<'_, 't> {
                 _ => return Err(error(self.line, format!("{name} is no predicate"))),
             },
         };
+        Ok(())
+    }
+
+    fn instruction(&mut self, instruction: &Instruction<'t>) -> Result<(), ParseError> {
+        self.take_guard(instruction.guard)?;
         let (insts, fixups) = (self.unit.code.insts.len(), self.fixups.len());
         let lowered = Modifiers::new(&instruction.modifiers).and_then(|mut mods| {
             let op = self.dispatch(instruction, &mut mods)?;

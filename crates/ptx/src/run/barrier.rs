@@ -14,6 +14,8 @@ pub(crate) struct Barrier {
     arrived: u32,
     /// Threads to wait for; 0 stands for all of the block that have not exited.
     expected: u32,
+    /// Warps that have come with at least one thread.
+    warps: u32,
     count: u32,
     is_any: bool,
     is_not_all: bool,
@@ -47,6 +49,12 @@ impl<M: Memory> Runner<'_, M> {
         let barrier = &mut self.barriers[number];
         barrier.arrived += mask.count_ones();
         barrier.expected = expected;
+        // Given a number of threads, a device counts whole warps: exited threads count with theirs.
+        let warp = 1u32 << (self.warp.index() & 31);
+        if expected != 0 && barrier.warps & warp == 0 {
+            barrier.warps |= warp;
+            barrier.arrived += self.warp.exited().count_ones();
+        }
         barrier.count += brought.count_ones();
         barrier.is_any |= brought != 0;
         barrier.is_not_all |= brought != mask;
@@ -61,12 +69,12 @@ impl<M: Memory> Runner<'_, M> {
     }
 
     /// Opens the barriers at which everyone has come. Threads that exited are not waited for.
-    pub(crate) fn release(&mut self, slots: &mut [Slot]) {
+    pub(super) fn release(&mut self, slots: &mut [Slot]) {
         for number in 0..BARRIERS {
             let barrier = self.barriers[number];
             let expected = match barrier.expected {
                 0 => self.threads_left,
-                expected => expected.min(self.threads_left),
+                expected => expected,
             };
             if barrier.arrived == 0 || barrier.arrived < expected {
                 continue;

@@ -191,6 +191,11 @@ impl Warp {
         self.now.pc
     }
 
+    /// Threads that have exited or never were.
+    pub(crate) fn exited(&self) -> u32 {
+        self.exited
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         self.exited == u32::MAX
     }

@@ -174,8 +174,11 @@ pub(crate) enum Kind<'t> {
         labels: Vec<&'t str>,
     },
     Instruction(Box<Instruction<'t>>),
-    /// Text that is no instruction of a known shape.
-    Unknown(String),
+    /// An instruction whose operands have no known shape.
+    Unknown {
+        guard: Option<(&'t str, bool)>,
+        what: String,
+    },
 }
 
 /// An instruction as written.

@@ -534,18 +534,6 @@ impl<'t> Parser<'t> {
     }
 
     fn instruction(&mut self) -> Result<(Kind<'t>, usize), ParseError> {
-        let before = self.lexer.clone();
-        match self.known_shape() {
-            Ok(found) => Ok(found),
-            Err(error) => {
-                self.lexer = before;
-                let end = self.recover(&error)?;
-                Ok((Kind::Unknown(error.what), end))
-            }
-        }
-    }
-
-    fn known_shape(&mut self) -> Result<(Kind<'t>, usize), ParseError> {
         let mut guard = None;
         if self.lexer.take(b'@')? {
             let is_negated = self.lexer.take(b'!')?;
@@ -557,25 +545,33 @@ impl<'t> Parser<'t> {
             self.lexer.next()?;
             modifiers.push(word);
         }
-        // Calls have no comma where a list of results is followed by the function.
-        let operands = operands(&mut self.lexer)?;
-        let end = self.lexer.peek()?.begin;
-        let instruction = Instruction {
-            guard,
-            opcode,
-            modifiers,
-            operands,
+        let before = self.lexer.clone();
+        let kind = match operands(&mut self.lexer) {
+            Ok(operands) => Kind::Instruction(Box::new(Instruction {
+                guard,
+                opcode,
+                modifiers,
+                operands,
+            })),
+            Err(error) => {
+                self.lexer = before;
+                self.recover(&error)?;
+                let name = [&[opcode][..], &modifiers].concat().join(".");
+                let name = super::lex::shorten(&name);
+                let what = format!("instruction {name} is not supported: {}", error.what);
+                Kind::Unknown { guard, what }
+            }
         };
-        Ok((Kind::Instruction(Box::new(instruction)), end))
+        Ok((kind, self.lexer.peek()?.begin))
     }
 
     /// Skips an instruction of unknown shape. A brace or the end before its `;` is an error.
-    fn recover(&mut self, error: &ParseError) -> Result<usize, ParseError> {
+    fn recover(&mut self, error: &ParseError) -> Result<(), ParseError> {
         let mut depth = 0u32;
         loop {
             let next = self.lexer.next()?;
             match next.token {
-                Token::Punct(b';') => return Ok(next.end),
+                Token::Punct(b';') => return Ok(()),
                 Token::Punct(b'{') => depth += 1,
                 Token::Punct(b'}') if depth > 0 => depth -= 1,
                 Token::Punct(b'}') | Token::End => return Err(error.clone()),
