@@ -320,6 +320,19 @@ impl Remote {
         }
     }
 
+    /// After work of this session has failed for good and the program has let go of everything: begins anew.
+    pub(crate) fn renew(&self) {
+        let fault = self.fault.swap(0, Relaxed);
+        if fault == 0 {
+            return;
+        }
+        let renewed =
+            !self.calls.lock().over && self.ask_quietly(|call| Request::Reset { call }).is_ok();
+        if !renewed {
+            self.fault.store(fault, Relaxed);
+        }
+    }
+
     /// Has `run` called when the stream has come to this point, on a thread of its own; the stream waits for it.
     pub(crate) fn callback(&self, stream: u64, run: Box<dyn FnOnce() + Send>) -> Answer {
         let callback = self.id();

@@ -159,7 +159,7 @@ pub(crate) struct Client {
     legacy: Arc<Stream>,
     /// Synchronous copies so far: what follows on any stream comes after them.
     fence: AtomicU64,
-    fence_event: OnceLock<u64>,
+    fence_event: Mutex<Option<u64>>,
     pub(crate) live: AtomicI64,
 }
 
@@ -273,7 +273,7 @@ impl Client {
             textures: Mutex::default(),
             legacy: Arc::new(Stream::new(LEGACY_STREAM, 0, 0, 0)),
             fence: AtomicU64::new(0),
-            fence_event: OnceLock::new(),
+            fence_event: Mutex::default(),
             live: AtomicI64::new(0),
         }
     }
@@ -326,6 +326,11 @@ impl Client {
     pub(crate) fn context_end(&self, context: &Context) -> Answer {
         context.destroyed.store(true, Relaxed);
         self.contexts.write().remove(&context.id);
+        if self.remote.check().is_err() && self.contexts.read().is_empty() {
+            self.forget();
+            self.remote.renew();
+            return Ok(());
+        }
         let of = |owner: u64| owner == context.id;
         let streams: Vec<u64> = self
             .streams
@@ -355,6 +360,18 @@ impl Client {
         memory
             .into_iter()
             .try_for_each(|base| self.free(base, None))
+    }
+
+    /// Nothing that the server had for this program is there any more.
+    fn forget(&self) {
+        self.streams.write().clear();
+        self.events.write().clear();
+        self.modules.write().clear();
+        self.functions.write().clear();
+        self.memory.write().clear();
+        self.textures.lock().clear();
+        *self.fence_event.lock() = None;
+        self.live.store(0, Relaxed);
     }
 
     // Streams.
@@ -411,11 +428,15 @@ impl Client {
         if stream.flags & NON_BLOCKING == 0 || stream.fenced.swap(fence, Relaxed) == fence {
             return Ok(());
         }
-        let event = *self.fence_event.get_or_init(|| {
-            let id = self.remote.id();
-            let _ = self.remote.send(&Request::EventCreate { id, flags: 2 });
-            id
-        });
+        let mut slot = self.fence_event.lock();
+        let event = match *slot {
+            Some(event) => event,
+            None => {
+                let id = self.remote.id();
+                self.remote.send(&Request::EventCreate { id, flags: 2 })?;
+                *slot.insert(id)
+            }
+        };
         let legacy = LEGACY_STREAM;
         self.remote.send(&Request::EventRecord {
             event,

@@ -301,8 +301,16 @@ impl<'a> Session<'a> {
             Request::Alloc { len, .. } if len == 0 => {
                 plain(Err(refuse("an allocation of nothing")))
             }
-            Request::Alloc { len, .. } => plain(device.alloc(len).map(|address| (address, 0))),
-            Request::MemInfo { .. } => plain(Ok(device.memory())),
+            Request::Alloc { len, .. } => match device.alloc(len) {
+                // What was freed before goes when the device is done with it; then there may be room.
+                Err(failure) if failure.status == Status::OUT_OF_MEMORY => {
+                    self.later(call, move |device| {
+                        device.alloc(len).map(|address| (address, 0))
+                    });
+                }
+                result => plain(result.map(|address| (address, 0))),
+            },
+            Request::MemInfo { .. } => self.later(call, |device| Ok(device.memory())),
             Request::GetGlobal { module, name, .. } => plain(
                 self.module(module)
                     .and_then(|()| device.global(module, &name)),
@@ -342,6 +350,17 @@ impl<'a> Session<'a> {
             Request::EventSync { event, .. } => self.wait(call, Until::Event(event)),
             _ => self.wait(call, Until::All),
         }
+    }
+
+    /// Answers when all work so far is done, and with it what the client has freed.
+    fn later(
+        &self,
+        call: u64,
+        answer: impl FnOnce(&dyn Device) -> Result<(u64, u64), Failure> + Send + 'static,
+    ) {
+        let (device, outbox) = (self.device.clone(), self.outbox.clone());
+        let told = move |_| outbox.say(&done(call, answer(&*device)));
+        self.device.wait(Until::All, Box::new(told));
     }
 
     fn known(&self, until: Until) -> Result<(), Failure> {

@@ -8,6 +8,7 @@
 
 mod devices;
 mod faults;
+mod gpu;
 mod help;
 mod hostile;
 mod memory;

@@ -137,7 +137,7 @@ fn load(bytes: Vec<u8>, options: &Options) -> Answer<Handle> {
             Ok(Kind::Module.handle(id))
         }
         Reply::Failed { status, text, .. } => {
-            say(&format!("a module does not load: {text}"));
+            say_once(&format!("a module does not load: {text}"));
             options.tell(&text);
             Err(Status(status))
         }

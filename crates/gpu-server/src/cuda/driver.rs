@@ -102,8 +102,6 @@ functions! {
     occupancy "cuOccupancyMaxActiveBlocksPerMultiprocessor" (*mut i32, Ptr, i32, usize);
     launch "cuLaunchKernel"
         (Ptr, u32, u32, u32, u32, u32, u32, u32, Ptr, *mut Ptr, *mut Ptr);
-    launch_cooperative "cuLaunchCooperativeKernel"
-        (Ptr, u32, u32, u32, u32, u32, u32, u32, Ptr, *mut Ptr);
     link_create "cuLinkCreate_v2" (u32, *const u32, *const Ptr, *mut Ptr);
     link_add "cuLinkAddData_v2"
         (Ptr, u32, *const c_void, usize, *const c_char, u32, *const u32, *const Ptr);

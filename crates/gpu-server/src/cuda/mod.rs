@@ -17,7 +17,7 @@ use std::{
 
 use narrows_gpu_abi::{DEVICE_ATTRIBUTES, Status};
 use narrows_gpu_wire::{Attribute, DeviceInfo, KernelInfo, KernelRef, Launch, Span, Texture};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 pub use driver::{Choice, Driver};
 
@@ -123,6 +123,8 @@ struct Session {
     faults: Faults,
     /// Memory by its address.
     memory: Mutex<BTreeMap<u64, u64>>,
+    /// Frees that wait for the device.
+    frees: (Mutex<usize>, Condvar),
 }
 
 impl Session {
@@ -136,6 +138,7 @@ impl Session {
             context,
             faults,
             memory: Mutex::default(),
+            frees: Default::default(),
         }))
     }
 
@@ -276,11 +279,17 @@ impl Device for CudaDevice {
                 })
             }
             // It waits for the device, and the device may wait for a function of the client.
-            None => self.session.aside(move |session| {
-                // SAFETY: the address was this session's allocation until now.
-                let freed = session.call("cuMemFree", |calls| unsafe { (calls.mem_free)(address) });
-                freed.unwrap_or_else(|failure| (session.faults)(failure));
-            }),
+            None => {
+                *self.session.frees.0.lock() += 1;
+                self.session.aside(move |session| {
+                    // SAFETY: the address was this session's allocation until now.
+                    let freed =
+                        session.call("cuMemFree", |calls| unsafe { (calls.mem_free)(address) });
+                    *session.frees.0.lock() -= 1;
+                    session.frees.1.notify_all();
+                    freed.unwrap_or_else(|failure| (session.faults)(failure));
+                })
+            }
         }
     }
 
@@ -418,6 +427,12 @@ impl Device for CudaDevice {
                     Until::All => (calls.ctx_sync)(),
                 }
             });
+            if until == Until::All {
+                let mut frees = session.frees.0.lock();
+                while *frees > 0 {
+                    session.frees.1.wait(&mut frees);
+                }
+            }
             // Ends when the last marker is dropped.
             all_sent.iter().for_each(drop);
             if let Some(done) = told.lock().take() {

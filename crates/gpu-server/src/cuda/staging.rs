@@ -181,7 +181,7 @@ pub(super) enum Download {
         sink: Sink,
     },
     /// Dropped when everything before it has been sent.
-    Marker(mpsc::Sender<()>),
+    Marker(#[expect(dead_code, reason = "what counts is when it is dropped")] mpsc::Sender<()>),
 }
 
 /// The thread that sends what is read from one stream.
