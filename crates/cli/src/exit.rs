@@ -2,7 +2,8 @@
 
 use std::{io, process::ExitCode};
 
-use narrows::{Code, End};
+use narrows::Error;
+use narrows_io::secure::Refused;
 use narrows_migrate::MigrateError;
 use narrows_offload::OffloadError;
 use narrows_wire::TransferError;
@@ -47,24 +48,35 @@ fn words(fault: &anyhow::Error) -> String {
 }
 
 fn code(fault: &anyhow::Error) -> u8 {
-    let code = fault.chain().find_map(|cause| {
-        cause
-            .downcast_ref::<TransferError>()
-            .map(TransferError::code)
-            .or_else(|| cause.downcast_ref::<MigrateError>().map(MigrateError::code))
-            .or_else(|| cause.downcast_ref::<OffloadError>().map(OffloadError::code))
-            .or_else(|| cause.downcast_ref::<End>().map(|end| end.code))
-            .or_else(|| cause.downcast_ref::<Usage>().map(|_| Code(2)))
-            .or_else(|| cause.downcast_ref::<Damaged>().map(|_| Code(3)))
-            .or_else(|| {
-                cause
-                    .downcast_ref::<narrows::io::secure::Refused>()
-                    .map(|_| Code(2))
-            })
-    });
-    code.and_then(|code| u8::try_from(code.0).ok())
-        .filter(|code| *code != 0)
-        .unwrap_or(1)
+    fault.chain().find_map(code_of).unwrap_or(1)
+}
+
+/// The exit code of an error of a known type; of the others some cause has one.
+fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
+    if let Some(error) = cause.downcast_ref::<Error>() {
+        return Some(error.exit_code());
+    }
+    let code = cause
+        .downcast_ref::<TransferError>()
+        .map(TransferError::code)
+        .or_else(|| cause.downcast_ref::<MigrateError>().map(MigrateError::code))
+        .or_else(|| cause.downcast_ref::<OffloadError>().map(OffloadError::code));
+    if let Some(code) = code {
+        // A session's error says more than the code that travels.
+        return match cause.source().and_then(code_of) {
+            Some(exit) => Some(exit),
+            None => Some(
+                u8::try_from(code.0)
+                    .ok()
+                    .filter(|code| *code != 0)
+                    .unwrap_or(1),
+            ),
+        };
+    }
+    if cause.is::<Usage>() || cause.is::<Refused>() {
+        return Some(2);
+    }
+    cause.is::<Damaged>().then_some(3)
 }
 
 fn is_broken_pipe(fault: &anyhow::Error) -> bool {

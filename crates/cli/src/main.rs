@@ -12,7 +12,6 @@
 
 mod commands;
 mod exit;
-mod metrics;
 mod output;
 mod variables;
 

@@ -6,11 +6,9 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
-use narrows::{
-    Stats,
-    core::units::{Rate, Size},
-    io::meter::{CpuTime, Memory},
-};
+use narrows::Stats;
+use narrows_core::units::{Rate, Size};
+use narrows_io::meter::{CpuTime, Memory};
 use narrows_wire::Received;
 use serde::Serialize;
 use tracing_subscriber::filter::LevelFilter;

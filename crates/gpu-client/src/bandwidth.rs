@@ -3,9 +3,9 @@
 
 use std::time::Instant;
 
-use narrows::io::meter::CpuTime;
 use narrows_gpu_abi::Status;
 use narrows_gpu_wire::Request;
+use narrows_io::meter::CpuTime;
 
 use crate::{
     api::{

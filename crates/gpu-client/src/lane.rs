@@ -174,7 +174,7 @@ impl Lanes {
         let (writer, reader) = channel(number)?;
         let lane = Arc::new(Lane::new(number, writer));
         let receives = lane.clone();
-        narrows::io::thread::spawn("gpu-lane", move || receives.receive(reader))
+        narrows_io::thread::spawn("gpu-lane", move || receives.receive(reader))
             .map_err(|_| Status::OUT_OF_MEMORY)?;
         state.open.push(lane.clone());
         Ok(lane)

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use narrows::{ChannelReader, ChannelWriter, Code, End, Endpoint, Engine};
+use narrows::{ChannelReader, ChannelWriter, Code, Endpoint, Engine, Error};
 use narrows_gpu_abi::{HEADER_VERSION, Status};
 use narrows_gpu_wire::{DeviceInfo, Frames, Reply, Request, SERVICE};
 use parking_lot::{Condvar, Mutex};
@@ -82,14 +82,17 @@ impl Remote {
     pub(crate) fn connect() -> Result<Arc<Self>, String> {
         // The program's signals are the program's: no thread of ours takes one.
         let _blocked = Blocked::new();
-        let (to, dial) = settings::dial()?;
+        let connector = settings::connector()?;
+        let to = connector.address().to_string();
         let engine = settings::engine()?;
         let mut packing = settings::settings(&engine)?;
         if let Some(path) = settings::explain() {
-            packing.explain = Some(explain(&path)?);
+            let file = std::fs::File::create(&path)
+                .map_err(|fault| format!("cannot write {}: {fault}", path.display()))?;
+            packing.explain = Some(narrows::explain_to(file));
         }
-        let unreached = |end: End| format!("cannot use the GPU at {to}: {end}");
-        let endpoint = Endpoint::connect(&engine, packing, dial).map_err(unreached)?;
+        let unreached = |end: Error| format!("cannot use the GPU at {to}: {end}");
+        let endpoint = connector.connect(&engine, packing).map_err(unreached)?;
         let (mut writer, mut reader) = endpoint.open(SERVICE).map_err(unreached)?;
         let mut bytes = Vec::new();
         Request::Hello {
@@ -125,7 +128,7 @@ impl Remote {
         });
         let (hears, flushes) = (remote.clone(), remote.clone());
         let thread = |name: &str, run: Box<dyn FnOnce() + Send>| {
-            narrows::io::thread::spawn(name, run).map_err(|fault| fault.to_string())
+            narrows_io::thread::spawn(name, run).map_err(|fault| fault.to_string())
         };
         thread("gpu-replies", Box::new(move || hears.hear(reader, frames)))?;
         thread("gpu-flush", Box::new(move || flushes.flush_gathered()))?;
@@ -363,10 +366,7 @@ impl Remote {
             match next(&mut reader, &mut frames) {
                 Ok(Some(reply)) => self.handle(reply),
                 Ok(None) => {
-                    break End {
-                        code: Code::FAILED,
-                        text: "the server ended the session".into(),
-                    };
+                    break Error::new(Code::FAILED, "the server ended the session");
                 }
                 Err(end) => break end,
             }
@@ -404,7 +404,7 @@ impl Remote {
                     let _ = remote.send(&Request::CallbackDone { callback });
                     let _ = remote.flush_now();
                 };
-                if let Err(fault) = narrows::io::thread::spawn("gpu-callback", done) {
+                if let Err(fault) = narrows_io::thread::spawn("gpu-callback", done) {
                     say(&format!("a callback cannot run: {fault}"));
                 }
             }
@@ -422,13 +422,16 @@ impl Remote {
     }
 
     /// Nothing more comes: whoever waits is told.
-    fn lost(&self, end: &End) {
-        let leaving = end.code == Code::DONE;
+    fn lost(&self, end: &Error) {
+        let leaving = end.code() == Code::DONE;
         let first = self
             .fault
             .compare_exchange(0, Status::UNKNOWN.0, Relaxed, Relaxed);
         if first.is_ok() && !leaving {
-            say_once(&format!("the connection to the GPU is lost: {}", end.text));
+            say_once(&format!(
+                "the connection to the GPU is lost: {}",
+                end.text()
+            ));
         }
         let mut calls = self.calls.lock();
         calls.over = true;
@@ -449,10 +452,9 @@ impl Remote {
     }
 }
 
-fn next(reader: &mut ChannelReader, frames: &mut Frames) -> Result<Option<Reply>, End> {
-    let refused = |fault: narrows_gpu_wire::WireError| End {
-        code: Code::PROTOCOL,
-        text: format!("refused from the server: {fault}"),
+fn next(reader: &mut ChannelReader, frames: &mut Frames) -> Result<Option<Reply>, Error> {
+    let refused = |fault: narrows_gpu_wire::WireError| {
+        Error::new(Code::PROTOCOL, format!("refused from the server: {fault}"))
     };
     loop {
         if let Some(body) = frames.next_frame().map_err(refused)? {
@@ -470,35 +472,6 @@ fn program() -> String {
     let path = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     format!("{name} ({})", std::process::id())
-}
-
-/// One JSON line for each decision and what came of it, as `narrows send --explain` writes.
-fn explain(path: &std::path::Path) -> Result<narrows::Explain, String> {
-    use narrows::core::{Decision, Outcome};
-    let file = std::fs::File::create(path)
-        .map_err(|fault| format!("cannot write {}: {fault}", path.display()))?;
-    let file = Mutex::new(file);
-    let begin = std::time::Instant::now();
-    Ok(Arc::new(move |decision: &Decision, outcome: &Outcome| {
-        let line = format!(
-            "{{\"schema\":\"narrows.decision/1\",\"seq\":{},\"at_ns\":{},\"codec\":{},\"level\":{},\"why\":{:?},\
-             \"raw_len\":{},\"estimate\":{{\"packed_len\":{},\"pack_ns\":{}}},\
-             \"outcome\":{{\"packed_len\":{},\"cpu_ns\":{},\"wall_ns\":{}}}}}\n",
-            outcome.seq.0,
-            begin.elapsed().as_nanos(),
-            decision.candidate.codec.0,
-            decision.candidate.level.0,
-            format!("{:?}", decision.why),
-            outcome.raw_len,
-            decision.estimate.packed_len,
-            decision.estimate.pack_ns,
-            outcome.packed_len,
-            outcome.cpu_ns,
-            outcome.wall_ns,
-        );
-        // A trace that cannot be written must not stop what it describes.
-        let _ = file.lock().write_all(line.as_bytes());
-    }))
 }
 
 /// While it lives, the calling thread takes no signals, nor do threads that it starts.

@@ -1,15 +1,8 @@
 //! What `narrows gpu run` tells the library, by environment variables.
 
-use std::{collections::HashMap, env, io, path::PathBuf, sync::OnceLock};
+use std::{collections::HashMap, env, path::PathBuf, sync::OnceLock, time::Duration};
 
-use narrows::{
-    Dial, Engine, Plan, Settings, candidate,
-    io::{
-        Address, Tuning,
-        secure::{self, Auth, Psk},
-        transport,
-    },
-};
+use narrows::{Access, Auth, Connector, Engine, Plan, Psk, Settings, candidate};
 
 /// The server: `HOST[:PORT]` or `unix:/PATH`.
 pub const TO: &str = "NARROWS_GPU_TO";
@@ -47,9 +40,6 @@ pub const NO_HISTORY: &str = "NARROWS_GPU_NO_HISTORY";
 pub const EXPLAIN: &str = "NARROWS_GPU_EXPLAIN";
 /// A file for what the session carried, written at its end as one JSON document.
 pub const SUMMARY: &str = "NARROWS_GPU_SUMMARY";
-
-/// Port where none is given.
-const PORT: u16 = 4242;
 
 /// Settings of this process itself, which come before its environment.
 static OWN: OnceLock<HashMap<&'static str, String>> = OnceLock::new();
@@ -97,20 +87,15 @@ fn number<T: std::str::FromStr>(name: &str) -> Result<Option<T>, String> {
 ///
 /// # Errors
 /// In words, with what to do next.
-pub(crate) fn dial() -> Result<(String, Dial), String> {
+pub(crate) fn connector() -> Result<Connector, String> {
     let to = var(TO).ok_or_else(|| {
         format!("{TO} is not set: start the program with `narrows gpu run --to HOST -- PROGRAM`")
     })?;
-    let address = Address::parse(&to, PORT).map_err(|fault| format!("{TO}: {fault}"))?;
-    let auth = auth()?;
-    secure::require_auth_to(&address, &auth, var(INSECURE).is_some())
-        .map_err(|fault| fault.to_string())?;
-    let dial: Dial = Box::new(move || {
-        let transport =
-            transport::connect(&address, &Tuning::default()).map_err(io::Error::other)?;
-        secure::connect(transport, &auth, address.host()).map_err(io::Error::other)
-    });
-    Ok((to, dial))
+    let access = Access {
+        auth: auth()?,
+        insecure: var(INSECURE).is_some(),
+    };
+    Connector::new(&to, access).map_err(|fault| fault.to_string())
 }
 
 fn auth() -> Result<Auth, String> {
@@ -136,16 +121,16 @@ pub(crate) fn engine() -> Result<Engine, String> {
 /// How to pack.
 pub(crate) fn settings(engine: &Engine) -> Result<Settings, String> {
     let chunk_len = number(CHUNK)?;
-    let mut settings = Settings {
-        chunk_len,
-        depth: number(DEPTH)?,
-        connections: number(CONNECTIONS)?.unwrap_or(1),
-        keep_if_smaller: var(KEEP_LARGER).is_none(),
-        cpu_price: number(CPU_PRICE)?.unwrap_or(0.0),
-        level_max: number(LEVEL_MAX)?.map(narrows::core::Level),
-        history: var(NO_HISTORY).is_none(),
-        ..Settings::default()
-    };
+    let mut settings = Settings::builder()
+        .connections(number(CONNECTIONS)?.unwrap_or(1))
+        .keep_if_smaller(var(KEEP_LARGER).is_none())
+        .cpu_price(number(CPU_PRICE)?.unwrap_or(0.0))
+        .history(var(NO_HISTORY).is_none())
+        .resume_within(Duration::ZERO)
+        .build();
+    settings.chunk_len = chunk_len;
+    settings.depth = number(DEPTH)?;
+    settings.level_max = number(LEVEL_MAX)?.map(narrows::Level);
     let history_len = chunk_len.unwrap_or(Settings::CHUNK_LEN);
     let codec = var(CODEC)
         .map(|name| candidate(&engine.registry, &name, history_len))
@@ -160,11 +145,10 @@ pub(crate) fn settings(engine: &Engine) -> Result<Settings, String> {
         (Some(other), _) => return Err(format!("{POLICY}={other}: no such policy")),
     };
     settings.limits.chunk_len_max = match settings.plan {
-        Plan::Naive(_) => narrows::core::limits::CHUNK_LEN_MAX,
+        Plan::Naive(_) => narrows_core::limits::CHUNK_LEN_MAX,
         _ => settings.limits.chunk_len_max.max(chunk_len.unwrap_or(0)),
     };
     settings.limits.channels_max = narrows_gpu_wire::LANES_MAX as u16 + 1;
-    settings.resume_within = std::time::Duration::ZERO;
     Ok(settings)
 }
 

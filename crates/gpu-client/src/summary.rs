@@ -21,7 +21,7 @@ pub(crate) fn write(client: &Client) {
         stats.sent_wire,
         stats.received_raw,
         stats.received_wire,
-        narrows::io::meter::CpuTime::of_process().total_ns() as f64 / 1e9,
+        narrows_io::meter::CpuTime::of_process().total_ns() as f64 / 1e9,
     );
     if let Err(fault) = std::fs::write(&path, text) {
         say(&format!("cannot write {}: {fault}", path.display()));

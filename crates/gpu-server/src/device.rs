@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use narrows::End;
+use narrows::Error;
 use narrows_gpu_abi::Status;
 use narrows_gpu_wire::{DeviceInfo, KernelInfo, KernelRef, Launch, Span, Texture};
 
@@ -33,9 +33,9 @@ impl From<Status> for Failure {
     }
 }
 
-impl From<End> for Failure {
-    fn from(end: End) -> Self {
-        Self::new(Status::UNKNOWN, end.text)
+impl From<Error> for Failure {
+    fn from(end: Error) -> Self {
+        Self::new(Status::UNKNOWN, end.text())
     }
 }
 

@@ -3,7 +3,7 @@
 //! Fatbins and cubins are read for what `cuModuleLoadData` needs: PTX to run, or the names and parameters of kernels.
 //! All of it comes from a client: every offset is checked.
 
-use narrows::core::{Registry, Workspace};
+use narrows_core::{Registry, Workspace};
 use narrows_gpu_abi::Status;
 use narrows_gpu_wire::Param;
 
@@ -313,7 +313,7 @@ mod tests {
         let len = lz4
             .pack(
                 &raw,
-                narrows::core::Level(1),
+                narrows_core::Level(1),
                 &[],
                 &mut packed,
                 &mut Workspace::default(),

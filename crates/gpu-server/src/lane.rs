@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use narrows::{ChannelReader, ChannelWriter, Code, End, Incoming};
+use narrows::{ChannelReader, ChannelWriter, Code, Error, Incoming};
 use narrows_gpu_wire::Reply;
 use parking_lot::{Condvar, Mutex};
 
@@ -62,8 +62,8 @@ impl Outbox {
     /// Sends no more, and waits until the client has what was sent.
     ///
     /// # Errors
-    /// [`End`] when the client is gone first.
-    pub fn finish(&self) -> Result<(), End> {
+    /// [`Error`] when the client is gone first.
+    pub fn finish(&self) -> Result<(), Error> {
         let mut writer = self.writer.lock();
         writer.finish()?;
         writer.wait_consumed()
@@ -222,8 +222,8 @@ impl Source {
     /// copy finds its own.
     ///
     /// # Errors
-    /// [`End`] when the client is gone first; what `put` returned otherwise.
-    pub fn take<E: From<End>>(
+    /// [`Error`] when the client is gone first; what `put` returned otherwise.
+    pub fn take<E: From<Error>>(
         self,
         len: u64,
         mut put: impl FnMut(&[u8]) -> Result<(), E>,
@@ -235,7 +235,7 @@ impl Source {
         let mut reader = lane.reader.lock();
         let (mut left, mut result) = (len, Ok(()));
         while left > 0 {
-            let bytes = reader.fill_buf().map_err(lost)?;
+            let bytes = reader.fill_buf().map_err(Error::from)?;
             if bytes.is_empty() {
                 return Err(ended(Code::PROTOCOL, "a lane ended within a copy").into());
             }
@@ -274,8 +274,8 @@ impl Sink {
     /// as many, and none in an answer.
     ///
     /// # Errors
-    /// [`End`] when the client is gone first; what `get` returned otherwise.
-    pub fn fill<E: From<End>>(
+    /// [`Error`] when the client is gone first; what `get` returned otherwise.
+    pub fn fill<E: From<Error>>(
         self,
         len: u64,
         mut get: impl FnMut(&mut [u8]) -> Result<(), E>,
@@ -315,10 +315,4 @@ impl Sink {
             }
         }
     }
-}
-
-fn lost(fault: std::io::Error) -> End {
-    fault
-        .downcast::<End>()
-        .unwrap_or_else(|fault| ended(Code::FAILED, fault.to_string()))
 }

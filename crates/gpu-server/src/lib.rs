@@ -32,9 +32,6 @@ pub use device::{Device, Failure, Freed};
 pub use server::{Backend, Server, ServerOptions, settings};
 
 /// Why a session ends.
-pub(crate) fn ended(code: narrows::Code, text: impl Into<String>) -> narrows::End {
-    narrows::End {
-        code,
-        text: text.into(),
-    }
+pub(crate) fn ended(code: narrows::Code, text: impl Into<String>) -> narrows::Error {
+    narrows::Error::new(code, text)
 }

@@ -11,8 +11,9 @@ use std::{
     time::Duration,
 };
 
-use narrows::{Code, End, Endpoint, Incoming, Settings, core::Limits};
+use narrows::{Code, Endpoint, Error, Incoming, Limits, Settings, SettingsBuilder};
 use narrows_gpu_wire::{DeviceInfo, Frames, LANES_MAX, Reply, Request, SERVICE, lane_of};
+use narrows_io::metrics::{Kind, Metric};
 
 use crate::{
     Device, Failure, Freed,
@@ -84,16 +85,16 @@ impl Backend {
 /// device, as one whose GPU falls off its bus.
 #[must_use]
 pub fn settings(base: Settings) -> Settings {
-    Settings {
-        limits: Limits {
-            chunk_len_max: 1 << 20,
-            window_len: base.limits.window_len.min(WINDOW_LEN),
-            channels_max: LANES_MAX as u16 + 1,
-            ..base.limits
-        },
-        resume_within: Duration::ZERO,
-        ..base
-    }
+    let limits = Limits {
+        chunk_len_max: 1 << 20,
+        window_len: base.limits.window_len.min(WINDOW_LEN),
+        channels_max: LANES_MAX as u16 + 1,
+        ..base.limits
+    };
+    SettingsBuilder::from(base)
+        .limits(limits)
+        .resume_within(Duration::ZERO)
+        .build()
 }
 
 /// Bytes that a side sends ahead of the other's consumption, on each channel: 1 Gbit/s over 60 ms.
@@ -156,11 +157,60 @@ impl Server {
         &self.counters
     }
 
+    /// The same for Prometheus, of sessions that have ended where bytes are counted.
+    #[must_use]
+    pub fn metrics(&self) -> Vec<Metric> {
+        let counters = &self.counters;
+        let one = |name: &str, kind, help, value: u64| {
+            Metric::one(format!("narrows_{name}"), kind, help, value as f64)
+        };
+        let count =
+            |name, help, counter: &AtomicU64| one(name, Kind::Counter, help, counter.load(Relaxed));
+        vec![
+            count(
+                "gpu_sessions",
+                "Sessions that have begun",
+                &counters.sessions,
+            ),
+            one(
+                "gpu_clients",
+                Kind::Gauge,
+                "Sessions that go on",
+                counters.clients.load(Relaxed) as u64,
+            ),
+            count(
+                "gpu_allocations_freed",
+                "Allocations that ended with their sessions",
+                &counters.allocations_freed,
+            ),
+            count(
+                "received_raw_bytes",
+                "Bytes received, after unpacking",
+                &counters.received_raw,
+            ),
+            count(
+                "received_wire_bytes",
+                "Bytes read from links",
+                &counters.received_wire,
+            ),
+            count(
+                "sent_raw_bytes",
+                "Bytes sent, before packing",
+                &counters.sent_raw,
+            ),
+            count(
+                "sent_wire_bytes",
+                "Bytes written to links",
+                &counters.sent_wire,
+            ),
+        ]
+    }
+
     /// Serves one client until it ends. Everything it had is freed then.
     ///
     /// # Errors
-    /// [`End`], where the session ended other than well.
-    pub fn attend(&self, endpoint: &Endpoint) -> Result<Freed, End> {
+    /// [`Error`], where the session ended other than well.
+    pub fn attend(&self, endpoint: &Endpoint) -> Result<Freed, Error> {
         let clients = &self.counters.clients;
         let many = clients.fetch_add(1, Relaxed) >= self.options.clients_max;
         let result = if many {
@@ -182,12 +232,12 @@ impl Server {
         add(&self.counters.sent_raw, stats.sent_raw);
         match &result {
             Ok(_) => endpoint.close(),
-            Err(end) => endpoint.fail(end.code, &end.text),
+            Err(end) => endpoint.fail(end.code(), &end.text()),
         }
         result
     }
 
-    fn refuse(&self, endpoint: &Endpoint, text: &str) -> Result<Freed, End> {
+    fn refuse(&self, endpoint: &Endpoint, text: &str) -> Result<Freed, Error> {
         if let Some(incoming) = endpoint.accept()? {
             let outbox = Outbox::new(incoming.writer);
             outbox.say(&Reply::Refused { text: text.into() });
@@ -197,7 +247,7 @@ impl Server {
         Err(ended(Code::LIMIT, text))
     }
 
-    fn serve(&self, endpoint: &Endpoint) -> Result<Freed, End> {
+    fn serve(&self, endpoint: &Endpoint) -> Result<Freed, Error> {
         let Some(Incoming {
             service,
             writer,
@@ -249,7 +299,7 @@ impl Server {
             // Streams that wait for a lane's bytes give up with the endpoint.
             match &result {
                 Ok(()) => endpoint.close(),
-                Err(end) => endpoint.fail(end.code, &end.text),
+                Err(end) => endpoint.fail(end.code(), &end.text()),
             }
             let freed = device.clear();
             lanes.clear();
@@ -286,7 +336,7 @@ fn collect(endpoint: &Endpoint, lanes: &Lanes) {
 }
 
 /// The first message: what the program is called.
-fn hello(reader: &mut narrows::ChannelReader, frames: &mut Frames) -> Result<String, End> {
+fn hello(reader: &mut narrows::ChannelReader, frames: &mut Frames) -> Result<String, Error> {
     loop {
         match session::next(frames)? {
             Some(Request::Hello { program, .. }) => return Ok(printable(&program)),

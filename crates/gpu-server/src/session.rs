@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use narrows::{ChannelReader, Code, End, Endpoint};
+use narrows::{ChannelReader, Code, Endpoint, Error};
 use narrows_gpu_abi::Status;
 use narrows_gpu_wire::{
     Frames, INLINE_LEN_MAX, Image, KernelInfo, PARAMS_LEN_MAX, Reply, Request, Span, ids,
@@ -118,8 +118,8 @@ impl<'a> Session<'a> {
     /// Does what the client says until it ends.
     ///
     /// # Errors
-    /// [`End`], where the client broke the protocol or vanished.
-    pub fn run(&mut self, reader: &mut ChannelReader, frames: &mut Frames) -> Result<(), End> {
+    /// [`Error`], where the client broke the protocol or vanished.
+    pub fn run(&mut self, reader: &mut ChannelReader, frames: &mut Frames) -> Result<(), Error> {
         loop {
             while let Some(request) = next(frames)? {
                 self.handle(request)?;
@@ -131,7 +131,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn handle(&mut self, request: Request) -> Result<(), End> {
+    fn handle(&mut self, request: Request) -> Result<(), Error> {
         match request {
             Request::ModuleLoad { .. } | Request::ModuleImage { .. } => self.load(request),
             request => {
@@ -408,7 +408,7 @@ impl<'a> Session<'a> {
         self.device.callback(stream, Box::new(reached))
     }
 
-    fn load(&mut self, request: Request) -> Result<(), End> {
+    fn load(&mut self, request: Request) -> Result<(), Error> {
         let (call, id, result) = match request {
             Request::ModuleLoad { call, id, image } => {
                 let found = if image.bytes.is_empty() && image.len > 0 {
@@ -456,7 +456,7 @@ impl<'a> Session<'a> {
     }
 
     /// An image's bytes from a lane. Too long a one ends the session: its bytes are already on the way.
-    fn receive(&self, image: &Image, lane: u32) -> Result<Result<Vec<u8>, Failure>, End> {
+    fn receive(&self, image: &Image, lane: u32) -> Result<Result<Vec<u8>, Failure>, Error> {
         if image.len > self.bounds.image_len {
             let text = format!(
                 "an image of {} bytes; this server takes {}",
@@ -469,7 +469,7 @@ impl<'a> Session<'a> {
             Err(failure) => return Ok(Err(failure)),
         };
         let mut bytes = Vec::new();
-        Source::Lane(Turn::next(lane, false)).take::<End>(image.len, |piece| {
+        Source::Lane(Turn::next(lane, false)).take::<Error>(image.len, |piece| {
             bytes.extend_from_slice(piece);
             Ok(())
         })?;
@@ -534,8 +534,8 @@ impl Drop for Session<'_> {
 /// Reads the next message that has come whole.
 ///
 /// # Errors
-/// [`End`] for anything that is none.
-pub fn next(frames: &mut Frames) -> Result<Option<Request>, End> {
+/// [`Error`] for anything that is none.
+pub fn next(frames: &mut Frames) -> Result<Option<Request>, Error> {
     let refused = |fault: narrows_gpu_wire::WireError| {
         ended(Code::PROTOCOL, format!("refused from the client: {fault}"))
     };
@@ -594,7 +594,7 @@ fn done(call: u64, result: Result<(u64, u64), Failure>) -> Reply {
 
 /// Processor time of this process so far, in nanoseconds.
 fn cpu_ns() -> u64 {
-    narrows::io::meter::CpuTime::of_process().total_ns()
+    narrows_io::meter::CpuTime::of_process().total_ns()
 }
 
 /// The number of a request that is answered by a number.

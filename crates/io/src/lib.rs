@@ -7,8 +7,11 @@
 //! | [`address`] | [`Address`]: `HOST[:PORT]`, `unix:/path`, `-` |
 //! | [`transport`] | [`Transport`], a connected stream in two halves for two threads |
 //! | [`listener`] | [`Listener`], accepts transports until stopped |
+//! | [`lobby`] | where connections wait until their peer has shown who it is |
 //! | [`secure`] | TLS or a pre-shared key around a transport, before any application byte |
 //! | [`emulator`] | a relay with the rate, delay and faults of a chosen link |
+//! | [`answer`] | a socket that gives a document to whoever asks |
+//! | [`metrics`] | counters for Prometheus |
 //! | [`meter`] | clock, CPU time, memory, `TCP_INFO` |
 //! | [`crew`] | threads that lend a hand with borrowed work |
 //! | [`allocator`] | the C library's, told to give memory back |
@@ -18,10 +21,13 @@
 
 pub mod address;
 pub mod allocator;
+pub mod answer;
 pub mod crew;
 pub mod emulator;
 pub mod listener;
+pub mod lobby;
 pub mod meter;
+pub mod metrics;
 pub mod region;
 pub mod secure;
 mod sys;
@@ -31,4 +37,5 @@ pub mod watch;
 
 pub use address::Address;
 pub use listener::{Listener, Stop};
+pub use lobby::{Lobby, Stranger};
 pub use transport::{Shutdown, Transport, TransportRead, TransportWrite, Tuning};

@@ -16,11 +16,9 @@ use std::{
     sync::Arc,
 };
 
-use narrows::{
-    core::{Candidate, Codec, Policy, Workspace, policy::AUDITION_LEN},
-    default_registry,
-    io::meter::thread_cpu_ns,
-};
+use narrows::default_registry;
+use narrows_core::{Candidate, Codec, Policy, Workspace, policy::AUDITION_LEN};
+use narrows_io::meter::thread_cpu_ns;
 use narrows_policy::{
     Adaptive, Config, Fixed, Offer, default_offers,
     prior::{Cost, Fit, Kind, prior_of, row_of},

@@ -14,7 +14,7 @@ pub mod model;
 
 use std::time::Duration;
 
-use narrows::core::units::Rate;
+use narrows_core::units::Rate;
 use serde::Serialize;
 
 use self::{

@@ -1,6 +1,6 @@
 //! Any set of results as one report: each run in the way its tool draws it, and what it was measured on.
 
-use narrows::core::units::Size;
+use narrows_core::units::Size;
 use serde_json::json;
 
 use crate::{

@@ -17,7 +17,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use narrows::core::Registry;
+use narrows_core::Registry;
 
 use self::worker::{Job, Measured};
 use crate::{

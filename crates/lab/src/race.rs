@@ -16,12 +16,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use narrows::{
-    core::units::Rate,
-    io::{
-        Address,
-        emulator::{Emulator, Link},
-    },
+use narrows_core::units::Rate;
+use narrows_io::{
+    Address,
+    emulator::{Emulator, Link},
 };
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! The bundled sample: seven kinds of real data in 1.9 MiB (`sample/README.md` names sources and licences).
 
-use narrows::core::Workspace;
+use narrows_core::Workspace;
 
 /// One kind of data in the sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use narrows::core::units::Rate;
+use narrows_core::units::Rate;
 
 use crate::{
     bench::{Bencher, worker::Job},

@@ -357,7 +357,7 @@ impl Trial<'_> {
         compare(&mut policies);
         Ok(LinkResult {
             link: link.to_string(),
-            rate_mbit_s: link.rate.map(narrows::core::units::Rate::mbit),
+            rate_mbit_s: link.rate.map(narrows_core::units::Rate::mbit),
             delay_ms: link.delay.as_secs_f64() * 1e3,
             sent_bytes: excerpt.len,
             times: excerpt.times,

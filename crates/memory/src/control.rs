@@ -1,26 +1,18 @@
-//! The socket that `narrows memory stat` reads: whoever connects gets one document and the end of the stream.
-//!
-//! A Unix socket for its owner alone, so there is nothing to authenticate and nothing to parse.
+//! What `narrows memory stat` reads from a server's control socket: one JSON document.
 
-use std::{
-    io::{self, Read, Write},
-    os::unix::net::UnixStream,
-    path::Path,
-    sync::Arc,
-    thread::{self, JoinHandle},
-    time::Duration,
+use std::{io, path::Path, sync::Arc};
+
+use narrows_io::{
+    Address,
+    answer::{self, Answers, Speech},
+    listener::ListenError,
 };
-
-use narrows_io::{Address, Listener, Stop, Tuning, listener::ListenError};
 use serde::{Deserialize, Serialize};
 
 use crate::stat::Stat;
 
 /// Name and version of the document.
 pub const SCHEMA: &str = "narrows.memory/1";
-/// Longest document that [`ask`] takes.
-const DOCUMENT_LEN_MAX: u64 = 16 << 20;
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A server's stores at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,52 +45,20 @@ pub struct Named {
     pub stat: Stat,
 }
 
-/// Answers until it is dropped.
-#[derive(Debug)]
-pub struct Control {
-    stop: Stop,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Control {
-    /// Answers at `path` with what `report` gives at each call.
-    ///
-    /// # Errors
-    /// The path is taken, or cannot be listened on.
-    pub fn start(
-        path: &Path,
-        report: Arc<dyn Fn() -> Report + Send + Sync>,
-    ) -> Result<Self, ListenError> {
-        let address = Address::Unix(path.into());
-        let listener = Listener::bind(&address, &Tuning::default())?;
-        let stop = listener.stopper();
-        let answer = move || {
-            for mut transport in listener.incoming() {
-                let document =
-                    serde_json::to_vec(&report()).expect("a report holds nothing that JSON cannot");
-                // A few kilobytes: the socket takes them whole, so a client that does not read holds nobody up.
-                let _ = transport
-                    .writer
-                    .write_all(&document)
-                    .and_then(|()| transport.writer.finish());
-            }
-        };
-        let thread = thread::Builder::new().name("control".into()).spawn(answer);
-        let thread = thread.map_err(|source| ListenError::Io { address, source })?;
-        Ok(Self {
-            stop,
-            thread: Some(thread),
-        })
-    }
-}
-
-impl Drop for Control {
-    fn drop(&mut self) {
-        self.stop.stop();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+/// Answers at the Unix socket `path` with what `report` gives at each call, until what is returned is dropped.
+///
+/// # Errors
+/// The path is taken, or cannot be listened on.
+pub fn serve(
+    path: &Path,
+    report: Arc<dyn Fn() -> Report + Send + Sync>,
+) -> Result<Answers, ListenError> {
+    let document = move || serde_json::to_vec(&report()).expect("a report is plain JSON");
+    Answers::start(
+        &Address::Unix(path.into()),
+        Speech::Plain,
+        Arc::new(document),
+    )
 }
 
 /// Asks the server at `path`.
@@ -106,9 +66,6 @@ impl Drop for Control {
 /// # Errors
 /// Nobody answers there, or not with a report.
 pub fn ask(path: &Path) -> io::Result<Report> {
-    let stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut document = Vec::new();
-    stream.take(DOCUMENT_LEN_MAX).read_to_end(&mut document)?;
+    let document = answer::ask(&Address::Unix(path.into()))?;
     serde_json::from_slice(&document).map_err(io::Error::from)
 }

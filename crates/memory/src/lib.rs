@@ -21,7 +21,9 @@
 //! | `lexicon` | dictionaries of a store's own pages |
 //! | [`keeper`] | the thread that looks after cold pages |
 //! | [`stat`] | counters under zram's names, latencies |
-//! | [`control`] | the socket that `narrows memory stat` reads |
+//! | [`control`] | the document that `narrows memory stat` reads |
+//! | [`RamDisk`] | all of it, served |
+//! | `metrics` | the same counters for Prometheus |
 #![forbid(unsafe_code)]
 
 pub mod backing;
@@ -30,6 +32,8 @@ mod cluster;
 pub mod control;
 pub mod keeper;
 mod lexicon;
+mod metrics;
+mod ram_disk;
 mod shard;
 mod slab;
 mod slot;
@@ -44,6 +48,7 @@ pub use backing::Backing;
 pub use budget::Budget;
 pub use keeper::{Keeper, KeeperConfig};
 pub use narrows_chains::Chains;
+pub use ram_disk::{RamDisk, RamDiskConfig, RamDiskError};
 pub use stat::Stat;
 pub use store::{Store, StoreConfig};
 pub use tools::Profile;

@@ -46,7 +46,7 @@ pub use encoder::Encoder;
 pub use packet::{HEADER_LEN, INIT_LEN, PAGE_LEN, PAGES_MAX, Packet, Surprise, is_multifd};
 pub use sender::{Counts, Sender};
 
-use narrows::core::DecodeError;
+use narrows_core::DecodeError;
 
 /// First byte of every chunk of a lane. 1 and 2 were a first packet and a packet of another layout, and are not used
 /// again.

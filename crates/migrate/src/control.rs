@@ -13,7 +13,7 @@
 //!                                 ◀──      Summary
 //! ```
 
-use narrows::{ChannelReader, ChannelWriter, Code, End};
+use narrows::{ChannelReader, ChannelWriter, Code, Error};
 use serde::{Deserialize, Serialize};
 
 /// Longest document, in bytes.
@@ -100,8 +100,8 @@ pub struct Cost {
 /// Says something.
 ///
 /// # Errors
-/// [`End`] when the session has ended.
-pub fn say(writer: &mut ChannelWriter, message: &Message) -> Result<(), End> {
+/// [`Error`] when the session has ended.
+pub fn say(writer: &mut ChannelWriter, message: &Message) -> Result<(), Error> {
     let text = serde_json::to_vec(message).expect("the documents are plain data");
     let chunk = writer.buffer_of(&text);
     writer.push(chunk)
@@ -110,12 +110,10 @@ pub fn say(writer: &mut ChannelWriter, message: &Message) -> Result<(), End> {
 /// Waits for the next document; `None` at the end.
 ///
 /// # Errors
-/// [`End`] when the session has ended, or what came is no document.
-pub fn hear(reader: &mut ChannelReader) -> Result<Option<Message>, End> {
-    let refused = |text: String| End {
-        code: Code::PROTOCOL,
-        text: format!("refused from the peer: {text}"),
-    };
+/// [`Error`] when the session has ended, or what came is no document.
+pub fn hear(reader: &mut ChannelReader) -> Result<Option<Message>, Error> {
+    let refused =
+        |text: String| Error::new(Code::PROTOCOL, format!("refused from the peer: {text}"));
     match reader.next_chunk()? {
         None => Ok(None),
         Some(chunk) if chunk.len() > LEN_MAX => Err(refused("a document that is too long".into())),

@@ -12,12 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use narrows::{
-    ChannelWriter, Code, End, Incoming,
-    io::{
-        Address, Listener, Tuning,
-        meter::{CpuTime, Memory},
-    },
+use narrows::{ChannelWriter, Code, Error, Incoming};
+use narrows_io::{
+    Address, Listener, Tuning,
+    meter::{CpuTime, Memory},
 };
 use serde_json::{Value, json};
 
@@ -97,7 +95,7 @@ pub fn attend(incoming: Incoming, target: &Target) -> Result<(), MigrateError> {
     let result = converse(&mut writer, &heard, target);
     match &result {
         Ok(()) => drop(writer.finish()),
-        Err(MigrateError::End(_)) => {}
+        Err(MigrateError::Session(_)) => {}
         Err(fault) => drop(control::say(
             &mut writer,
             &Message::Failed {
@@ -111,13 +109,10 @@ pub fn attend(incoming: Incoming, target: &Target) -> Result<(), MigrateError> {
 
 fn converse(
     writer: &mut ChannelWriter,
-    heard: &mpsc::Receiver<Result<Option<Message>, End>>,
+    heard: &mpsc::Receiver<Result<Option<Message>, Error>>,
     target: &Target,
 ) -> Result<(), MigrateError> {
-    let gone = || End {
-        code: Code::FAILED,
-        text: "the source's side ended the talk".into(),
-    };
+    let gone = || Error::new(Code::FAILED, "the source's side ended the talk");
     let hear = || Ok::<_, MigrateError>(heard.recv().map_err(|_| gone())??.ok_or_else(gone)?);
     let Message::Prepare {
         multifd_channels,
@@ -126,10 +121,10 @@ fn converse(
         zstd,
     } = hear()?
     else {
-        return Err(End {
-            code: Code::PROTOCOL,
-            text: "the source's side did not say what to prepare".into(),
-        }
+        return Err(Error::new(
+            Code::PROTOCOL,
+            "the source's side did not say what to prepare",
+        )
         .into());
     };
     let cpu_before = CpuTime::of_process();
@@ -190,7 +185,7 @@ fn converse(
 /// Lets the guest run when the source has let go of it, and says when it does; whether it came to that.
 fn follow(
     writer: &mut ChannelWriter,
-    heard: &mpsc::Receiver<Result<Option<Message>, End>>,
+    heard: &mpsc::Receiver<Result<Option<Message>, Error>>,
     mut qemu: Option<&mut Driven>,
 ) -> Result<bool, MigrateError> {
     let mut said = false;
@@ -332,11 +327,7 @@ impl Driven {
                         "QEMU does not run it: its state is {}",
                         word.unwrap_or("unknown")
                     );
-                    return Err(End {
-                        code: Code::FAILED,
-                        text,
-                    }
-                    .into());
+                    return Err(Error::new(Code::FAILED, text).into());
                 }
             }
         }

@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use narrows::{End, Endpoint, Incoming};
+use narrows::{Endpoint, Error, Incoming};
 
 /// Service name of a channel whose bytes mean nothing, which shows what the link carries.
 pub const SERVICE_PROBE: &str = "migrate-probe";
@@ -71,8 +71,8 @@ const CHUNK_LEN: usize = 256 << 10;
 /// carries, whose window is not open by then: those are slow enough to be packed for.
 ///
 /// # Errors
-/// [`End`] when the session ends.
-pub fn link_rate(endpoint: &Endpoint) -> Result<f64, End> {
+/// [`Error`] when the session ends.
+pub fn link_rate(endpoint: &Endpoint) -> Result<f64, Error> {
     let (mut writer, _reader) = endpoint.open(SERVICE_PROBE)?;
     let (mut noise, mut sent, mut since) = (Noise::new(), 0, Instant::now());
     let (until, mut warm_by) = (since + PROBE_FOR, Some(since + PROBE_FOR / 4));

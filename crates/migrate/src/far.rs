@@ -5,10 +5,8 @@
 
 use std::sync::{Arc, mpsc};
 
-use narrows::{
-    Code, Incoming,
-    io::{Address, Tuning, transport},
-};
+use narrows::{Code, Incoming};
+use narrows_io::{Address, Tuning, transport};
 
 use crate::{
     MigrateError, SERVICE_CONTROL, SERVICE_LANE,
@@ -22,7 +20,7 @@ use crate::{
 /// `control` on a thread of its own; without one it is refused.
 ///
 /// # Errors
-/// [`MigrateError::End`] with the reason where the session ended otherwise than well.
+/// [`MigrateError::Session`] with the reason where the session ended otherwise than well.
 pub fn carry(
     migration: &Arc<Migration>,
     target: &Address,

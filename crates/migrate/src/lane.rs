@@ -10,10 +10,8 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use narrows::{
-    ChannelReader, ChannelWriter, Code, End,
-    io::{Transport, TransportRead, TransportWrite},
-};
+use narrows::{ChannelReader, ChannelWriter, Code, Error};
+use narrows_io::{Transport, TransportRead, TransportWrite};
 
 use crate::{
     aware::{self, Decoder, Encoder, kind},
@@ -96,7 +94,7 @@ fn outward(migration: &Migration, side: Side, from: Box<dyn TransportRead>, writ
     match result {
         // The last bytes count as sent when they are with the other QEMU, not when they are in our hands.
         Ok(()) => drop(out.writer.wait_consumed()),
-        Err(Fault::End(end)) => migration.lost(&end),
+        Err(Fault::Session(end)) => migration.lost(&end),
         Err(Fault::Socket(fault)) => {
             migration.fail(
                 Code::FAILED,
@@ -109,14 +107,14 @@ fn outward(migration: &Migration, side: Side, from: Box<dyn TransportRead>, writ
 /// Why a direction ended early.
 enum Fault {
     /// The channel or session.
-    End(End),
+    Session(Error),
     /// The socket.
     Socket(io::Error),
 }
 
-impl From<End> for Fault {
-    fn from(end: End) -> Self {
-        Self::End(end)
+impl From<Error> for Fault {
+    fn from(end: Error) -> Self {
+        Self::Session(end)
     }
 }
 
@@ -257,7 +255,7 @@ fn inward(
         }
         match deliver(migration, &mut decoder, chunk, &mut *to) {
             Ok(()) => {}
-            Err(Fault::End(end)) => return migration.fail(end.code, &end.text),
+            Err(Fault::Session(end)) => return migration.fail(end.code(), end.text()),
             // A source that no longer listens either says so in its own direction, or is done.
             Err(Fault::Socket(fault)) if side == Side::Source => {
                 tracing::debug!(%fault, "the source does not take the return path any more");
@@ -279,10 +277,10 @@ fn deliver(
     to: &mut dyn TransportWrite,
 ) -> Result<(), Fault> {
     let refused = |what: &str| {
-        Fault::End(End {
-            code: Code::PROTOCOL,
-            text: format!("refused from the peer: {what}"),
-        })
+        Fault::Session(Error::new(
+            Code::PROTOCOL,
+            format!("refused from the peer: {what}"),
+        ))
     };
     let (&kind, bytes) = chunk
         .split_first()
@@ -305,7 +303,7 @@ fn deliver(
             // The pages it refers to may still be under way on other lanes.
             while !decoder.is_ready(chunk, WAIT) {
                 if let Some(end) = migration.endpoint.ended() {
-                    return Err(Fault::End(end));
+                    return Err(Fault::Session(end));
                 }
             }
             let mut unpacked = decoder

@@ -9,7 +9,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use narrows::core::Gauges;
+use narrows_core::Gauges;
 
 /// Part of the downtime limit that may be spent on draining what the tunnel holds.
 pub const SHARE: f64 = 0.1;

@@ -30,6 +30,7 @@ pub mod control;
 pub mod cpu;
 pub mod destination;
 pub mod direct;
+pub mod drive;
 pub mod far;
 pub mod lane;
 pub mod law;
@@ -38,16 +39,15 @@ pub mod monitor;
 pub mod near;
 pub mod qmp;
 pub mod report;
+pub mod serve;
 pub mod source;
 pub mod status;
 mod thread;
 pub mod tls;
 mod zstd;
 
-use narrows::{
-    Code, End, Plan, Settings,
-    core::{Level, Limits},
-};
+use narrows::{Code, Error, Plan, Settings, SettingsBuilder};
+use narrows_core::{Level, Limits};
 
 use crate::qmp::QmpError;
 
@@ -62,7 +62,7 @@ pub const SERVICE_CONTROL: &str = "migrate-control";
 pub enum MigrateError {
     /// The session ended, by the peer or the network.
     #[error(transparent)]
-    End(#[from] End),
+    Session(#[from] Error),
     /// QEMU's control socket broke or refused.
     #[error(transparent)]
     Qmp(#[from] QmpError),
@@ -91,7 +91,7 @@ impl MigrateError {
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
-            Self::End(end) => end.code,
+            Self::Session(end) => end.code(),
             Self::Qmp(_) | Self::Socket { .. } => Code::FAILED,
             Self::Qemu { state, .. } if state == source::CANCELLED => Code::CANCELLED,
             Self::Qemu { .. } => Code::FAILED,
@@ -138,12 +138,29 @@ pub fn limits(lanes_max: u16) -> Limits {
     }
 }
 
+/// The settings of the source's side: what shrinks memory at little processor time, since the processors are other
+/// guests' too. What the user asked for stands.
+#[must_use]
+pub fn near_settings(
+    settings: Settings,
+    cpu_price: Option<f64>,
+    level_max: Option<Level>,
+) -> Settings {
+    SettingsBuilder::from(settings)
+        .cpu_price(cpu_price.unwrap_or(CPU_PRICE))
+        .level_max(level_max.unwrap_or(LEVEL_MAX))
+        .among(CODECS.iter().map(|name| (*name).into()).collect())
+        .also(
+            ALSO.iter()
+                .map(|(name, level)| ((*name).into(), *level))
+                .collect(),
+        )
+        .build()
+}
+
 /// The settings of the destination's side: what it sends is the return path, a few bytes that must not wait to be
 /// packed.
 #[must_use]
 pub fn far_settings(settings: Settings) -> Settings {
-    Settings {
-        plan: Plan::None,
-        ..settings
-    }
+    SettingsBuilder::from(settings).plan(Plan::None).build()
 }

@@ -13,10 +13,8 @@ use std::{
     time::Duration,
 };
 
-use narrows::{
-    Code, Dial, End, Endpoint, Stats,
-    io::{Shutdown, transport::Probe},
-};
+use narrows::{Code, Dial, Endpoint, Error, Stats};
+use narrows_io::{Shutdown, transport::Probe};
 use parking_lot::Mutex;
 
 use crate::{
@@ -125,9 +123,9 @@ impl Migration {
     }
 
     /// A lane ended early: so does the rest, if it has not.
-    pub(crate) fn lost(&self, end: &End) {
+    pub(crate) fn lost(&self, end: &Error) {
         if self.endpoint.ended().is_none() {
-            self.fail(end.code, &end.text);
+            self.fail(end.code(), end.text());
         }
     }
 
@@ -169,7 +167,7 @@ impl Migration {
     }
 
     /// Notes a lane, so that it ends with the session, until [`Self::left`]. `Err` where the session has ended.
-    pub(crate) fn joined(&self, socket: &Shutdown) -> Result<(), End> {
+    pub(crate) fn joined(&self, socket: &Shutdown) -> Result<(), Error> {
         self.sockets.lock().push(socket.clone());
         self.lanes.fetch_add(1, Relaxed);
         match self.endpoint.ended() {

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use narrows::io::{Address, Shutdown, Transport, TransportWrite, Tuning, transport};
+use narrows_io::{Address, Shutdown, Transport, TransportWrite, Tuning, transport};
 use serde_json::Value;
 
 use crate::{

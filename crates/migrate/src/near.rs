@@ -10,10 +10,8 @@ use std::{
     time::Duration,
 };
 
-use narrows::{
-    Endpoint,
-    io::{Listener, Transport},
-};
+use narrows::Endpoint;
+use narrows_io::{Listener, Transport};
 
 use crate::{
     MigrateError, SERVICE_LANE,
@@ -65,7 +63,7 @@ pub fn wait_first(endpoint: &Endpoint, events: &mpsc::Receiver<Event>) -> Option
 /// stands then, for whoever has something to say on it.
 ///
 /// # Errors
-/// [`MigrateError::End`] with the reason where the session ended otherwise than well.
+/// [`MigrateError::Session`] with the reason where the session ended otherwise than well.
 pub fn carry(
     migration: &Arc<Migration>,
     first: Option<Transport>,
@@ -87,7 +85,7 @@ pub fn carry(
                 Err(end) => {
                     // Half of a migration's sockets are none.
                     local.shutdown.abort();
-                    migration.fail(end.code, &end.text);
+                    migration.fail(end.code(), end.text());
                     if open == 0 {
                         break;
                     }

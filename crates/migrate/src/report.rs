@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use narrows::core::units::{Rate, Size};
+use narrows_core::units::{Rate, Size};
 use serde::Serialize;
 
 use crate::{control::Cost, source::Progress, status::Status};

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use narrows::io::Address;
+use narrows_io::Address;
 use serde_json::{Value, json};
 
 use crate::{

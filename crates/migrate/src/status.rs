@@ -1,23 +1,19 @@
 //! What a migration is doing, for `narrows migrate status`: one JSON document to whoever connects to a socket.
 
-use narrows::{
-    Stats,
-    core::{
-        Gauges,
-        units::{Rate, Size},
-    },
-    io::{Address, Listener, Transport, Tuning, transport},
+use narrows::Stats;
+use narrows_core::{
+    Gauges,
+    units::{Rate, Size},
+};
+use narrows_io::{
+    Address,
+    answer::{self, Answers, Speech},
 };
 use serde::{Deserialize, Serialize};
-use std::{
-    io::{Read, Write},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use crate::{MigrateError, aware::Counts, law::Bounds, thread::spawn};
+use crate::{MigrateError, aware::Counts, law::Bounds};
 
-/// Longest document, in bytes.
-const LEN_MAX: u64 = 64 << 10;
 /// Name and version of the document.
 const SCHEMA: &str = "narrows.migrate-status/1";
 
@@ -127,22 +123,16 @@ impl Status {
 /// Where the numbers come from, each time somebody asks.
 pub type Source = Arc<dyn Fn() -> Status + Send + Sync>;
 
-/// Answers at `address` for as long as the process lives.
+/// Answers at `address` until what is returned is dropped.
 ///
 /// # Errors
 /// The address cannot be listened on.
-pub fn serve(address: &Address, source: Source) -> Result<(), narrows::io::listener::ListenError> {
-    let listener = Listener::bind(address, &Tuning::default())?;
-    spawn("migrate-status", move || {
-        for Transport { mut writer, .. } in listener.incoming() {
-            // Who breaks off does not want to know.
-            let text = serde_json::to_string(&source()).unwrap_or_default();
-            let _ = writer
-                .write_all(text.as_bytes())
-                .and_then(|()| writer.finish());
-        }
-    });
-    Ok(())
+pub fn serve(
+    address: &Address,
+    source: Source,
+) -> Result<Answers, narrows_io::listener::ListenError> {
+    let document = move || serde_json::to_vec(&source()).unwrap_or_default();
+    Answers::start(address, Speech::Plain, Arc::new(document))
 }
 
 /// Asks at `address`.
@@ -151,13 +141,7 @@ pub fn serve(address: &Address, source: Source) -> Result<(), narrows::io::liste
 /// Nobody answers there, or it is not a narrows that migrates.
 pub fn ask(address: &Address) -> Result<Status, MigrateError> {
     let fault = |what| move |fault: std::io::Error| MigrateError::Socket { what, fault };
-    let Transport { reader, .. } = transport::connect(address, &Tuning::default())
-        .map_err(|source| fault("cannot ask for the status")(std::io::Error::other(source)))?;
-    let mut text = Vec::new();
-    reader
-        .take(LEN_MAX)
-        .read_to_end(&mut text)
-        .map_err(fault("cannot read the status"))?;
-    serde_json::from_slice(&text)
+    let document = answer::ask(address).map_err(fault("cannot ask for the status"))?;
+    serde_json::from_slice(&document)
         .map_err(|source| fault("no status is served there")(source.into()))
 }

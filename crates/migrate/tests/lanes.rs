@@ -15,10 +15,8 @@ use std::{
     time::Duration,
 };
 
-use narrows::{
-    Acceptor, Endpoint, Engine, Settings,
-    io::{Address, Listener, Tuning, transport},
-};
+use narrows::{Acceptor, Endpoint, Engine, Settings};
+use narrows_io::{Address, Listener, Tuning, transport};
 use narrows_migrate::{
     aware::{Counts, HEADER_LEN, INIT_LEN, PAGE_LEN},
     far, far_settings, limits,
@@ -219,10 +217,7 @@ fn move_guest(keep_max: u32, held: impl Fn(usize) -> usize + Send + Sync + 'stat
             keep_max,
             ..Options::default()
         };
-        let settings = Settings {
-            limits: limits(8),
-            ..Settings::default()
-        };
+        let settings = Settings::builder().limits(limits(8)).build();
         let tcp = Listener::bind(
             &Address::parse("127.0.0.1:0", 0).unwrap(),
             &Tuning::default(),

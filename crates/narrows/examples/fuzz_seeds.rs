@@ -3,7 +3,7 @@
 
 use std::{env, fs, io, path::Path};
 
-use narrows::core::{ChannelId, Limits, Seq, limits};
+use narrows_core::{ChannelId, Limits, Seq, limits};
 use narrows_format::Header;
 
 fn main() -> io::Result<()> {

@@ -9,9 +9,26 @@ use narrows_core::ChannelId;
 use narrows_pipeline::{Buf, Bytes, Chunk, Direct, Packer, Unpacker};
 use narrows_session::Code;
 
-use crate::inner::{End, Inner};
+use crate::{Error, inner::Inner};
 
-/// The sending end of a channel. Dropped without [`ChannelWriter::finish`], it aborts the channel: the receiver must
+/// The sending end of a channel, a [`Write`]. What is written is cut into chunks; [`Write::flush`] sends the last one
+/// though it is not full.
+///
+/// ```
+/// # use std::io::{Read, Write};
+/// # let listener = narrows::listen("127.0.0.1:0", narrows::Auth::None)?;
+/// # let here = narrows::connect(&listener.local().to_string(), narrows::Auth::None)?;
+/// # let there = listener.accept()?;
+/// let (mut writer, _) = here.open("log")?;
+/// writer.write_all(b"first line\n")?;
+/// writer.flush()?; // It leaves now; the channel stays open.
+/// let mut line = [0; 11];
+/// there.accept()?.expect("a channel").reader.read_exact(&mut line)?;
+/// assert_eq!(&line, b"first line\n");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// Dropped without [`ChannelWriter::finish`], it aborts the channel: the receiver must
 /// not take a part for the whole.
 #[derive(Debug)]
 pub struct ChannelWriter {
@@ -22,7 +39,23 @@ pub struct ChannelWriter {
     finished: bool,
 }
 
-/// The receiving end of a channel.
+/// The receiving end of a channel, a [`Read`] and a [`BufRead`]; [`ChannelReader::next_chunk`] lends chunks without a
+/// copy.
+///
+/// ```
+/// # use std::io::{Read, Write};
+/// # let listener = narrows::listen("127.0.0.1:0", narrows::Auth::None)?;
+/// # let here = narrows::connect(&listener.local().to_string(), narrows::Auth::None)?;
+/// # let there = listener.accept()?;
+/// let (mut writer, _) = here.open("chunks")?;
+/// writer.push(writer.buffer_of(b"one chunk"))?;
+/// writer.finish()?;
+/// let mut incoming = there.accept()?.expect("a channel");
+/// assert_eq!(incoming.reader.next_chunk()?, Some(&b"one chunk"[..]));
+/// assert_eq!(incoming.reader.next_chunk()?, None);
+/// # let _: &mut dyn Read = &mut incoming.reader;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ChannelReader {
     inner: Arc<Inner>,
@@ -77,16 +110,16 @@ impl ChannelWriter {
     /// Sends a chunk; it leaves without waiting for more. Waits while too much is under way.
     ///
     /// # Errors
-    /// [`End`] when the session or the channel has ended.
-    pub fn push(&mut self, chunk: Buf) -> Result<(), End> {
+    /// [`Error`] when the session or the channel has ended.
+    pub fn push(&mut self, chunk: Buf) -> Result<(), Error> {
         self.push_shared(Bytes::new(chunk))
     }
 
     /// Sends a chunk that the caller goes on reading. Waits as [`ChannelWriter::push`] does.
     ///
     /// # Errors
-    /// [`End`] when the session or the channel has ended.
-    pub fn push_shared(&mut self, chunk: Bytes) -> Result<(), End> {
+    /// [`Error`] when the session or the channel has ended.
+    pub fn push_shared(&mut self, chunk: Bytes) -> Result<(), Error> {
         self.packer
             .push(chunk)
             .map_err(|_| self.inner.end_of(self.channel))
@@ -95,8 +128,8 @@ impl ChannelWriter {
     /// Ends this direction. The receiver's reader sees the end after the last chunk.
     ///
     /// # Errors
-    /// [`End`] when the session or the channel has ended before.
-    pub fn finish(&mut self) -> Result<(), End> {
+    /// [`Error`] when the session or the channel has ended before.
+    pub fn finish(&mut self) -> Result<(), Error> {
         Write::flush(self).map_err(|_| self.inner.end_of(self.channel))?;
         self.finished = true;
         self.inner.finish(self.channel)
@@ -105,8 +138,8 @@ impl ChannelWriter {
     /// Waits until the receiver has consumed everything that was sent.
     ///
     /// # Errors
-    /// [`End`] when the session ends first.
-    pub fn wait_consumed(&self) -> Result<(), End> {
+    /// [`Error`] when the session ends first.
+    pub fn wait_consumed(&self) -> Result<(), Error> {
         self.inner.wait_consumed(self.channel)
     }
 
@@ -115,8 +148,8 @@ impl ChannelWriter {
     /// most 512 KiB.
     ///
     /// # Errors
-    /// [`End`] when the session ends first.
-    pub fn wait_unconsumed(&self, bytes_max: u64) -> Result<(), End> {
+    /// [`Error`] when the session ends first.
+    pub fn wait_unconsumed(&self, bytes_max: u64) -> Result<(), Error> {
         self.inner.wait_unconsumed(self.channel, bytes_max)
     }
 
@@ -125,8 +158,8 @@ impl ChannelWriter {
     /// at most 512 KiB, taking a chunk for 64 KiB.
     ///
     /// # Errors
-    /// [`End`] when the session ends first.
-    pub fn wait_unconsumed_chunks(&self, chunks_max: usize) -> Result<(), End> {
+    /// [`Error`] when the session ends first.
+    pub fn wait_unconsumed_chunks(&self, chunks_max: usize) -> Result<(), Error> {
         self.inner.wait_unconsumed_chunks(self.channel, chunks_max)
     }
 
@@ -134,6 +167,26 @@ impl ChannelWriter {
     pub fn abort(mut self, code: Code, text: &str) {
         self.finished = true;
         self.inner.abort(self.channel, code, text);
+    }
+}
+
+#[cfg(feature = "async")]
+impl ChannelWriter {
+    /// The same for async code: a `futures_io::AsyncWrite` whose writes run on a pool of threads of the crate
+    /// `blocking`. To finish the channel: `flush().await`, then `into_inner().await.finish()`.
+    #[must_use]
+    pub fn into_async(self) -> blocking::Unblock<Self> {
+        blocking::Unblock::new(self)
+    }
+}
+
+#[cfg(feature = "async")]
+impl ChannelReader {
+    /// The same for async code: a `futures_io::AsyncRead` whose reads run on a pool of threads of the crate
+    /// `blocking`.
+    #[must_use]
+    pub fn into_async(self) -> blocking::Unblock<Self> {
+        blocking::Unblock::new(self)
     }
 }
 
@@ -195,8 +248,8 @@ impl ChannelReader {
     /// the sender send more. Waits.
     ///
     /// # Errors
-    /// [`End`] when the channel or session ended early, or a chunk was damaged.
-    pub fn next_chunk(&mut self) -> Result<Option<&[u8]>, End> {
+    /// [`Error`] when the channel or session ended early, or a chunk was damaged.
+    pub fn next_chunk(&mut self) -> Result<Option<&[u8]>, Error> {
         self.release();
         let chunk = match self.unpacker.next() {
             Ok(chunk) => chunk,
@@ -214,7 +267,7 @@ impl ChannelReader {
     ///
     /// # Errors
     /// As [`ChannelReader::next_chunk`].
-    pub fn next_shared(&mut self) -> Result<Option<Bytes>, End> {
+    pub fn next_shared(&mut self) -> Result<Option<Bytes>, Error> {
         Ok(self.next_chunk()?.is_some().then(|| {
             self.current
                 .as_ref()

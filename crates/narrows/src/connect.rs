@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    End, Endpoint, Engine, Settings,
+    Endpoint, Engine, Error, Settings,
     inner::{Inner, WeakOutlet},
     keeper,
     link::{Link, LinkFault, ReadAhead, check_control, control_header},
@@ -38,13 +38,9 @@ impl Endpoint {
     /// Dials the peer and begins a session.
     ///
     /// # Errors
-    /// [`End`] when the peer cannot be reached or does not suit, in words.
-    pub fn connect(engine: &Engine, settings: Settings, dial: Dial) -> Result<Self, End> {
-        let transport = dial().map_err(|fault| {
-            fault
-                .downcast::<End>()
-                .unwrap_or_else(|fault| End::new(Code::FAILED, fault.to_string()))
-        })?;
+    /// [`Error`] when the peer cannot be reached or does not suit, in words.
+    pub fn connect(engine: &Engine, settings: Settings, dial: Dial) -> Result<Self, Error> {
+        let transport = dial()?;
         let mut machine = Session::new(config(engine, &settings, Role::Initiator, session_name()));
         let hello = machine.hello();
         let (route, loopback) = route(&hello.session, Role::Initiator, &transport);
@@ -64,7 +60,20 @@ impl Endpoint {
     }
 }
 
-/// Where accepted connections become sessions, or join the one they belong to.
+/// Where accepted connections become sessions, or join the one they belong to. [`crate::SessionListener`] takes one;
+/// alone, it serves who accepts and authenticates connections in a way of his own.
+///
+/// ```
+/// use narrows::{Acceptor, Auth, Engine, SessionListener, Settings};
+///
+/// let settings = Settings::builder().history(false).build();
+/// let acceptor = Acceptor::new(Engine::new(1), settings);
+/// let address = narrows::parse("127.0.0.1:0")?;
+/// let listener = SessionListener::start(&address, Auth::None, acceptor)?;
+/// let session = narrows::connect(&listener.local().to_string(), Auth::None)?;
+/// # drop(session);
+/// # Ok::<(), narrows::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Acceptor {
     engine: Engine,
@@ -86,8 +95,8 @@ impl Acceptor {
     /// Takes an authenticated connection. `None` when it joined a session that is already there.
     ///
     /// # Errors
-    /// [`End`] when the peer does not suit; it was told.
-    pub fn take(&self, transport: Transport) -> Result<Option<Endpoint>, End> {
+    /// [`Error`] when the peer does not suit; it was told.
+    pub fn take(&self, transport: Transport) -> Result<Option<Endpoint>, Error> {
         let Transport {
             reader,
             writer,
@@ -114,7 +123,7 @@ impl Acceptor {
         match known {
             Some(inner) => self.join(&inner, transport, theirs).map(|()| None),
             None if theirs.resume => {
-                let end = End::new(
+                let end = Error::new(
                     Code::PROTOCOL,
                     "this receiver does not know the session any more; start again",
                 );
@@ -124,7 +133,7 @@ impl Acceptor {
         }
     }
 
-    fn begin(&self, mut transport: Transport, theirs: Hello) -> Result<Endpoint, End> {
+    fn begin(&self, mut transport: Transport, theirs: Hello) -> Result<Endpoint, Error> {
         let mut machine = Session::new(config(
             &self.engine,
             &self.settings,
@@ -154,7 +163,12 @@ impl Acceptor {
         Ok(Endpoint { inner })
     }
 
-    fn join(&self, inner: &Arc<Inner>, mut transport: Transport, theirs: Hello) -> Result<(), End> {
+    fn join(
+        &self,
+        inner: &Arc<Inner>,
+        mut transport: Transport,
+        theirs: Hello,
+    ) -> Result<(), Error> {
         let hello = inner.state.lock().machine.hello();
         write_hello(&mut transport, &Message::Hello(hello)).map_err(lost)?;
         inner.attach(transport, theirs)
@@ -163,7 +177,11 @@ impl Acceptor {
 
 impl Inner {
     /// Adds a link on which Hellos were exchanged.
-    pub(crate) fn attach(self: &Arc<Self>, transport: Transport, theirs: Hello) -> Result<(), End> {
+    pub(crate) fn attach(
+        self: &Arc<Self>,
+        transport: Transport,
+        theirs: Hello,
+    ) -> Result<(), Error> {
         let mut state = self.state.lock();
         if let Some(end) = &state.ended {
             return Err(say_bye(transport, end.clone()));
@@ -182,7 +200,7 @@ impl Inner {
         self: &Arc<Self>,
         id: narrows_session::LinkId,
         transport: Transport,
-    ) -> Result<(), End> {
+    ) -> Result<(), Error> {
         let mut state = self.state.lock();
         match Link::start(self, id, transport) {
             Ok(link) => state.links.insert(id, link),
@@ -302,7 +320,7 @@ fn build(
 }
 
 /// Says Hello and waits for the peer's.
-pub(crate) fn greet(ours: &Hello, mut transport: Transport) -> Result<(Transport, Hello), End> {
+pub(crate) fn greet(ours: &Hello, mut transport: Transport) -> Result<(Transport, Hello), Error> {
     write_hello(&mut transport, &Message::Hello(ours.clone())).map_err(lost)?;
     let Transport {
         reader,
@@ -335,12 +353,12 @@ fn write_hello(transport: &mut Transport, hello: &Message) -> io::Result<()> {
         .write_slices(&mut [IoSlice::new(&bytes[..header.len()]), IoSlice::new(&payload)])
 }
 
-fn read_hello(ahead: &mut ReadAhead) -> Result<Hello, End> {
+fn read_hello(ahead: &mut ReadAhead) -> Result<Hello, Error> {
     let next_seq = |channel| (channel == ChannelId::CONTROL).then_some(Seq(0));
     let header = match ahead.read_header(&Limits::default(), next_seq) {
         Ok(Some(header)) => header,
         Ok(None) => {
-            return Err(End::new(
+            return Err(Error::new(
                 Code::FAILED,
                 "the peer closed the connection before its handshake; its log says why, often other security flags",
             ));
@@ -348,10 +366,10 @@ fn read_hello(ahead: &mut ReadAhead) -> Result<Hello, End> {
         Err(LinkFault::Io(fault)) => return Err(lost(fault)),
         Err(LinkFault::Session(_)) if ahead.come().starts_with(&TLS) => {
             let text = "expected no authentication, but the peer speaks TLS; give both sides the same security flags";
-            return Err(End::new(Code::AUTH, text));
+            return Err(Error::new(Code::AUTH, text));
         }
         Err(LinkFault::Session(fault)) => {
-            return Err(End::new(
+            return Err(Error::new(
                 Code::PROTOCOL,
                 format!("the peer does not speak narrows: {fault}"),
             ));
@@ -362,32 +380,32 @@ fn read_hello(ahead: &mut ReadAhead) -> Result<Hello, End> {
     check_control(&header, &payload).map_err(|fault| refused(fault.into()))?;
     match Message::parse_all(&payload).map_err(refused)?.pop() {
         Some(Message::Hello(hello)) => Ok(hello),
-        Some(Message::Bye { code, text }) => Err(End::new(code, text)),
-        _ => Err(End::new(
+        Some(Message::Bye { code, text }) => Err(Error::new(code, text)),
+        _ => Err(Error::new(
             Code::PROTOCOL,
             "the peer did not begin with a handshake",
         )),
     }
 }
 
-fn say_bye(mut transport: Transport, end: End) -> End {
+fn say_bye(mut transport: Transport, end: Error) -> Error {
     let _ = write_hello(
         &mut transport,
         &Message::Bye {
-            code: end.code,
-            text: end.text.clone(),
+            code: end.code(),
+            text: end.text().into(),
         },
     );
     let _ = transport.writer.finish();
     end
 }
 
-fn refused(fault: SessionError) -> End {
-    End::new(fault.code(), fault.to_string())
+fn refused(fault: SessionError) -> Error {
+    Error::new(fault.code(), fault.to_string())
 }
 
-fn lost(fault: io::Error) -> End {
-    End::new(
+fn lost(fault: io::Error) -> Error {
+    Error::new(
         Code::FAILED,
         format!("the connection broke during the handshake: {fault}"),
     )
@@ -397,8 +415,8 @@ fn lost(fault: io::Error) -> End {
 fn within<T>(
     shutdown: &Shutdown,
     limit: Duration,
-    work: impl FnOnce() -> Result<T, End>,
-) -> Result<T, End> {
+    work: impl FnOnce() -> Result<T, Error>,
+) -> Result<T, Error> {
     let (done, wait) = mpsc::channel::<()>();
     let shutdown = shutdown.clone();
     // Not waited for: it ends when it learns that the work is done.

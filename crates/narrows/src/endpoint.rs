@@ -3,14 +3,30 @@
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use narrows_core::Gauges;
+use narrows_io::metrics::{Kind, Metric};
 use narrows_session::Code;
 
 use crate::{
-    ChannelReader, ChannelWriter, End,
+    ChannelReader, ChannelWriter, Error,
     inner::{Inner, LAST_WORDS},
 };
 
 /// What an endpoint has done so far. Bytes and nanoseconds.
+///
+/// ```
+/// # use std::io::{Read, Write};
+/// # let listener = narrows::listen("127.0.0.1:0", narrows::Auth::None)?;
+/// # let here = narrows::connect(&listener.local().to_string(), narrows::Auth::None)?;
+/// # let there = listener.accept()?;
+/// let (mut writer, _) = here.open("zeroes")?;
+/// writer.write_all(&[0; 100_000])?;
+/// writer.finish()?;
+/// let mut incoming = there.accept()?.expect("a channel");
+/// std::io::copy(&mut incoming.reader, &mut std::io::sink())?;
+/// assert_eq!(there.stats().received_raw, 100_000);
+/// assert_eq!(here.stats().sent_raw, 100_000);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Raw bytes of the chunks that went out.
@@ -27,18 +43,88 @@ pub struct Stats {
     pub resumed: u64,
 }
 
+impl Stats {
+    /// The same for Prometheus; see [`narrows_io::metrics`].
+    #[must_use]
+    pub fn metrics(&self) -> Vec<Metric> {
+        let rows = [
+            (
+                "sent_raw_bytes",
+                "Bytes taken for sending, before packing",
+                self.sent_raw,
+            ),
+            ("sent_wire_bytes", "Bytes written to links", self.sent_wire),
+            (
+                "received_raw_bytes",
+                "Bytes received, after unpacking",
+                self.received_raw,
+            ),
+            (
+                "received_wire_bytes",
+                "Bytes read from links",
+                self.received_wire,
+            ),
+            ("links_resumed", "Links lost and replaced", self.resumed),
+        ];
+        let metric = |(name, help, value)| {
+            Metric::one(format!("narrows_{name}"), Kind::Counter, help, value as f64)
+        };
+        rows.map(metric).into()
+    }
+}
+
 /// A channel that the peer opened.
+///
+/// ```
+/// # use std::io::{Read, Write};
+/// # let listener = narrows::listen("127.0.0.1:0", narrows::Auth::None)?;
+/// # let here = narrows::connect(&listener.local().to_string(), narrows::Auth::None)?;
+/// # let there = listener.accept()?;
+/// let (mut writer, _) = here.open("greeting")?;
+/// writer.write_all(b"hello")?;
+/// writer.finish()?;
+/// let mut incoming = there.accept()?.expect("a channel");
+/// let mut text = String::new();
+/// incoming.reader.read_to_string(&mut text)?;
+/// assert_eq!((incoming.service.as_str(), text.as_str()), ("greeting", "hello"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Incoming {
     /// What the peer says it is for.
     pub service: String,
-    /// To the peer.
+    /// To the peer. Keep it while you read, though you have nothing to say: dropped unfinished, it aborts the channel.
     pub writer: ChannelWriter,
     /// From the peer.
     pub reader: ChannelReader,
 }
 
-/// One side of a session. Dropping the last handle ends it; [`Endpoint::close`] ends it well.
+/// One side of a session: channels of it are opened by either side.
+///
+/// ```
+/// # use std::io::{Read, Write};
+/// # let listener = narrows::listen("127.0.0.1:0", narrows::Auth::None)?;
+/// # let here = narrows::connect(&listener.local().to_string(), narrows::Auth::None)?;
+/// # let there = listener.accept()?;
+/// let (mut question, mut answer) = here.open("double")?;
+/// question.write_all(&[21])?;
+/// question.finish()?;
+///
+/// let mut asked = there.accept()?.expect("a channel");
+/// let mut number = Vec::new();
+/// asked.reader.read_to_end(&mut number)?;
+/// asked.writer.write_all(&[2 * number[0]])?;
+/// asked.writer.finish()?;
+///
+/// number.clear();
+/// answer.read_to_end(&mut number)?;
+/// assert_eq!(number, [42]);
+/// here.close();
+/// assert!(there.accept()?.is_none());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// Dropping the last handle ends it; [`Endpoint::close`] ends it well.
 #[derive(Debug)]
 pub struct Endpoint {
     pub(crate) inner: Arc<Inner>,
@@ -48,8 +134,8 @@ impl Endpoint {
     /// Opens a channel; the peer finds it in [`Endpoint::accept`] with `service` to say what it is for.
     ///
     /// # Errors
-    /// [`End`] when the session has ended or the peer allows no more channels.
-    pub fn open(&self, service: &str) -> Result<(ChannelWriter, ChannelReader), End> {
+    /// [`Error`] when the session has ended or the peer allows no more channels.
+    pub fn open(&self, service: &str) -> Result<(ChannelWriter, ChannelReader), Error> {
         let mut state = self.inner.state.lock();
         if let Some(end) = &state.ended {
             return Err(end.clone());
@@ -57,7 +143,7 @@ impl Endpoint {
         let channel = state
             .machine
             .open(service)
-            .map_err(|fault| End::new(fault.code(), fault.to_string()))?;
+            .map_err(|fault| Error::new(fault.code(), fault.to_string()))?;
         let unpacker = self.inner.add_channel(&mut state, channel);
         drop(state);
         self.inner.to_send.notify_all();
@@ -67,8 +153,8 @@ impl Endpoint {
     /// The next channel that the peer opened; `None` when the session has ended well. Waits.
     ///
     /// # Errors
-    /// [`End`] when the session ended otherwise.
-    pub fn accept(&self) -> Result<Option<Incoming>, End> {
+    /// [`Error`] when the session ended otherwise.
+    pub fn accept(&self) -> Result<Option<Incoming>, Error> {
         let mut state = self.inner.state.lock();
         loop {
             if let Some((channel, service)) = state.incoming.pop_front() {
@@ -88,7 +174,7 @@ impl Endpoint {
                 }));
             }
             match &state.ended {
-                Some(end) if end.code == Code::DONE => return Ok(None),
+                Some(end) if end.code() == Code::DONE => return Ok(None),
                 Some(end) => return Err(end.clone()),
                 None => self.inner.arrived.wait(&mut state),
             }
@@ -136,20 +222,20 @@ impl Endpoint {
 
     /// The session's end, once it has come.
     #[must_use]
-    pub fn ended(&self) -> Option<End> {
+    pub fn ended(&self) -> Option<Error> {
         self.inner.state.lock().ended.clone()
     }
 
     /// Ends the session well: says so, sends what was queued, and waits until the links are closed.
     pub fn close(&self) {
         self.inner
-            .end(End::new(Code::DONE, "the work is done"), true);
+            .end(Error::new(Code::DONE, "the work is done"), true);
         self.inner.wait_linkless(LAST_WORDS);
     }
 
     /// Ends the session at once, tells the peer why, and waits a moment for it to hear.
     pub fn fail(&self, code: Code, text: &str) {
-        self.inner.end(End::new(code, text), true);
+        self.inner.end(Error::new(code, text), true);
         self.inner.wait_linkless(LAST_WORDS);
     }
 }
@@ -157,6 +243,6 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         self.inner
-            .end(End::new(Code::CANCELLED, "the peer gave up"), true);
+            .end(Error::new(Code::CANCELLED, "the peer gave up"), true);
     }
 }

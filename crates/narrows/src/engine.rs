@@ -9,6 +9,14 @@ use narrows_pipeline::{Buf, BufferPool, WorkerPool};
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
 /// Shared by all endpoints of a process. Clones are handles of the same engine.
+///
+/// ```
+/// use narrows::Engine;
+///
+/// let engine = Engine::new(2);
+/// assert_eq!(engine.workers(), 2);
+/// assert!(engine.registry.by_name("zstd").is_some());
+/// ```
 #[derive(Debug, Clone)]
 pub struct Engine {
     /// Codecs this process can run.
@@ -23,10 +31,17 @@ impl Engine {
     /// Starts `workers` threads; 0 means one for each processor this process may use.
     #[must_use]
     pub fn new(workers: usize) -> Self {
+        Self::with_registry(workers, default_registry())
+    }
+
+    /// The same with codecs of the caller's choice: [`default_registry`], and some more or fewer. Both ends of a session
+    /// need a codec for it to be used.
+    #[must_use]
+    pub fn with_registry(workers: usize, registry: Registry) -> Self {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let workers = if workers == 0 { processors } else { workers };
         Self {
-            registry: Arc::new(default_registry()),
+            registry: Arc::new(registry),
             pool: WorkerPool::new(workers),
             buffers: BufferPool::new(KEPT_BYTES_MAX),
             clock: Arc::new(RealClock(narrows_io::meter::Clock)),

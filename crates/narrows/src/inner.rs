@@ -4,7 +4,7 @@
 //! wait for notifies the condition that names it.
 
 use std::{
-    fmt, io,
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -21,35 +21,10 @@ use narrows_session::{Code, Event, Session};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
-    ChannelReader, ChannelWriter, Engine, Settings,
+    ChannelReader, ChannelWriter, Engine, Error, Settings,
     state::{ChannelState, State},
     tallies::Tallies,
 };
-
-/// Why a session or channel ended early, or that it ended well ([`Code::DONE`]).
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub struct End {
-    /// Whose fault, and the exit code that follows.
-    pub code: Code,
-    /// In words.
-    pub text: String,
-}
-
-impl End {
-    pub(crate) fn new(code: Code, text: impl Into<String>) -> Self {
-        Self {
-            code,
-            text: text.into(),
-        }
-    }
-}
-
-impl From<End> for io::Error {
-    fn from(end: End) -> Self {
-        Self::other(end)
-    }
-}
 
 pub(crate) struct Inner {
     pub(crate) engine: Engine,
@@ -235,7 +210,7 @@ impl Inner {
         self.tallies.sent_wire.load(Relaxed) > FAST_BYTES_PER_US * sending_us.max(1)
     }
 
-    pub(crate) fn finish(&self, channel: ChannelId) -> Result<(), End> {
+    pub(crate) fn finish(&self, channel: ChannelId) -> Result<(), Error> {
         let mut state = self.state.lock();
         // Frames still with workers come first: the count of chunks must be final.
         while state.end_of(channel).is_none() && state.in_hand(channel) > 0 {
@@ -258,11 +233,11 @@ impl Inner {
         Ok(())
     }
 
-    pub(crate) fn wait_consumed(&self, channel: ChannelId) -> Result<(), End> {
+    pub(crate) fn wait_consumed(&self, channel: ChannelId) -> Result<(), Error> {
         self.wait_machine(channel, |machine| machine.is_drained(channel))
     }
 
-    pub(crate) fn wait_unconsumed(&self, channel: ChannelId, bytes_max: u64) -> Result<(), End> {
+    pub(crate) fn wait_unconsumed(&self, channel: ChannelId, bytes_max: u64) -> Result<(), Error> {
         self.wait_machine(channel, |machine| {
             machine.unconsumed_bytes(channel) <= bytes_max
         })
@@ -272,7 +247,7 @@ impl Inner {
         &self,
         channel: ChannelId,
         chunks_max: usize,
-    ) -> Result<(), End> {
+    ) -> Result<(), Error> {
         self.wait_machine(channel, |machine| {
             machine.unconsumed_chunks(channel) <= chunks_max
         })
@@ -282,12 +257,12 @@ impl Inner {
         &self,
         channel: ChannelId,
         done: impl Fn(&Session<Bytes>) -> bool,
-    ) -> Result<(), End> {
+    ) -> Result<(), Error> {
         let mut state = self.state.lock();
         loop {
             // Of an aborted channel nothing is left to wait for, which is not what was waited for.
             if let Some((code, text)) = state.machine.aborted(channel) {
-                return Err(End::new(*code, text));
+                return Err(Error::new(*code, text));
             }
             if done(&state.machine) {
                 return Ok(());
@@ -303,7 +278,7 @@ impl Inner {
         let mut state = self.state.lock();
         state.machine.abort(channel, code, text);
         if let Some(held) = state.channels.get_mut(&channel) {
-            held.ended.get_or_insert(End::new(code, text));
+            held.ended.get_or_insert(Error::new(code, text));
             held.unpacker.abort(text);
         }
         drop(state);
@@ -327,40 +302,40 @@ impl Inner {
         }
     }
 
-    pub(crate) fn end_of(&self, channel: ChannelId) -> End {
+    pub(crate) fn end_of(&self, channel: ChannelId) -> Error {
         self.state
             .lock()
             .end_of(channel)
-            .unwrap_or_else(|| End::new(Code::FAILED, "the channel has ended"))
+            .unwrap_or_else(|| Error::new(Code::FAILED, "the channel has ended"))
     }
 
-    pub(crate) fn unpack_failed(&self, channel: ChannelId, fault: &UnpackError) -> End {
+    pub(crate) fn unpack_failed(&self, channel: ChannelId, fault: &UnpackError) -> Error {
         match fault {
             UnpackError::Decode { .. } => {
-                let end = End::new(Code::CORRUPT, format!("received damaged data: {fault}"));
+                let end = Error::new(Code::CORRUPT, format!("received damaged data: {fault}"));
                 self.end(end.clone(), true);
                 end
             }
             // Where nobody else ended it, the unpacker did: a message that is longer than it holds.
             UnpackError::Aborted(why) => {
                 let ended = self.state.lock().end_of(channel);
-                ended.unwrap_or_else(|| End::new(Code::LIMIT, why.clone()))
+                ended.unwrap_or_else(|| Error::new(Code::LIMIT, why.clone()))
             }
         }
     }
 
     /// Ends the session, once. `say` tells the peer; the link writers then send what is queued and close.
-    pub(crate) fn end(&self, end: End, say: bool) {
+    pub(crate) fn end(&self, end: Error, say: bool) {
         let mut state = self.state.lock();
         if state.ended.is_some() {
             return;
         }
-        tracing::debug!(code = end.code.0, text = end.text, "session ends");
+        tracing::debug!(code = end.code().0, text = end.text(), "session ends");
         if say {
-            state.machine.bye(end.code, &end.text);
+            state.machine.bye(end.code(), end.text());
         }
         for held in state.channels.values_mut() {
-            held.unpacker.abort(&end.text);
+            held.unpacker.abort(end.text());
         }
         state.ended = Some(end);
         let links: Vec<_> = state.links.values().cloned().collect();
@@ -417,7 +392,7 @@ impl Inner {
                             .inspect(|held| held.unpacker.abort(&text));
                     } else if let Some(held) = state.channels.get_mut(&channel) {
                         held.unpacker.abort(&text);
-                        held.ended.get_or_insert(End::new(code, text));
+                        held.ended.get_or_insert(Error::new(code, text));
                     }
                 }
                 Event::Closed(channel) => drop(state.channels.remove(&channel)),
@@ -426,7 +401,7 @@ impl Inner {
                     // The policy's lock is never held while the state's is waited for, so this order is safe.
                     MutexGuard::unlocked(state, || self.packing.policy.lock().feedback(&feedback));
                 }
-                Event::Bye { code, text } => bye = Some(End::new(code, text)),
+                Event::Bye { code, text } => bye = Some(Error::new(code, text)),
             }
         }
         self.changed.notify_all();

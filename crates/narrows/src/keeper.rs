@@ -11,12 +11,7 @@ use narrows_core::Feedback;
 use narrows_io::Transport;
 use narrows_session::{Code, Hello};
 
-use crate::{
-    Dial,
-    connect::greet,
-    inner::{End, Inner},
-    thread::spawn,
-};
+use crate::{Dial, Error, connect::greet, inner::Inner, thread::spawn};
 
 /// How often it looks while data flows: the sender's policy must settle within a second.
 const ROUND: Duration = Duration::from_millis(50);
@@ -35,10 +30,10 @@ struct Keeper {
     redial_after: Duration,
 }
 
-type Greeted = Result<(Transport, Hello), End>;
+type Greeted = Result<(Transport, Hello), Error>;
 
 /// Starts the keeper of `inner`; with `dial` it also makes the links. Without one the session ends.
-pub(crate) fn start(inner: &Arc<Inner>, dial: Option<Dial>) -> Result<(), End> {
+pub(crate) fn start(inner: &Arc<Inner>, dial: Option<Dial>) -> Result<(), Error> {
     let keeper = Keeper {
         inner: Arc::downgrade(inner),
         dial: dial.map(Arc::from),
@@ -148,7 +143,7 @@ impl Keeper {
         let hopeless = self.dial.is_some() && within.is_zero();
         if left.is_some_and(|left| hopeless || left.is_zero()) {
             let text = format!("the peer vanished and did not come back within {within:?}");
-            inner.end(End::new(Code::FAILED, text), false);
+            inner.end(Error::new(Code::FAILED, text), false);
             return;
         }
         let wanted = if since_ns.is_some() {
@@ -174,9 +169,9 @@ impl Keeper {
                 self.redial_after = REDIAL_MIN;
             }
             // The peer is there and does not want this session any more.
-            Err(end) if end.code == Code::PROTOCOL => inner.end(end, false),
+            Err(end) if end.code() == Code::PROTOCOL => inner.end(end, false),
             Err(end) => {
-                tracing::debug!(why = end.text, "dialling again soon");
+                tracing::debug!(why = end.text(), "dialling again soon");
                 self.redial_at = Instant::now() + self.redial_after;
                 self.redial_after = (self.redial_after * 2).min(REDIAL_MAX);
             }
@@ -187,7 +182,7 @@ impl Keeper {
     /// longer than a round, and is `None` until something has come of it. On a thread of its own, as a host that stands
     /// still accepts connections and answers nothing, and then each step of it waits for its own ten seconds.
     fn connect(&mut self, hello: Hello, left: Option<Duration>) -> Option<Greeted> {
-        let failed = |text: String| End::new(Code::FAILED, text);
+        let failed = |text: String| Error::new(Code::FAILED, text);
         if self.dialling.is_none() {
             let pause = self.redial_at.saturating_duration_since(Instant::now());
             match left {

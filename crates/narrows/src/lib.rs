@@ -18,9 +18,12 @@ mod channel;
 mod connect;
 mod endpoint;
 mod engine;
+mod error;
+mod explain;
 mod inner;
 mod keeper;
 mod link;
+mod open;
 mod settings;
 mod state;
 mod tallies;
@@ -30,10 +33,24 @@ pub use channel::{ChannelReader, ChannelWriter};
 pub use connect::{Acceptor, Dial};
 pub use endpoint::{Endpoint, Incoming, Stats};
 pub use engine::{Engine, default_registry};
-pub use inner::End;
-pub use settings::{Plan, Settings, UnknownCodec, candidate, history_below, packer};
+pub use error::Error;
+pub use explain::explain_to;
+pub use open::{
+    Access, Connector, PORT, SessionListener, connect, dial_once, listen, parse, unproven,
+};
+pub use settings::{
+    Plan, Settings, SettingsBuilder, UnknownCodec, candidate, history_below, packer,
+};
 
-pub use narrows_core as core;
-pub use narrows_io as io;
+// What callers of this crate name, of the crates below.
+pub use narrows_core::{
+    Backend, Candidate, ChannelId, Codec, CodecId, Decision, DecodeError, Gauges, Info, Level,
+    Limits, Outcome, Registry, Seq, Unavailable, Workspace,
+    units::{Rate, Size},
+};
+pub use narrows_io::{
+    Address, Transport,
+    secure::{Auth, Psk, SecureError},
+};
 pub use narrows_pipeline::{Buf, Bytes, Chunk, Explain};
 pub use narrows_session::Code;

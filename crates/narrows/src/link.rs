@@ -25,7 +25,8 @@ use parking_lot::Mutex;
 pub(crate) use self::{ahead::ReadAhead, reader::check_control, writer::control_header};
 use self::{reader::Reader, writer::Writer};
 use crate::{
-    inner::{End, Inner, LAST_WORDS},
+    Error,
+    inner::{Inner, LAST_WORDS},
     thread::spawn,
 };
 
@@ -48,7 +49,7 @@ impl Link {
         inner: &Arc<Inner>,
         id: LinkId,
         transport: Transport,
-    ) -> Result<Arc<Self>, End> {
+    ) -> Result<Arc<Self>, Error> {
         let Transport {
             reader,
             writer,
@@ -189,7 +190,7 @@ impl Link {
         let ended = inner.state.lock().ended.is_some();
         match result {
             Err(LinkFault::Session(fault)) => {
-                inner.end(End::new(fault.code(), fault.to_string()), true);
+                inner.end(Error::new(fault.code(), fault.to_string()), true);
                 // The peer should read why before the connection goes.
                 let _ = self.writer.lock().pump(self.id, inner);
             }

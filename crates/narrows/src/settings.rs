@@ -7,6 +7,16 @@ use narrows_pipeline::Explain;
 use narrows_policy::{Adaptive, Config, Fixed, NonePolicy, Offer, default_offers};
 
 /// How chunks are to be packed.
+///
+/// ```
+/// use narrows::{Engine, Plan, Settings, candidate};
+///
+/// let engine = Engine::new(1);
+/// let plan = Plan::Fixed(candidate(&engine.registry, "zstd:3", 0)?);
+/// let settings = Settings::builder().plan(plan).build();
+/// assert!(matches!(settings.plan, Plan::Fixed(_)));
+/// # Ok::<(), narrows::UnknownCodec>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Plan {
     /// Raw.
@@ -21,7 +31,16 @@ pub enum Plan {
 }
 
 /// What a user may set of an endpoint.
+///
+/// ```
+/// use narrows::{Plan, Settings};
+///
+/// let settings = Settings::builder().chunk_len(64 << 10).history(false).build();
+/// assert_eq!(settings.plan, Plan::Adaptive);
+/// assert_eq!(settings.chunk_len, Some(65_536));
+/// ```
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Settings {
     /// How to pack.
     pub plan: Plan,
@@ -37,10 +56,10 @@ pub struct Settings {
     /// No level above this one for the adaptive plan.
     pub level_max: Option<Level>,
     /// Names of the codecs that the adaptive plan chooses among, beside raw; all where nobody says.
-    pub among: Option<&'static [&'static str]>,
+    pub among: Option<Vec<String>>,
     /// Names and levels that the adaptive plan chooses among as well. What they cost is taken from the nearest level
     /// that is known, until they were tried.
-    pub also: &'static [(&'static str, i16)],
+    pub also: Vec<(String, i16)>,
     /// Whether a chunk's codec may refer to chunks before it in its channel.
     pub history: bool,
     /// What this side is willing to hold when it receives.
@@ -65,7 +84,7 @@ impl Default for Settings {
             cpu_price: 0.0,
             level_max: None,
             among: None,
-            also: &[],
+            also: Vec::new(),
             history: true,
             limits: Limits::default(),
             connections: 1,
@@ -85,6 +104,75 @@ impl std::fmt::Debug for Settings {
     }
 }
 
+/// Makes [`Settings`]; what is not set is as in [`Settings::default`], or as in the settings it was made from.
+///
+/// ```
+/// use narrows::{Settings, SettingsBuilder};
+///
+/// let base = Settings::builder().connections(4).build();
+/// let settings = SettingsBuilder::from(base).depth(32).build();
+/// assert_eq!((settings.connections, settings.depth), (4, Some(32)));
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct SettingsBuilder(Settings);
+
+/// One method for each setting.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty $(=> $wrap:path)?;)*) => {
+        impl SettingsBuilder {
+            $($(#[$doc])*
+            #[must_use]
+            pub fn $name(mut self, $name: $type) -> Self {
+                self.0.$name = $($wrap)?($name);
+                self
+            })*
+
+            /// The settings.
+            #[must_use]
+            pub fn build(self) -> Settings {
+                self.0
+            }
+        }
+    };
+}
+
+setters! {
+    /// See [`Settings::plan`].
+    plan: Plan;
+    /// See [`Settings::chunk_len`].
+    chunk_len: usize => Some;
+    /// See [`Settings::depth`].
+    depth: usize => Some;
+    /// See [`Settings::keep_if_smaller`].
+    keep_if_smaller: bool;
+    /// See [`Settings::cpu_price`].
+    cpu_price: f64;
+    /// See [`Settings::level_max`].
+    level_max: Level => Some;
+    /// See [`Settings::among`].
+    among: Vec<String> => Some;
+    /// See [`Settings::also`].
+    also: Vec<(String, i16)>;
+    /// See [`Settings::history`].
+    history: bool;
+    /// See [`Settings::limits`].
+    limits: Limits;
+    /// See [`Settings::connections`].
+    connections: usize;
+    /// See [`Settings::resume_within`].
+    resume_within: Duration;
+    /// See [`Settings::silence`].
+    silence: Duration;
+    /// See [`Settings::explain`].
+    explain: Explain => Some;
+}
+
+impl From<Settings> for SettingsBuilder {
+    fn from(settings: Settings) -> Self {
+        Self(settings)
+    }
+}
+
 /// How near the peer is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Near {
@@ -95,6 +183,14 @@ pub(crate) struct Near {
 }
 
 /// A codec or a level that no backend here has.
+///
+/// ```
+/// use narrows::{Engine, UnknownCodec, candidate};
+///
+/// let engine = Engine::new(1);
+/// let error = candidate(&engine.registry, "zstd:99", 0).unwrap_err();
+/// assert!(matches!(error, UnknownCodec::Level { codec: "zstd", .. }));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownCodec {
     /// Nobody registered the name.
@@ -180,6 +276,12 @@ pub fn history_below(registry: &Registry, candidate: Candidate) -> usize {
 }
 
 impl Settings {
+    /// Begins with [`Settings::default`].
+    #[must_use]
+    pub fn builder() -> SettingsBuilder {
+        SettingsBuilder::default()
+    }
+
     /// Chunk length of the plans that do not choose one.
     pub const CHUNK_LEN: usize = 256 << 10;
 
@@ -192,7 +294,11 @@ impl Settings {
 
     /// The codec of this name, where the adaptive plan may choose it for a receiver with `codecs`.
     fn offered(&self, registry: &Registry, codecs: &[CodecId], name: &str) -> Option<CodecId> {
-        if self.among.is_some_and(|among| !among.contains(&name)) {
+        if self
+            .among
+            .as_ref()
+            .is_some_and(|among| among.iter().all(|one| one != name))
+        {
             return None;
         }
         let id = registry.by_name(name)?.id();
@@ -264,7 +370,8 @@ impl Settings {
             Plan::Adaptive => {
                 let mut offers =
                     default_offers(|name| self.offered(registry, codecs, name), history_len_max);
-                for &(name, level) in self.also {
+                for &(ref name, level) in &self.also {
+                    let name = name.as_str();
                     let Some(codec) = self.offered(registry, codecs, name) else {
                         continue;
                     };

@@ -10,7 +10,7 @@ use narrows_format::Frame;
 use narrows_pipeline::{Bytes, Unpacker};
 use narrows_session::{LinkId, Session};
 
-use crate::{inner::End, link::Link};
+use crate::{Error, link::Link};
 
 pub(crate) struct State {
     pub(crate) machine: Session<Bytes>,
@@ -18,7 +18,7 @@ pub(crate) struct State {
     pub(crate) next_link: u32,
     pub(crate) channels: BTreeMap<ChannelId, ChannelState>,
     pub(crate) incoming: VecDeque<(ChannelId, String)>,
-    pub(crate) ended: Option<End>,
+    pub(crate) ended: Option<Error>,
     pub(crate) linkless_since_ns: Option<u64>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct ChannelState {
     pub(crate) left: u64,
     /// Frames of a naive channel, until its end.
     pub(crate) held: Vec<Frame<Bytes>>,
-    pub(crate) ended: Option<End>,
+    pub(crate) ended: Option<Error>,
 }
 
 impl State {
@@ -46,7 +46,7 @@ impl State {
         }
     }
 
-    pub(crate) fn end_of(&self, channel: ChannelId) -> Option<End> {
+    pub(crate) fn end_of(&self, channel: ChannelId) -> Option<Error> {
         let of_channel = self
             .channels
             .get(&channel)

@@ -10,10 +10,8 @@ use std::{
     time::Duration,
 };
 
-use narrows::{
-    Acceptor, Code, Dial, Endpoint, Engine, Plan, Settings, candidate,
-    io::{Address, Listener, Tuning, transport},
-};
+use narrows::{Acceptor, Code, Dial, Endpoint, Engine, Plan, Settings, candidate};
+use narrows_io::{Address, Listener, Tuning, transport};
 
 /// Text, numbers and noise, so that codecs and raw chunks alternate.
 fn data(len: usize) -> Vec<u8> {
@@ -120,11 +118,10 @@ fn every_plan_carries_everything_both_ways() {
     ] {
         for keep_if_smaller in [true, false] {
             echo(
-                Settings {
-                    plan: plan.clone(),
-                    keep_if_smaller,
-                    ..Settings::default()
-                },
+                Settings::builder()
+                    .plan(plan.clone())
+                    .keep_if_smaller(keep_if_smaller)
+                    .build(),
                 &bytes,
             );
         }
@@ -146,11 +143,7 @@ fn a_level_is_what_was_asked_for_whichever_backend_comes_first() {
         let plan = Plan::Fixed(candidate(&registry, text, 0).unwrap());
         // There and back: twice.
         echo(
-            Settings {
-                plan,
-                explain: Some(explain),
-                ..Settings::default()
-            },
+            Settings::builder().plan(plan).explain(explain).build(),
             &bytes,
         );
         sum.load(Relaxed)
@@ -193,10 +186,7 @@ fn loopback_is_taken_for_fast_where_nothing_is_in_between() {
             })
         };
         echo_over(
-            Settings {
-                explain: Some(explain),
-                ..Settings::default()
-            },
+            Settings::builder().explain(explain).build(),
             &data(1000),
             way,
         );
@@ -220,10 +210,7 @@ fn lengths_around_nothing_and_around_a_chunk() {
     for len in [0, 1, 2, 4095, 65_536, 65_537, 262_144, 262_145] {
         echo(Settings::default(), &data(len));
         echo(
-            Settings {
-                chunk_len: Some(512),
-                ..Settings::default()
-            },
+            Settings::builder().chunk_len(512).build(),
             &data(len.min(70_000)),
         );
     }
@@ -232,10 +219,7 @@ fn lengths_around_nothing_and_around_a_chunk() {
 #[test]
 fn several_connections_carry_one_session() {
     echo(
-        Settings {
-            connections: 3,
-            ..Settings::default()
-        },
+        Settings::builder().connections(3).build(),
         &data(20_000_000),
     );
 }
@@ -244,11 +228,10 @@ fn several_connections_carry_one_session() {
 fn stall(of_sender: usize, of_receiver: usize, connections: usize) {
     let engine = Engine::new(2);
     let with = |window_len| {
-        let mut settings = Settings {
-            plan: Plan::None,
-            connections,
-            ..Settings::default()
-        };
+        let mut settings = Settings::builder()
+            .plan(Plan::None)
+            .connections(connections)
+            .build();
         settings.limits.window_len = window_len;
         settings
     };
@@ -303,12 +286,11 @@ fn the_lesser_window_bounds_what_is_outstanding() {
 #[test]
 fn credit_is_told_at_once_over_several_connections() {
     let engine = Engine::new(2);
-    let mut settings = Settings {
-        plan: Plan::None,
-        chunk_len: Some(60 << 10),
-        connections: 4,
-        ..Settings::default()
-    };
+    let mut settings = Settings::builder()
+        .plan(Plan::None)
+        .chunk_len(60 << 10)
+        .connections(4)
+        .build();
     settings.limits.window_len = 64 << 10;
     let (listener, address) = listener();
     let sessions = accept(listener, &engine, settings.clone());
@@ -360,13 +342,13 @@ fn an_abort_reaches_the_other_side_in_words() {
     writer.finish().unwrap();
     let incoming = there.accept().unwrap().unwrap();
     incoming.reader.abort(Code::FAILED, "no space either");
-    assert_eq!(writer.wait_consumed().unwrap_err().text, "no space either");
+    assert_eq!(
+        writer.wait_consumed().unwrap_err().text(),
+        "no space either"
+    );
     there.fail(Code::LIMIT, "shutting down");
     let end = here.accept().unwrap_err();
-    assert_eq!(
-        (end.code, end.text.as_str()),
-        (Code::LIMIT, "shutting down")
-    );
+    assert_eq!((end.code(), end.text()), (Code::LIMIT, "shutting down"));
 }
 
 // Goal: a host that stands still takes connections, as its kernel does that, and never answers; a session ends in the
@@ -388,16 +370,15 @@ fn a_peer_that_accepts_and_is_silent_has_not_come_back() {
         first.get_or_insert_with(|| transport.shutdown.clone());
         Ok(transport)
     });
-    let settings = Settings {
-        resume_within: Duration::from_millis(400),
-        ..Settings::default()
-    };
+    let settings = Settings::builder()
+        .resume_within(Duration::from_millis(400))
+        .build();
     let here = Endpoint::connect(&engine, settings, dial).unwrap();
     let _there = sessions.recv_timeout(Duration::from_secs(10)).unwrap();
     let began = std::time::Instant::now();
     first.lock().unwrap().as_ref().unwrap().abort();
     let end = here.accept().unwrap_err();
-    assert!(end.text.contains("did not come back"), "{end}");
+    assert!(end.text().contains("did not come back"), "{end}");
     assert!(
         began.elapsed() < Duration::from_secs(4),
         "{:?}",
@@ -440,11 +421,7 @@ fn relay(to: Address, dead: Arc<AtomicBool>, per_piece: Duration) -> Address {
 #[test]
 fn a_dead_link_among_several_is_given_up() {
     let engine = Engine::new(2);
-    let mut settings = Settings {
-        plan: Plan::None,
-        connections: 2,
-        ..Settings::default()
-    };
+    let mut settings = Settings::builder().plan(Plan::None).connections(2).build();
     settings.silence = Duration::from_millis(600);
     settings.limits.window_len = 1 << 20;
     let (listener, address) = listener();
@@ -493,10 +470,7 @@ fn a_dead_link_among_several_is_given_up() {
 #[test]
 fn a_link_that_cannot_be_made_does_not_hold_up_the_others() {
     let engine = Engine::new(1);
-    let mut settings = Settings {
-        connections: 2,
-        ..Settings::default()
-    };
+    let mut settings = Settings::builder().connections(2).build();
     settings.silence = Duration::from_millis(600);
     let (listener, address) = listener();
     let sessions = accept(listener, &engine, settings.clone());
@@ -544,11 +518,10 @@ fn a_link_that_cannot_be_made_does_not_hold_up_the_others() {
 #[test]
 fn a_long_frame_on_a_slow_link_is_no_silence() {
     let engine = Engine::new(2);
-    let mut settings = Settings {
-        plan: Plan::None,
-        chunk_len: Some(4 << 20),
-        ..Settings::default()
-    };
+    let mut settings = Settings::builder()
+        .plan(Plan::None)
+        .chunk_len(4 << 20)
+        .build();
     settings.silence = Duration::from_millis(600);
     let (listener, address) = listener();
     let sessions = accept(listener, &engine, settings.clone());

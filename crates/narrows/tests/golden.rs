@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use narrows::core::{
+use narrows_core::{
     ChannelId, Codec, DecodeError, Level, Limits, Registry, Seq, Workspace,
     limits::{CHUNK_LEN_MAX, HISTORY_LEN_MAX},
 };

@@ -8,12 +8,10 @@ use std::{
     time::Duration,
 };
 
-use narrows::{
-    Acceptor, Code, End, Endpoint, Engine, Settings,
-    core::{ChannelId, CodecId, Level, Limits, Seq, Workspace},
-    io::{Address, Listener, Tuning, meter::Memory},
-};
+use narrows::{Acceptor, Code, Endpoint, Engine, Error, Settings};
+use narrows_core::{ChannelId, CodecId, Level, Limits, Seq, Workspace};
 use narrows_format::{Header, chunk_check};
+use narrows_io::{Address, Listener, Tuning, meter::Memory};
 use narrows_session::{Hello, Message};
 
 const CHANNEL: ChannelId = ChannelId(1);
@@ -21,7 +19,7 @@ const CHANNEL: ChannelId = ChannelId(1);
 /// The end that is attacked: takes one channel and reads it to its end, unless told to stall.
 struct Victim {
     address: String,
-    ended: mpsc::Receiver<End>,
+    ended: mpsc::Receiver<Error>,
 }
 
 impl Victim {
@@ -37,11 +35,10 @@ impl Victim {
             window_len: 1 << 20,
             ..Limits::default()
         };
-        let settings = Settings {
-            limits,
-            resume_within: Duration::from_millis(300),
-            ..Settings::default()
-        };
+        let settings = Settings::builder()
+            .limits(limits)
+            .resume_within(Duration::from_millis(300))
+            .build();
         let acceptor = Acceptor::new(Engine::new(1), settings);
         let (tell, ended) = mpsc::channel();
         thread::spawn(move || {
@@ -205,11 +202,11 @@ fn refused(what: &str, code: Code, words: &str, attack: impl FnOnce(&mut Peer)) 
         .recv_timeout(Duration::from_secs(20))
         .unwrap_or_else(|_| panic!("{what}: not refused"));
     assert!(
-        end.code == code && end.text.contains(words),
+        end.code() == code && end.text().contains(words),
         "{what}: {end:?}"
     );
     if let Some((told, text)) = peer.goodbye() {
-        assert_eq!((told, text), (end.code, end.text), "{what}");
+        assert_eq!((told, text.as_str()), (end.code(), end.text()), "{what}");
     }
 }
 
@@ -396,7 +393,7 @@ fn what_exceeds_the_credit_is_refused_and_what_waits_is_bounded() {
             .recv_timeout(Duration::from_secs(20))
             .expect("refused");
         assert!(
-            end.code == Code::PROTOCOL && end.text.contains("credit"),
+            end.code() == Code::PROTOCOL && end.text().contains("credit"),
             "{end:?}"
         );
     }
@@ -426,7 +423,7 @@ fn questions_without_listening_to_answers_end() {
             Err(_) => panic!("it answers for ever"),
         }
     };
-    assert_ne!(end.code, Code::DONE, "{end:?}");
+    assert_ne!(end.code(), Code::DONE, "{end:?}");
 }
 
 #[test]
@@ -462,7 +459,7 @@ fn handshakes_that_do_not_suit_are_answered_in_words() {
                 .ended
                 .recv_timeout(Duration::from_secs(20))
                 .unwrap()
-                .code,
+                .code(),
             code
         );
     }

@@ -6,7 +6,7 @@
 
 use std::{io, time::Instant};
 
-use narrows_io::{Transport, region::Region, transport::Security, watch::Watch};
+use narrows_io::{TransportRead, region::Region, transport::Security, watch::Watch};
 
 /// Bytes received at once, at most. Longer payloads pass through it.
 pub const BUFFER_LEN: usize = 256 << 10;
@@ -66,7 +66,8 @@ impl Inbox {
     /// machines take all but part of an option, a header or a page.
     pub(crate) fn receive(
         &mut self,
-        transport: &mut Transport,
+        reader: &mut dyn TransportRead,
+        security: Security,
         lone: bool,
     ) -> Result<(), ReceiveError> {
         if self.from > 0 {
@@ -78,19 +79,14 @@ impl Inbox {
             "what is left of the input is short"
         );
         // Other transports cannot look without waiting.
-        if lone && transport.security == Security::Plain {
-            let (reader, room) = (&mut transport.reader, &mut self.buffer[self.to..]);
+        if lone && security == Security::Plain {
+            let room = &mut self.buffer[self.to..];
             if let Some(len) = self.watch.look(|| reader.read_ready(room))? {
                 return self.came(len);
             }
         }
         let begun = Instant::now();
-        let len = loop {
-            match transport.reader.read(&mut self.buffer[self.to..]) {
-                Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
-                other => break other?,
-            }
-        };
+        let len = read(reader, &mut self.buffer[self.to..])?;
         if lone {
             self.watch.waited(begun.elapsed())
         } else {
@@ -105,6 +101,30 @@ impl Inbox {
             Err(ReceiveError::Left)
         } else {
             Ok(())
+        }
+    }
+}
+
+/// Receives straight into a caller's buffer, past the inbox, which must be empty. Returns how many bytes came, at least
+/// one.
+///
+/// # Errors
+/// See [`ReceiveError`].
+pub(crate) fn receive_into(
+    reader: &mut dyn TransportRead,
+    room: &mut [u8],
+) -> Result<usize, ReceiveError> {
+    match read(reader, room)? {
+        0 => Err(ReceiveError::Left),
+        len => Ok(len),
+    }
+}
+
+fn read(reader: &mut dyn TransportRead, room: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match reader.read(room) {
+            Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
         }
     }
 }

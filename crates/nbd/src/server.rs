@@ -1,8 +1,11 @@
 //! The loop that waits: listeners, TLS, and a thread for each connection.
 //!
-//! One thread receives as much as is there, does every request in it and sends the replies together; with many small
-//! requests in flight that is two system calls for a batch of them, and with one in flight no thread hands it to
-//! another. Upstream: whoever starts a [`Server`]; downstream:
+//! A device that runs [inline](Execution::Inline): one thread receives as much as is there, does every request in it
+//! and sends the replies together; with many small requests in flight that is two system calls for a batch of them, and
+//! with one in flight no thread hands it to another. A device that [waits](Execution::Workers): see [`crate::parallel`].
+//!
+//! A connection takes one of [`Config::connections_max`] when its handshake is done. Until then it waits in a
+//! [`Lobby`], where strangers cannot keep others out. Upstream: whoever starts a [`Server`]; downstream:
 //! [`Handshake`], [`Transmission`]; around them `narrows-io`.
 
 use std::{
@@ -15,17 +18,21 @@ use std::{
     thread::JoinHandle,
 };
 
+use narrows_core::block::Execution;
 use narrows_io::{
-    Address, Listener, Shutdown, Stop, Transport, allocator,
-    secure::{self, HANDSHAKE_TIME, SecureError},
+    Address, Listener, Lobby, Shutdown, Stop, Stranger, Transport, Tuning, allocator,
+    listener::ListenError,
+    lobby::STRANGERS_MAX,
+    secure::{self, Auth, HANDSHAKE_TIME, SecureError, Side},
 };
 use parking_lot::Mutex;
 
 use crate::{
-    export::Exports,
+    export::{ExportError, Exports},
     handshake::{Agreed, Handshake, HandshakeError, Step, Tls},
     inbox::{Inbox, ReceiveError},
     out::Out,
+    parallel,
     transmission::{Next, Transmission, TransmissionError},
 };
 
@@ -38,37 +45,80 @@ pub struct Config {
     pub tls_certificates: Option<PathBuf>,
     /// Allow plain connections from other hosts even so.
     pub insecure: bool,
-    /// Connections open at once, at most; more are closed as they come.
+    /// Connections served at once, at most; one more is closed when its handshake is done.
     pub connections_max: usize,
+}
+
+impl Config {
+    fn auth(&self) -> Auth {
+        match &self.tls_certificates {
+            Some(dir) => Auth::Tls {
+                dir: dir.clone(),
+                server_name: None,
+            },
+            None => Auth::None,
+        }
+    }
+}
+
+/// The port registered for NBD.
+pub const PORT: u16 = 10809;
+/// Bytes that a Unix socket holds.
+const UNIX_BUFFER: usize = 1 << 20;
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// An address that others reach, and nothing that authenticates them.
+    #[error(transparent)]
+    Refused(#[from] secure::Refused),
+    /// Our own certificates are at fault.
+    #[error(transparent)]
+    Auth(#[from] SecureError),
+    /// An address cannot be had.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// Two exports of one name, or a name that the protocol does not take.
+    #[error(transparent)]
+    Export(#[from] ExportError),
+    /// The system gives no thread.
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }
 
 /// A running server.
 #[derive(Debug)]
 pub struct Server {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     acceptors: Vec<(Stop, JoinHandle<()>)>,
     addresses: Vec<Address>,
 }
 
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     config: Config,
     stopping: AtomicBool,
     serial: AtomicU64,
-    /// Connections that are open.
+    pub(crate) lobby: Arc<Lobby>,
+    /// Connections that are open, strangers too.
     open: Mutex<Vec<Open>>,
 }
 
 #[derive(Debug)]
 struct Open {
     serial: u64,
+    /// Its handshake is done.
+    served: bool,
     shutdown: Shutdown,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Why a connection ended before its client said so.
 #[derive(Debug, thiserror::Error)]
-enum Ended {
+pub(crate) enum Ended {
+    #[error("{0} connections are served already")]
+    Busy(usize),
     #[error(transparent)]
     Receive(#[from] ReceiveError),
     #[error("the handshake took longer than {} s", HANDSHAKE_TIME.as_secs())]
@@ -86,6 +136,43 @@ enum Ended {
 }
 
 impl Server {
+    /// Listens on all of `addresses`, if that may be done so with these certificates or without, and serves until
+    /// [`Server::stop`].
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn bind(addresses: &[Address], config: Config) -> Result<Self, ServeError> {
+        let auth = config.auth();
+        auth.check(Side::Server)?;
+        let mut listeners = Vec::with_capacity(addresses.len());
+        for address in addresses {
+            secure::require_auth(address, &auth, config.insecure)?;
+            // Replies are gathered already; a limit on unsent bytes would only cost wake-ups. And a Unix socket, which
+            // the kernel does not tune, holds a few long replies, so that we go on while the client takes them.
+            let tuning = Tuning {
+                notsent_lowat: None,
+                send_buffer: matches!(address, Address::Unix(_)).then_some(UNIX_BUFFER),
+                ..Tuning::default()
+            };
+            listeners.push(Listener::bind(address, &tuning)?);
+        }
+        Ok(Self::start(listeners, config)?)
+    }
+
+    /// How clients name `export` here, one address each.
+    #[must_use]
+    pub fn uris(&self, export: &str) -> Vec<String> {
+        let tls = self.shared.config.tls_certificates.is_some();
+        let scheme = if tls { "nbds" } else { "nbd" };
+        let uri = |address: &Address| match address {
+            Address::Unix(path) => {
+                format!("{scheme}+unix:///{export}?socket={}", path.display())
+            }
+            address => format!("{scheme}://{address}/{export}"),
+        };
+        self.addresses.iter().map(uri).collect()
+    }
+
     /// Serves on all of `listeners` until [`Server::stop`]. Ask [`secure::require_auth`] before binding one.
     ///
     /// # Errors
@@ -95,6 +182,7 @@ impl Server {
             config,
             stopping: AtomicBool::new(false),
             serial: AtomicU64::new(0),
+            lobby: Lobby::new(STRANGERS_MAX),
             open: Mutex::default(),
         });
         let mut server = Self {
@@ -120,10 +208,10 @@ impl Server {
         &self.addresses
     }
 
-    /// Connections open now.
+    /// Connections served now: those whose handshake is done.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.shared.open.lock().len()
+        self.shared.served()
     }
 
     /// Takes no more connections and ends those there are; a request that was begun is finished, its reply may be lost.
@@ -176,11 +264,8 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
                 continue;
             }
         };
+        let stranger = shared.lobby.enter(&transport);
         let mut open = shared.open.lock();
-        if open.len() >= shared.config.connections_max {
-            tracing::warn!(peer = transport.peer, "too many connections");
-            continue;
-        }
         let serial = shared.serial.fetch_add(1, Ordering::Relaxed);
         let shutdown = transport.shutdown.clone();
         let theirs = shared.clone();
@@ -191,7 +276,7 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
             };
             let shared = &seat.shared;
             let peer = transport.peer.clone();
-            match converse(transport, tls, &shared.config) {
+            match converse(transport, tls, &seat, stranger) {
                 Ok(()) | Err(Ended::Receive(ReceiveError::Left)) => tracing::debug!(peer, "closed"),
                 Err(_) if shared.stopping.load(Ordering::SeqCst) => {}
                 Err(fault) => tracing::warn!(peer, "connection closed: {fault}"),
@@ -203,6 +288,7 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
         match narrows_io::thread::spawn("nbd", work) {
             Ok(thread) => open.push(Open {
                 serial,
+                served: false,
                 shutdown,
                 thread: Some(thread),
             }),
@@ -211,11 +297,36 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
     }
 }
 
+impl Shared {
+    fn served(&self) -> usize {
+        self.open
+            .lock()
+            .iter()
+            .filter(|connection| connection.served)
+            .count()
+    }
+}
+
 /// A connection's place on the list. Given up on drop, so also by a thread in which a device panicked: else each would
 /// cost one of [`Config::connections_max`] for good.
 struct Seat {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     serial: u64,
+}
+
+impl Seat {
+    /// Takes one of [`Config::connections_max`].
+    fn serve(&self) -> Result<(), Ended> {
+        let max = self.shared.config.connections_max;
+        let mut open = self.shared.open.lock();
+        if open.iter().filter(|connection| connection.served).count() >= max {
+            return Err(Ended::Busy(max));
+        }
+        if let Some(connection) = open.iter_mut().find(|one| one.serial == self.serial) {
+            connection.served = true;
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Seat {
@@ -227,7 +338,13 @@ impl Drop for Seat {
     }
 }
 
-fn converse(mut transport: Transport, tls: Tls, config: &Config) -> Result<(), Ended> {
+fn converse(
+    mut transport: Transport,
+    tls: Tls,
+    seat: &Seat,
+    stranger: Stranger,
+) -> Result<(), Ended> {
+    let config = &seat.shared.config;
     let mut inbox = Inbox::new()?;
     let mut out = Out::default();
     let mut handshake = Handshake::new(config.exports.clone(), tls, &mut out);
@@ -247,12 +364,18 @@ fn converse(mut transport: Transport, tls: Tls, config: &Config) -> Result<(), E
                     .tls_certificates
                     .as_ref()
                     .expect("TLS is offered where there are certificates");
+                stranger.spoke();
                 transport = secure::start_tls(transport, dir)?;
                 handshake.secured();
             }
         }
     };
-    transmit(transport, Transmission::new(agreed), inbox, out)
+    seat.serve()?;
+    drop(stranger);
+    match agreed.export.device.shape().execution {
+        Execution::Inline => transmit(transport, Transmission::new(agreed), inbox, out),
+        Execution::Workers(workers) => parallel::transmit(transport, agreed, workers, inbox),
+    }
 }
 
 enum Negotiated {
@@ -281,7 +404,7 @@ fn negotiate(
         send(transport, out)?;
         match step {
             Step::More if full => {}
-            Step::More => inbox.receive(transport, false)?,
+            Step::More => inbox.receive(&mut *transport.reader, transport.security, false)?,
             Step::StartTls => return Ok(Negotiated::StartTls),
             Step::Transmit(agreed) => return Ok(Negotiated::Agreed(agreed)),
             Step::Close => return Ok(Negotiated::Closed),
@@ -312,7 +435,7 @@ fn transmit(
             Next::Receive => {
                 let lone = transmission.begun() - begun <= 1;
                 begun = transmission.begun();
-                inbox.receive(&mut transport, lone)?;
+                inbox.receive(&mut *transport.reader, transport.security, lone)?;
             }
             Next::Close => {
                 transport.writer.finish()?;

@@ -112,7 +112,7 @@ fn exports() -> Exports {
     exports
 }
 
-fn option(option: u32, data: &[u8]) -> Vec<u8> {
+pub(crate) fn option(option: u32, data: &[u8]) -> Vec<u8> {
     let mut bytes = b"IHAVEOPT".to_vec();
     bytes.extend(option.to_be_bytes());
     bytes.extend((data.len() as u32).to_be_bytes());
@@ -278,7 +278,7 @@ fn transmission(structured: bool, name: &str) -> Transmission {
     })
 }
 
-fn request(command: u16, flags: u16, offset: u64, len: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn request(command: u16, flags: u16, offset: u64, len: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
     bytes.extend(flags.to_be_bytes());
     bytes.extend(command.to_be_bytes());

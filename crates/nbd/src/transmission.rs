@@ -7,28 +7,14 @@
 //! Invariants: a reply in [`Out`] is whole, or the head of the one that `reading` goes on with; after an error in the
 //! middle of a write its payload is still taken, so that the next request is found. Upstream: [`crate::handshake`].
 
-use narrows_core::{
-    BlockError,
-    block::{Extent, Zeroing},
-};
+use narrows_core::{BlockError, block::Extent};
 
 use crate::{
     handshake::Agreed,
     out::Out,
-    proto::{
-        BASE_ALLOCATION_ID, Fields, PIECE, REQUEST_LEN_MAX, REQUEST_MAGIC, chunk, cmd, cmd_flag,
-        errno, state,
-    },
+    proto::{PIECE, chunk, cmd, cmd_flag},
+    request::{Fault, HOLES_FROM, REQUEST_LEN, Request, Terms},
 };
-
-/// Granule in which a payload is handed on while the rest of it is still on its way.
-const GRANULE: usize = 4096;
-/// Length of a request's header.
-const REQUEST_LEN: usize = 28;
-/// Reads from this length on look for holes, which then need not be sent.
-const HOLES_FROM: usize = 64 << 10;
-/// Most extents in one answer to a block status request.
-const EXTENTS_MAX: usize = 1024;
 
 /// What the server does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,10 +41,9 @@ pub enum TransmissionError {
 /// One connection after its handshake.
 #[derive(Debug)]
 pub struct Transmission {
-    agreed: Agreed,
-    size: u64,
-    read_only: bool,
-    block: u64,
+    terms: Terms,
+    /// Pieces of a write end at multiples of this many bytes, the device's preferred block.
+    granule: usize,
     under_way: UnderWay,
     extents: Vec<Extent>,
     begun: u64,
@@ -79,58 +64,14 @@ enum UnderWay {
     },
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Request {
-    flags: u16,
-    command: u16,
-    cookie: u64,
-    offset: u64,
-    len: u32,
-}
-
-/// What a failed request's reply says.
-#[derive(Debug)]
-struct Fault {
-    errno: u32,
-    words: String,
-}
-
-impl From<BlockError> for Fault {
-    fn from(error: BlockError) -> Self {
-        let errno = match error {
-            BlockError::NoSpace(_) => errno::NOSPC,
-            BlockError::Invalid(_) => errno::INVAL,
-            BlockError::ReadOnly => errno::PERM,
-            BlockError::Unsupported(_) => errno::NOTSUP,
-            BlockError::Shutdown => errno::SHUTDOWN,
-            _ => errno::IO,
-        };
-        Self {
-            errno,
-            words: error.to_string(),
-        }
-    }
-}
-
-impl Fault {
-    fn invalid(words: &str) -> Self {
-        Self {
-            errno: errno::INVAL,
-            words: words.into(),
-        }
-    }
-}
-
 impl Transmission {
     /// Begins with what the handshake came to.
     #[must_use]
     pub fn new(agreed: Agreed) -> Self {
         let shape = agreed.export.shape();
         Self {
-            size: shape.size,
-            read_only: shape.read_only,
-            block: shape.block_min.into(),
-            agreed,
+            granule: (shape.block_preferred as usize).clamp(1, PIECE),
+            terms: Terms::new(agreed),
             under_way: UnderWay::None,
             extents: Vec::new(),
             begun: 0,
@@ -184,7 +125,7 @@ impl Transmission {
 
     fn begin(&mut self, request: Request, out: &mut Out) {
         self.begun += 1;
-        let fault = self.check(&request).err();
+        let fault = self.terms.check(&request).err();
         match (request.command, fault) {
             (cmd::WRITE, fault) => {
                 self.under_way = UnderWay::Writing {
@@ -196,95 +137,15 @@ impl Transmission {
             (cmd::READ, None) if request.len > 0 => {
                 self.under_way = UnderWay::Reading { request, done: 0 }
             }
-            (cmd::BLOCK_STATUS, None) => match self.block_status(&request, out) {
+            (cmd::BLOCK_STATUS, None) => match self.terms.block_status(&request, out) {
                 Ok(()) => {}
-                Err(fault) => self.reply(&request, Err(fault), out),
+                Err(fault) => self.terms.reply(&request, Err(fault), out),
             },
             (_, None) => {
-                let result = self.perform(&request).map_err(Fault::from);
-                self.reply(&request, result, out);
+                let result = self.terms.perform(&request).map_err(Fault::from);
+                self.terms.reply(&request, result, out);
             }
-            (_, Some(fault)) => self.reply(&request, Err(fault), out),
-        }
-    }
-
-    /// What can be said of a request before it is begun.
-    fn check(&self, request: &Request) -> Result<(), Fault> {
-        let flags = match request.command {
-            cmd::READ if self.agreed.structured => cmd_flag::DF,
-            cmd::READ | cmd::WRITE | cmd::FLUSH | cmd::TRIM | cmd::CACHE => 0,
-            cmd::WRITE_ZEROES => cmd_flag::NO_HOLE | cmd_flag::FAST_ZERO,
-            cmd::BLOCK_STATUS if self.agreed.allocation => cmd_flag::REQ_ONE,
-            cmd::BLOCK_STATUS => return Err(Fault::invalid("base:allocation was not negotiated")),
-            _ => return Err(Fault::invalid("unknown command")),
-        };
-        // Known clients set FUA where it means nothing, so it is taken everywhere.
-        if request.flags & !(flags | cmd_flag::FUA) != 0 {
-            return Err(Fault::invalid("a flag that this command does not take"));
-        }
-        let writes = matches!(request.command, cmd::WRITE | cmd::TRIM | cmd::WRITE_ZEROES);
-        if writes && self.read_only {
-            return Err(BlockError::ReadOnly.into());
-        }
-        if request.command == cmd::FLUSH {
-            return match (request.offset, request.len) {
-                (0, 0) => Ok(()),
-                _ => Err(Fault::invalid("a flush has neither offset nor length")),
-            };
-        }
-        if request.command == cmd::BLOCK_STATUS && request.len == 0 {
-            return Err(Fault::invalid("a block status of nothing"));
-        }
-        if matches!(request.command, cmd::READ | cmd::WRITE) && request.len > REQUEST_LEN_MAX {
-            return Err(Fault::invalid("more than the maximum length of a request"));
-        }
-        if request.flags & cmd_flag::DF != 0 && request.len as usize > PIECE {
-            return Err(Fault {
-                errno: errno::OVERFLOW,
-                words: "too long to be sent in one chunk".into(),
-            });
-        }
-        if request
-            .offset
-            .checked_add(request.len.into())
-            .is_none_or(|end| end > self.size)
-        {
-            let errno = match request.command {
-                cmd::WRITE | cmd::WRITE_ZEROES => errno::NOSPC,
-                _ => errno::INVAL,
-            };
-            return Err(Fault {
-                errno,
-                words: "beyond the end of the device".into(),
-            });
-        }
-        if !(request.offset | u64::from(request.len)).is_multiple_of(self.block) {
-            return Err(Fault::invalid("not aligned to the minimum block size"));
-        }
-        Ok(())
-    }
-
-    /// A request without payload either way.
-    fn perform(&self, request: &Request) -> Result<(), BlockError> {
-        let device = &self.agreed.export.device;
-        let (offset, len, fua) = (
-            request.offset,
-            u64::from(request.len),
-            request.flags & cmd_flag::FUA != 0,
-        );
-        match request.command {
-            cmd::FLUSH => device.flush(),
-            cmd::TRIM => device.trim(offset, len, fua),
-            cmd::CACHE => device.cache(offset, len),
-            cmd::WRITE_ZEROES => {
-                let how = Zeroing {
-                    keep_allocated: request.flags & cmd_flag::NO_HOLE != 0,
-                    fast_only: request.flags & cmd_flag::FAST_ZERO != 0,
-                };
-                device.write_zeroes(offset, len, how, fua)
-            }
-            // An empty read; `check` let nothing else through.
-            _ => Ok(()),
+            (_, Some(fault)) => self.terms.reply(&request, Err(fault), out),
         }
     }
 
@@ -303,28 +164,28 @@ impl Transmission {
         if fault.is_none() {
             len = len.min(PIECE);
             if len < left {
-                // Whole pages of the device: half of one would be packed twice.
+                // Whole blocks of the device: half of one would be packed twice.
                 let end = request.offset + u64::from(*done) + len as u64;
-                let beyond = (end % GRANULE as u64) as usize;
+                let beyond = (end % self.granule as u64) as usize;
                 len = len.saturating_sub(beyond);
             }
         }
         if len > 0 && fault.is_none() {
-            let fua = request.flags & cmd_flag::FUA != 0;
+            // Only a write that the device sees whole carries FUA down; others are synced once, at their end.
+            let fua = request.fua() && len == request.len as usize;
             let offset = request.offset + u64::from(*done);
-            *fault = self
-                .agreed
-                .export
-                .device
-                .write(offset, &input[..len], fua)
-                .err()
-                .map(Fault::from);
+            let result = self.terms.device().write(offset, &input[..len], fua);
+            *fault = result.err().map(Fault::from);
         }
+        let in_one = len == request.len as usize;
         *done += len as u32;
         if *done == request.len {
+            if fault.is_none() && request.fua() && !in_one {
+                *fault = self.terms.device().flush().err().map(Fault::from);
+            }
             let (request, result) = (*request, fault.take().map_or(Ok(()), Err));
             self.under_way = UnderWay::None;
-            self.reply(&request, result, out);
+            self.terms.reply(&request, result, out);
         }
         len
     }
@@ -339,9 +200,9 @@ impl Transmission {
         let first = *done == 0;
         let request = *request;
         let mut hole = false;
-        let may_fragment = self.agreed.structured && request.flags & cmd_flag::DF == 0;
+        let may_fragment = self.terms.agreed.structured && request.flags & cmd_flag::DF == 0;
         if may_fragment && len >= HOLES_FROM {
-            (len, hole) = self.run(offset, len);
+            (len, hole) = self.terms.run(offset, len, &mut self.extents);
         }
         let UnderWay::Reading { done, .. } = &mut self.under_way else {
             return Ok(());
@@ -358,111 +219,22 @@ impl Transmission {
             return Ok(());
         }
         let mark = out.mark();
-        if self.agreed.structured {
+        if self.terms.agreed.structured {
             out.chunk(request.cookie, chunk::OFFSET_DATA, last, 8 + len);
             out.put(&offset.to_be_bytes());
         } else if first {
             out.simple(request.cookie, 0);
         }
-        let Err(error) = self.agreed.export.device.read(offset, out.room(len)) else {
+        let Err(error) = self.terms.agreed.export.device.read(offset, out.room(len)) else {
             return Ok(());
         };
         // What is in the room is no data, and must not be sent as if it were.
         out.rewind(mark);
-        if !first && !self.agreed.structured {
+        if !first && !self.terms.agreed.structured {
             return Err(TransmissionError::CutShort(error));
         }
         self.under_way = UnderWay::None;
-        self.reply(&request, Err(error.into()), out);
+        self.terms.reply(&request, Err(error.into()), out);
         Ok(())
-    }
-
-    /// How far the bytes at `offset` are all data or all a hole, up to `len`; a hole in whole granules.
-    fn run(&mut self, offset: u64, len: usize) -> (usize, bool) {
-        self.extents.clear();
-        if self
-            .agreed
-            .export
-            .device
-            .extents(offset, len as u64, 64, &mut self.extents)
-            .is_err()
-        {
-            return (len, false);
-        }
-        let worth = |extent: &&Extent| extent.zero && extent.len >= GRANULE as u64;
-        match self.extents.iter().position(|extent| worth(&extent)) {
-            Some(0) => (self.extents[0].len.min(len as u64) as usize, true),
-            Some(n) => {
-                let before: u64 = self.extents[..n].iter().map(|extent| extent.len).sum();
-                (before.min(len as u64) as usize, false)
-            }
-            None => (len, false),
-        }
-    }
-
-    fn block_status(&mut self, request: &Request, out: &mut Out) -> Result<(), Fault> {
-        self.extents.clear();
-        let max = if request.flags & cmd_flag::REQ_ONE != 0 {
-            1
-        } else {
-            EXTENTS_MAX
-        };
-        let device = &self.agreed.export.device;
-        device.extents(request.offset, request.len.into(), max, &mut self.extents)?;
-        if self.extents.is_empty() {
-            return Err(Fault {
-                errno: errno::IO,
-                words: "the device knows nothing of the range".into(),
-            });
-        }
-        out.chunk(
-            request.cookie,
-            chunk::BLOCK_STATUS,
-            true,
-            4 + 8 * self.extents.len(),
-        );
-        out.put(&BASE_ALLOCATION_ID.to_be_bytes());
-        for extent in &self.extents {
-            let flags = if extent.hole { state::HOLE } else { 0 }
-                | if extent.zero { state::ZERO } else { 0 };
-            out.put(&(extent.len as u32).to_be_bytes());
-            out.put(&flags.to_be_bytes());
-        }
-        Ok(())
-    }
-
-    /// Says how a request went that gives no data, or failed before it gave any.
-    fn reply(&self, request: &Request, result: Result<(), Fault>, out: &mut Out) {
-        let reads = matches!(request.command, cmd::READ | cmd::BLOCK_STATUS);
-        match result {
-            Ok(()) if reads && self.agreed.structured => {
-                out.chunk(request.cookie, chunk::NONE, true, 0)
-            }
-            Ok(()) => out.simple(request.cookie, 0),
-            Err(fault) if self.agreed.structured => {
-                let words = &fault.words.as_bytes()[..fault.words.floor_char_boundary(1024)];
-                out.chunk(request.cookie, chunk::ERROR, true, 6 + words.len());
-                out.put(&fault.errno.to_be_bytes());
-                out.put(&(words.len() as u16).to_be_bytes());
-                out.put(words);
-            }
-            Err(fault) => out.simple(request.cookie, fault.errno),
-        }
-    }
-}
-
-impl Request {
-    fn parse(header: &[u8]) -> Option<Self> {
-        let mut fields = Fields(header);
-        if fields.u32()? != REQUEST_MAGIC {
-            return None;
-        }
-        Some(Self {
-            flags: fields.u16()?,
-            command: fields.u16()?,
-            cookie: fields.u64()?,
-            offset: fields.u64()?,
-            len: fields.u32()?,
-        })
     }
 }

@@ -16,9 +16,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use narrows::{
-    ChannelReader, ChannelWriter, Code, End, Endpoint, Stats, core::Workspace, io::meter::CpuTime,
-};
+use narrows::{ChannelReader, ChannelWriter, Code, Endpoint, Error, Stats};
+use narrows_core::Workspace;
+use narrows_io::meter::CpuTime;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
@@ -138,8 +138,8 @@ pub(crate) fn run(
                 lost = Some(format!("the server refused: {}", printable(&text)))
             }
             // It has too many clients, or went as we came.
-            Err(end) if [Code::LIMIT, Code::FAILED, Code::CANCELLED].contains(&end.code) => {
-                lost = Some(end.text)
+            Err(end) if [Code::LIMIT, Code::FAILED, Code::CANCELLED].contains(&end.code()) => {
+                lost = Some(end.text().into())
             }
             Err(end) => return Err(end.into()),
         }
@@ -213,7 +213,7 @@ fn ask(
     endpoint: &Endpoint,
     op: Op,
     block_len: usize,
-) -> Result<(Reply, ChannelWriter, ChannelReader), End> {
+) -> Result<(Reply, ChannelWriter, ChannelReader), Error> {
     let (mut writer, mut reader) = endpoint.open(SERVICE)?;
     message::say(
         &mut writer,
@@ -373,7 +373,7 @@ fn send(desk: &Desk, mut writer: ChannelWriter) {
     };
     while let Some(Next::Block(block)) = desk.wait(next, None) {
         if let Err(end) = writer.push_shared(block) {
-            return desk.with(|ledger| ledger.lose(&end.text));
+            return desk.with(|ledger| ledger.lose(end.text()));
         }
     }
     let whole = {
@@ -416,7 +416,7 @@ fn receive(desk: &Desk, mut reader: ChannelReader, block_len: usize, told: &Mute
                 });
                 return;
             }
-            Err(end) => return desk.with(|ledger| ledger.lose(&end.text)),
+            Err(end) => return desk.with(|ledger| ledger.lose(end.text())),
         };
         // Answers wait here to be checked, so none may be longer than any right one.
         let Some(answer) = answer.filter(|answer| answer.bytes().len() <= block_len) else {

@@ -10,7 +10,8 @@ use std::{
     time::Instant,
 };
 
-use narrows::{Endpoint, Engine, core::Workspace};
+use narrows::{Endpoint, Engine};
+use narrows_core::Workspace;
 use xxhash_rust::xxh32::Xxh32;
 
 use crate::{

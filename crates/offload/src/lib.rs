@@ -37,7 +37,7 @@ pub mod server;
 
 use std::{io, path::Path};
 
-use narrows::{Code, End};
+use narrows::{Code, Error};
 
 pub use client::{Options, Spill};
 pub use method::Method;
@@ -56,7 +56,7 @@ pub const BLOCK_LEN_MAX: usize = 8 << 20;
 pub enum OffloadError {
     /// The session ended, by the server or the network.
     #[error(transparent)]
-    End(#[from] End),
+    Session(#[from] Error),
     /// A file here could not be read or written.
     #[error("{what} {path}: {fault}")]
     File {
@@ -97,7 +97,7 @@ impl OffloadError {
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
-            Self::End(end) => end.code,
+            Self::Session(end) => end.code(),
             Self::File { .. } | Self::Server(_) | Self::Spill(_) => Code::FAILED,
             Self::Damaged(_) => Code::CORRUPT,
             Self::NoBlocks(_) => Code::PROTOCOL,

@@ -13,7 +13,7 @@
 //!
 //! Documents are JSON; questions and answers begin with a short binary head, little-endian.
 
-use narrows::{Bytes, ChannelReader, ChannelWriter, Code, End};
+use narrows::{Bytes, ChannelReader, ChannelWriter, Code, Error};
 use serde::{Deserialize, Serialize};
 
 use crate::Method;
@@ -214,8 +214,8 @@ impl Answer {
 /// Sends a document.
 ///
 /// # Errors
-/// [`End`] when the session has ended.
-pub fn say(writer: &mut ChannelWriter, document: &impl Serialize) -> Result<(), End> {
+/// [`Error`] when the session has ended.
+pub fn say(writer: &mut ChannelWriter, document: &impl Serialize) -> Result<(), Error> {
     let text = serde_json::to_vec(document).expect("the documents are plain data");
     let chunk = writer.buffer_of(&text);
     writer.push(chunk)
@@ -224,12 +224,10 @@ pub fn say(writer: &mut ChannelWriter, document: &impl Serialize) -> Result<(), 
 /// Waits for a document.
 ///
 /// # Errors
-/// [`End`] when the session has ended, or what came is no such document.
-pub fn hear<T: for<'a> Deserialize<'a>>(reader: &mut ChannelReader) -> Result<T, End> {
-    let refused = |text: String| End {
-        code: Code::PROTOCOL,
-        text: format!("refused from the peer: {text}"),
-    };
+/// [`Error`] when the session has ended, or what came is no such document.
+pub fn hear<T: for<'a> Deserialize<'a>>(reader: &mut ChannelReader) -> Result<T, Error> {
+    let refused =
+        |text: String| Error::new(Code::PROTOCOL, format!("refused from the peer: {text}"));
     match reader.next_chunk()? {
         None => Err(refused("a job that ended before it began".into())),
         Some(chunk) => parse_document(chunk).map_err(refused),

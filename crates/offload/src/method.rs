@@ -2,10 +2,8 @@
 
 use std::{ops::RangeInclusive, sync::Arc};
 
-use narrows::{
-    UnknownCodec,
-    core::{Codec, Level, Registry, Workspace, registry::Entry},
-};
+use narrows::UnknownCodec;
+use narrows_core::{Codec, Level, Registry, Workspace, registry::Entry};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh64::xxh64;
 

@@ -19,11 +19,11 @@ use std::{
 };
 
 use narrows::{
-    Buf, Bytes, ChannelReader, ChannelWriter, Code, End, Endpoint, Engine, Incoming, Plan,
+    Buf, Bytes, ChannelReader, ChannelWriter, Code, Endpoint, Engine, Error, Incoming, Plan,
     Settings,
-    core::{Limits, Workspace},
-    io::meter::{CpuTime, thread_cpu_ns},
 };
+use narrows_core::{Limits, Workspace};
+use narrows_io::meter::{CpuTime, thread_cpu_ns};
 use parking_lot::{Condvar, Mutex};
 
 use crate::{
@@ -79,13 +79,12 @@ pub fn settings() -> Settings {
         channels_max: 1,
         depth: 64,
     };
-    Settings {
-        plan: Plan::None,
-        history: false,
-        limits,
-        resume_within: Duration::from_secs(3),
-        ..Settings::default()
-    }
+    Settings::builder()
+        .plan(Plan::None)
+        .history(false)
+        .limits(limits)
+        .resume_within(Duration::from_secs(3))
+        .build()
 }
 
 /// Question or answer for a block of this many bytes, at its longest.
@@ -153,7 +152,7 @@ impl Server {
         };
         for index in 0..options.workers.max(1) {
             let queue = server.queue.clone();
-            narrows::io::thread::spawn(&format!("offload-{index}"), move || {
+            narrows_io::thread::spawn(&format!("offload-{index}"), move || {
                 let mut ws = Workspace::default();
                 while let Some(work) = queue.pop() {
                     work.run(&mut ws, options.queue_max);
@@ -172,8 +171,8 @@ impl Server {
     /// Does the jobs of a client, one after the other, until its session ends.
     ///
     /// # Errors
-    /// [`End`] when the session ended otherwise than well.
-    pub fn attend(&self, endpoint: &Endpoint) -> Result<(), End> {
+    /// [`Error`] when the session ended otherwise than well.
+    pub fn attend(&self, endpoint: &Endpoint) -> Result<(), Error> {
         let clients = self.clients.fetch_add(1, Relaxed) + 1;
         let leave = Leave(&self.clients, 1);
         if clients > self.options.clients_max {
@@ -184,10 +183,7 @@ impl Server {
                 self.options.clients_max
             );
             endpoint.fail(Code::LIMIT, &text);
-            return Err(End {
-                code: Code::LIMIT,
-                text,
-            });
+            return Err(Error::new(Code::LIMIT, text));
         }
         while let Some(incoming) = endpoint.accept()? {
             if let Err(end) = self.serve(incoming) {
@@ -197,7 +193,7 @@ impl Server {
         Ok(())
     }
 
-    fn serve(&self, incoming: Incoming) -> Result<(), End> {
+    fn serve(&self, incoming: Incoming) -> Result<(), Error> {
         let Incoming {
             service,
             mut writer,
@@ -209,10 +205,7 @@ impl Server {
                 service.escape_debug()
             );
             writer.abort(Code::PROTOCOL, &text);
-            return Err(End {
-                code: Code::PROTOCOL,
-                text,
-            });
+            return Err(Error::new(Code::PROTOCOL, text));
         }
         let request: Request = message::hear(&mut reader)?;
         let (task, bytes) = match self.plan(&request) {
@@ -221,10 +214,7 @@ impl Server {
                 message::say(&mut writer, &Reply::Refused { text: text.clone() })?;
                 writer.finish()?;
                 writer.wait_consumed()?;
-                return Err(End {
-                    code: Code::LIMIT,
-                    text,
-                });
+                return Err(Error::new(Code::LIMIT, text));
             }
         };
         let _leave = Leave(&self.held_bytes, bytes);
@@ -294,7 +284,7 @@ impl Server {
         block_len: usize,
         writer: ChannelWriter,
         reader: &mut ChannelReader,
-    ) -> Result<(), End> {
+    ) -> Result<(), Error> {
         let id = self.next_job.fetch_add(1, Relaxed);
         let cpu = CpuTime::of_process();
         let (answers, outgoing) = mpsc::channel();
@@ -318,10 +308,7 @@ impl Server {
                     Ok(Some(question)) if question.len() > chunk_len_max(block_len) => {
                         let text = "a block longer than the job's";
                         reader.abort(Code::PROTOCOL, text);
-                        break Err(End {
-                            code: Code::PROTOCOL,
-                            text: text.into(),
-                        });
+                        break Err(Error::new(Code::PROTOCOL, text));
                     }
                     Ok(Some(question)) => {
                         let work = Work {
@@ -370,7 +357,7 @@ fn send_answers(
     answers: &mpsc::Receiver<Buf>,
     slots: &Slots,
     unconsumed_max: u64,
-) -> Result<(), End> {
+) -> Result<(), Error> {
     let mut sent = Ok(());
     for answer in answers {
         if answer.is_empty() {

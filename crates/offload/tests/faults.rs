@@ -20,13 +20,11 @@ use std::{
 };
 
 use common::{Listening, METHODS, Place, connect, is_packed_form, options, pack, serve, unpack};
-use narrows::{
-    ChannelReader, ChannelWriter, Endpoint, Engine, Incoming,
-    core::Workspace,
-    io::{
-        Address,
-        emulator::{Direction, Emulator, Link},
-    },
+use narrows::{ChannelReader, ChannelWriter, Endpoint, Engine, Incoming};
+use narrows_core::Workspace;
+use narrows_io::{
+    Address,
+    emulator::{Direction, Emulator, Link},
 };
 use narrows_offload::{
     Method, OffloadError, Options, Report, SERVICE, ServerOptions, Spill, message::Answer,
@@ -323,7 +321,7 @@ fn bomb(method: Method) -> Vec<u8> {
     out
 }
 
-fn push(to: &mut ChannelWriter, bytes: &[u8]) -> Result<(), narrows::End> {
+fn push(to: &mut ChannelWriter, bytes: &[u8]) -> Result<(), narrows::Error> {
     let chunk = to.buffer_of(bytes);
     to.push(chunk)
 }

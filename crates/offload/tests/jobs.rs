@@ -183,7 +183,7 @@ fn a_full_server_says_so_and_the_work_is_done_here() {
         };
         let fault = pack(&engine, Some(&server.address), &never, &place).unwrap_err();
         assert!(
-            matches!(fault, OffloadError::Spill(_) | OffloadError::End(_)),
+            matches!(fault, OffloadError::Spill(_) | OffloadError::Session(_)),
             "{fault}"
         );
     }
@@ -349,7 +349,7 @@ fn a_client_that_does_not_behave_is_put_out() {
             Err(end) => break end,
         }
     };
-    assert!(end.text.contains("longer"), "{end}");
+    assert!(end.text().contains("longer"), "{end}");
 
     let (_deaf, mut writer, mut deaf) = request(good);
     message::hear::<message::Reply>(&mut deaf).unwrap();
@@ -374,7 +374,7 @@ fn a_client_that_does_not_behave_is_put_out() {
     }
     let endpoint = connect(&engine, &server.address).unwrap();
     let (_writer, mut reader) = endpoint.open("something else").unwrap();
-    assert!(reader.next_chunk().unwrap_err().text.contains("offers"));
+    assert!(reader.next_chunk().unwrap_err().text().contains("offers"));
 
     let place = Place::new(Kind::Text, 100_000, 8);
     let options = Options {

@@ -239,11 +239,12 @@ impl Unpacker {
                 self.0.schedule(&mut state);
                 return Ok(Some(chunk));
             }
-            if let Some(fault) = &state.failed {
-                return Err(fault.clone());
-            }
+            // First: a session that ends behind the last chunk takes nothing from a channel that is whole.
             if state.chunks == Some(state.next_deliver) {
                 return Ok(None);
+            }
+            if let Some(fault) = &state.failed {
+                return Err(fault.clone());
             }
             self.0.ready.wait(&mut state);
         }

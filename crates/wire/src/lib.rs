@@ -13,7 +13,7 @@ pub mod send;
 pub mod tree;
 pub mod tunnel;
 
-use narrows::{Code, End};
+use narrows::{Code, Error};
 
 /// What a transfer's receiver reports back when everything is in place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -36,7 +36,7 @@ pub const SERVICE_TUNNEL: &str = "tunnel";
 pub enum TransferError {
     /// The session ended, by the peer or the network.
     #[error(transparent)]
-    End(#[from] End),
+    Session(#[from] Error),
     /// A file here could not be read or written.
     #[error("{what} {path}: {fault}")]
     File {
@@ -58,8 +58,8 @@ pub enum TransferError {
 impl TransferError {
     pub(crate) fn file(what: &'static str, path: &std::path::Path, fault: std::io::Error) -> Self {
         // A session's end travels through `io::Error` where the standard traits are used.
-        match fault.downcast::<End>() {
-            Ok(end) => Self::End(end),
+        match fault.downcast::<Error>() {
+            Ok(end) => Self::Session(end),
             Err(fault) => Self::File {
                 what,
                 path: path.display().to_string(),
@@ -72,7 +72,7 @@ impl TransferError {
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
-            Self::End(end) => end.code,
+            Self::Session(end) => end.code(),
             Self::File { .. } => Code::FAILED,
             Self::Refused(_) => Code::PROTOCOL,
             Self::Limit(_) => Code::LIMIT,

@@ -358,8 +358,8 @@ fn too_long() -> TransferError {
 
 /// A fault while reading the tree: the session's own, or bytes that are no tree.
 fn not_a_tree(fault: io::Error) -> TransferError {
-    match fault.downcast::<narrows::End>() {
-        Ok(end) => TransferError::End(end),
+    match fault.downcast::<narrows::Error>() {
+        Ok(end) => TransferError::Session(end),
         Err(fault) => TransferError::Refused(format!("a damaged tree: {fault}")),
     }
 }

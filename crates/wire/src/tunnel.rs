@@ -13,16 +13,25 @@
 use std::{
     io::Write,
     sync::{Arc, Mutex},
+    thread,
+    time::Duration,
 };
 
-use narrows::{
-    ChannelReader, ChannelWriter, Code, End, Endpoint, Incoming,
-    io::{
-        Address, Listener, Shutdown, Transport, TransportRead, TransportWrite, Tuning, transport,
-    },
+use narrows::{ChannelReader, ChannelWriter, Code, Endpoint, Error, Incoming, Settings};
+use narrows_io::{
+    Address, Listener, Shutdown, Transport, TransportRead, TransportWrite, Tuning, transport,
 };
 
 use crate::{SERVICE_TUNNEL, TransferError};
+
+/// What a connection may have outstanding, in packed bytes.
+const WINDOW_LEN: usize = 1 << 20;
+/// History of a connection, in bytes.
+const HISTORY_LEN: usize = 256 << 10;
+/// Longest chunk, in bytes.
+const CHUNK_LEN: usize = 256 << 10;
+/// Between two attempts to reach the other end.
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// The near end: carries every connection that `listener` accepts, until it is stopped or the session ends.
 ///
@@ -40,6 +49,45 @@ pub fn near(endpoint: &Endpoint, listener: &Listener) -> Result<(), TransferErro
         }
     }
     Ok(())
+}
+
+/// Is told of each session that [`keep_near`] makes, and whether it is the first.
+pub type Begun<'a> = dyn FnMut(&Arc<Endpoint>, bool) -> Result<(), Error> + 'a;
+
+/// Keeps a near end going: carries what `listener` accepts over the session that `connect` makes, and over a new one
+/// when that is lost. `begun` is told of each session, and whether it is the first.
+///
+/// # Errors
+/// The first session cannot be had, when the user is there to mend it. Later, the other end may be restarting, and is
+/// tried again. Errors of `begun` end it as well.
+pub fn keep_near(
+    connect: &dyn Fn() -> Result<Arc<Endpoint>, Error>,
+    listener: &Listener,
+    begun: &mut Begun<'_>,
+) -> Result<(), Error> {
+    let mut first = true;
+    loop {
+        match connect() {
+            Ok(endpoint) => {
+                begun(&endpoint, std::mem::replace(&mut first, false))?;
+                if let Err(fault) = near(&endpoint, listener) {
+                    tracing::warn!("{fault}; connecting again");
+                }
+            }
+            Err(end) if first => return Err(end),
+            Err(end) => tracing::warn!("{end}; trying again"),
+        }
+        thread::sleep(AGAIN_AFTER);
+    }
+}
+
+/// Bounds a session of up to `connections_max` connections: many may be open, and each has a small share.
+pub fn set_limits(settings: &mut Settings, connections_max: u16) {
+    let limits = &mut settings.limits;
+    limits.channels_max = connections_max;
+    limits.window_len = limits.window_len.min(WINDOW_LEN);
+    limits.history_len_max = HISTORY_LEN;
+    limits.chunk_len_max = CHUNK_LEN;
 }
 
 /// The far end: connects each connection of the session to `target`.
@@ -102,7 +150,7 @@ fn outward(
     shutdown: &Shutdown,
     peer: &str,
 ) {
-    let ended: Result<(), End> = (|| {
+    let ended: Result<(), Error> = (|| {
         let mut buf = writer.buffer();
         loop {
             let mut filled = match from.read(&mut buf) {
@@ -138,7 +186,7 @@ fn outward(
     if let Err(end) = ended {
         tracing::debug!(%end, peer, "connection ends");
         shutdown.abort();
-        writer.abort(end.code, &end.text);
+        writer.abort(end.code(), end.text());
     }
 }
 
@@ -153,7 +201,7 @@ fn inward(
             Ok(Some(chunk)) => {
                 let sent = to.lock().map_or(Ok(()), |mut to| to.write_all(chunk));
                 if let Err(fault) = sent {
-                    reader.abort(Code::FAILED, &local_fault(&fault).text);
+                    reader.abort(Code::FAILED, local_fault(&fault).text());
                     return shutdown.abort();
                 }
             }
@@ -169,15 +217,15 @@ fn inward(
     }
 }
 
-fn local_fault(fault: &std::io::Error) -> End {
-    End {
-        code: Code::FAILED,
-        text: format!("the connection behind the tunnel broke: {fault}"),
-    }
+fn local_fault(fault: &std::io::Error) -> Error {
+    Error::new(
+        Code::FAILED,
+        format!("the connection behind the tunnel broke: {fault}"),
+    )
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
-    if let Err(fault) = narrows::io::thread::spawn(name, run) {
+    if let Err(fault) = narrows_io::thread::spawn(name, run) {
         tracing::error!("a connection is dropped: {fault}");
     }
 }

@@ -10,10 +10,8 @@ use std::{
     time::Duration,
 };
 
-use narrows::{
-    Acceptor, Endpoint, Engine, Settings,
-    io::{Address, Listener, Tuning, transport},
-};
+use narrows::{Acceptor, Endpoint, Engine, Settings};
+use narrows_io::{Address, Listener, Tuning, transport};
 use narrows_wire::{
     Received, SERVICE_TREE, TransferError, recv,
     tree::{Entry, Extent, Meta},

@@ -17,14 +17,12 @@ use std::{
     time::Duration,
 };
 
-use narrows::{
-    Acceptor, Dial, Endpoint, Engine, Settings,
-    io::{
-        Address, Listener, Tuning,
-        emulator::{Direction, Emulator, Link},
-        secure::{self, Auth, keys},
-        transport,
-    },
+use narrows::{Acceptor, Dial, Endpoint, Engine, Settings};
+use narrows_io::{
+    Address, Listener, Tuning,
+    emulator::{Direction, Emulator, Link},
+    secure::{self, Auth, keys},
+    transport,
 };
 use narrows_testkit::data::{Kind, make};
 use narrows_wire::{TransferError, recv, send};
@@ -36,16 +34,15 @@ const HANG: Duration = Duration::from_secs(60);
 struct Server {
     address: Address,
     sessions: mpsc::Receiver<Endpoint>,
-    stop: narrows::io::Stop,
+    stop: narrows_io::Stop,
 }
 
 /// Small chunks, so that a short session has many.
 fn settings() -> Settings {
-    Settings {
-        chunk_len: Some(512),
-        resume_within: Duration::from_millis(400),
-        ..Settings::default()
-    }
+    Settings::builder()
+        .chunk_len(512)
+        .resume_within(Duration::from_millis(400))
+        .build()
 }
 
 impl Server {
@@ -304,14 +301,11 @@ fn a_large_transfer_resumes_after_every_cut() {
     let len = 24 << 20;
     fs::write(from.path().join("big"), make(Kind::Random, len, 3)).unwrap();
     for connections in [1, 3] {
-        let settings = Settings {
-            connections,
-            ..Settings::default()
-        };
+        let settings = Settings::builder().connections(connections).build();
         let server = Server::start(&engine, &Auth::None, settings.clone());
         let any = Address::parse("127.0.0.1:0", 0).unwrap();
         let link = Link {
-            rate: Some(narrows::core::units::Rate(40e6)),
+            rate: Some(narrows_core::units::Rate(40e6)),
             ..Link::default()
         };
         let emulator = Emulator::start(&any, &server.address, link, Link::default()).unwrap();

@@ -7,7 +7,7 @@
 use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
-use narrows::io::crew::Crew;
+use narrows_io::crew::Crew;
 use narrows_memory::{Budget, Chains, Profile, Store, StoreConfig};
 use narrows_nbd::{Agreed, Export, Exports, Handshake, Next, Out, Step, Tls, Transmission};
 

@@ -8,7 +8,8 @@ use std::{
 };
 
 use libfuzzer_sys::fuzz_target;
-use narrows::{Buf, Engine, core::Workspace};
+use narrows::{Buf, Engine};
+use narrows_core::Workspace;
 use narrows_offload::{
     BLOCK_LEN_MAX, container,
     message::{Answer, Question, Reply, Request, Summary, parse_document, printable},

@@ -4,7 +4,7 @@ use std::{path::PathBuf, thread, time::Duration};
 
 use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
-use narrows::core::units::{Rate, Size};
+use narrows_core::units::{Rate, Size};
 use narrows_lab::{
     advise::{self, Advice, Goal, Outcome, Question, Setting, calibrate::CalibrationError},
     bench,

@@ -9,18 +9,17 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::Instant,
 };
 
 use anyhow::Context;
 use narrows::{
-    Code, Dial, End, Endpoint, Engine, Plan, Settings, Stats, candidate,
-    core::{Decision, Level, Outcome, limits},
-    io::{
-        Address, Transport, Tuning,
-        secure::{self, Auth, Psk},
-        transport,
-    },
+    Acceptor, Access, Code, Connector, Endpoint, Engine, Error, Plan, SessionListener, Settings,
+    Stats, candidate,
+};
+use narrows_core::{Level, limits};
+use narrows_io::{
+    Address,
+    secure::{Auth, Psk},
 };
 use narrows_wire::TransferError;
 use parking_lot::Mutex;
@@ -28,9 +27,6 @@ use rustix::pipe;
 
 use super::options::{Packing, PolicyName, Security, Session};
 use crate::exit::Usage;
-
-/// Port where none is given.
-pub const PORT: u16 = 4242;
 
 /// See [`descriptor`]: what a chunk of a stream holds.
 const PIPE_LEN: usize = 256 << 10;
@@ -59,15 +55,14 @@ pub fn settings(engine: &Engine, packing: &Packing, session: &Session) -> anyhow
 
 /// How to pack, from flags.
 pub fn packing_settings(engine: &Engine, packing: &Packing) -> anyhow::Result<Settings> {
-    let mut settings = Settings {
-        chunk_len: packing.chunk.map(|size| chunk_len(size.0)).transpose()?,
-        depth: packing.depth.map(usize::from),
-        keep_if_smaller: !packing.keep_larger,
-        cpu_price: packing.cpu_price.unwrap_or(0.0),
-        level_max: packing.level_max.map(Level),
-        history: !packing.no_history,
-        ..Settings::default()
-    };
+    let mut settings = Settings::builder()
+        .keep_if_smaller(!packing.keep_larger)
+        .cpu_price(packing.cpu_price.unwrap_or(0.0))
+        .history(!packing.no_history)
+        .build();
+    settings.chunk_len = packing.chunk.map(|size| chunk_len(size.0)).transpose()?;
+    settings.depth = packing.depth.map(usize::from);
+    settings.level_max = packing.level_max.map(Level);
     // More than a chunk's own length costs more to index than it saves.
     let history_len = if settings.history {
         settings.chunk_len.unwrap_or(Settings::CHUNK_LEN)
@@ -103,7 +98,7 @@ pub fn packing_settings(engine: &Engine, packing: &Packing) -> anyhow::Result<Se
     if let Some(path) = &packing.explain {
         let file =
             File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        settings.explain = Some(explain(file));
+        settings.explain = Some(narrows::explain_to(file));
     }
     Ok(settings)
 }
@@ -116,37 +111,9 @@ fn chunk_len(asked: u64) -> Result<usize, Usage> {
         .ok_or_else(|| Usage(format!("a chunk of {asked} bytes; it takes 512 to 16M")))
 }
 
-/// One JSON line for each decision: what was expected, what came of it.
-fn explain(file: File) -> narrows::Explain {
-    let out = Mutex::new(io::BufWriter::new(file));
-    let begin = Instant::now();
-    Arc::new(move |decision: &Decision, outcome: &Outcome| {
-        let line = serde_json::json!({
-            "schema": "narrows.decision/1",
-            "seq": outcome.seq.0,
-            "at_ns": begin.elapsed().as_nanos() as u64,
-            "codec": decision.candidate.codec.0,
-            "level": decision.candidate.level.0,
-            "history": decision.candidate.history_len,
-            "why": decision.why,
-            "link_bytes_per_s": decision.estimate.link_bytes_per_s,
-            "raw_len": outcome.raw_len,
-            "estimate": {
-                "packed_len": decision.estimate.packed_len,
-                "pack_ns": decision.estimate.pack_ns,
-                "unpack_ns": decision.estimate.unpack_ns,
-            },
-            "outcome": { "packed_len": outcome.packed_len, "cpu_ns": outcome.cpu_ns, "wall_ns": outcome.wall_ns },
-        });
-        let mut out = out.lock();
-        // A trace that cannot be written must not stop the transfer it describes.
-        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-    })
-}
-
 /// Reads an address.
 pub fn address(text: &str) -> anyhow::Result<Address> {
-    Address::parse(text, PORT).map_err(|fault| Usage(fault.to_string()).into())
+    Ok(narrows::parse(text)?)
 }
 
 /// How the flags want peers to prove who they are.
@@ -158,38 +125,41 @@ pub fn auth(security: &Security) -> anyhow::Result<Auth> {
         });
     }
     match &security.tls_psk {
-        Some(path) => Ok(Auth::Psk(
-            Psk::load(path, security.psk_user.as_deref()).map_err(|fault| failed_auth(&fault))?,
-        )),
+        Some(path) => {
+            let psk = Psk::load(path, security.psk_user.as_deref());
+            Ok(Auth::Psk(psk.map_err(|fault| {
+                Error::new(Code::AUTH, fault.to_string())
+            })?))
+        }
         None => Ok(Auth::None),
     }
 }
 
-/// An authentication fault, with the exit code that goes with it.
-pub fn failed_auth(fault: &dyn std::error::Error) -> End {
-    End {
-        code: Code::AUTH,
-        text: fault.to_string(),
-    }
-}
-
-/// Connects to `to` and proves who we are, at each call again.
-pub fn dial(to: Address, auth: Auth) -> Dial {
-    Box::new(move || {
-        let transport = transport::connect(&to, &Tuning::default()).map_err(io::Error::other)?;
-        secure::connect(transport, &auth, to.host())
-            .map_err(|fault| io::Error::other(failed_auth(&fault)))
+/// How peers prove who they are, and whether they may go without.
+pub fn access(security: &Security) -> anyhow::Result<Access> {
+    Ok(Access {
+        auth: auth(security)?,
+        insecure: security.insecure,
     })
 }
 
-/// A dial that works once: a pipe or a child process cannot be had again.
-pub fn dial_once(transport: Transport) -> Dial {
-    let once = Mutex::new(Some(transport));
-    Box::new(move || {
-        once.lock()
-            .take()
-            .ok_or_else(|| io::Error::other("the connection was lost and cannot be made again"))
-    })
+/// Listens for sessions, as the flags have it.
+pub fn listen(
+    at: &str,
+    security: &Security,
+    acceptor: Acceptor,
+) -> anyhow::Result<SessionListener> {
+    let address = narrows::parse(at)?;
+    Ok(SessionListener::start(
+        &address,
+        access(security)?,
+        acceptor,
+    )?)
+}
+
+/// The way to `to`, as the flags have it.
+pub fn connector(to: &str, security: &Security) -> anyhow::Result<Connector> {
+    Ok(Connector::new(to, access(security)?)?)
 }
 
 /// The session that an interrupt ends; set once, before the work begins.
@@ -198,8 +168,13 @@ static CURRENT: OnceLock<Mutex<std::sync::Weak<Endpoint>>> = OnceLock::new();
 /// From now on Ctrl-C and SIGTERM end `endpoint`'s session in words before the process goes.
 pub fn interruptible(endpoint: &Arc<Endpoint>) -> anyhow::Result<()> {
     on_signal()?;
-    *CURRENT.get_or_init(Mutex::default).lock() = Arc::downgrade(endpoint);
+    current(endpoint);
     Ok(())
+}
+
+/// From now on the signals that [`on_signal`] catches end this session.
+pub fn current(endpoint: &Arc<Endpoint>) {
+    *CURRENT.get_or_init(Mutex::default).lock() = Arc::downgrade(endpoint);
 }
 
 /// Installs the handler for Ctrl-C and SIGTERM, once.
@@ -213,7 +188,7 @@ pub fn on_signal() -> anyhow::Result<()> {
         return Ok(());
     }
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot catch signals")?;
-    narrows::io::thread::spawn("signals", move || {
+    narrows_io::thread::spawn("signals", move || {
         if let Some(signal) = signals.forever().next() {
             INTERRUPTED.store(true, Ordering::SeqCst);
             let endpoint = CURRENT.get().and_then(|current| current.lock().upgrade());
@@ -268,10 +243,12 @@ pub fn metered(session: &Session, endpoint: &Arc<Endpoint>) -> anyhow::Result<()
                 .upgrade()
                 .map_or_else(Stats::default, |endpoint| endpoint.stats())
         };
-        crate::metrics::serve(
-            address,
-            Arc::new(move || crate::metrics::of_session(&stats())),
-        )?;
+        let address = Address::parse(address, 0).map_err(|fault| Usage(fault.to_string()))?;
+        let served = narrows_io::metrics::serve(&address, move || stats().metrics())
+            .with_context(|| format!("cannot serve metrics at {address}; give HOST:PORT"))?;
+        tracing::info!(address = %served.local(), "metrics");
+        // For as long as the process lives.
+        std::mem::forget(served);
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
-use narrows::core::units::Size;
+use narrows_core::units::Size;
 use narrows_lab::synthetic::{self, Kind};
 
 use super::common;

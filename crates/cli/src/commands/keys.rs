@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use narrows::io::secure::keys::{Request, generate, is_server_name};
+use narrows_io::secure::keys::{Request, generate, is_server_name};
 
 use crate::output;
 

@@ -2,10 +2,8 @@
 
 use std::{thread, time::Duration};
 
-use narrows::{
-    core::units::{Rate, Size},
-    io::emulator::{Direction, Emulator, Link},
-};
+use narrows_core::units::{Rate, Size};
+use narrows_io::emulator::{Direction, Emulator, Link};
 
 use super::{common, options::milliseconds};
 use crate::exit::Usage;

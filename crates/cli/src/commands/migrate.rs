@@ -3,26 +3,21 @@
 mod args;
 mod run;
 
-use std::{
-    sync::{Arc, Weak, mpsc},
-    thread,
-    time::Duration,
-};
+use std::sync::{Arc, Weak};
 
-use narrows::{
-    Acceptor, Code, End, Endpoint, Engine, Settings,
-    core::Level,
-    io::{
-        Address, Listener, Tuning,
-        secure::{self, Auth},
-    },
+use narrows::{Acceptor, Engine, Settings};
+use narrows_core::Level;
+use narrows_io::{
+    Address, Listener, Tuning,
+    secure::{self, Auth},
 };
 use narrows_migrate::{
-    ALSO, CODECS, CPU_PRICE, LEVEL_MAX,
-    destination::{self, Direct, Target},
-    far, far_settings, limits,
-    migration::{LinkProbe, Migration, Options},
-    near,
+    destination::{Direct, Target},
+    drive::Way,
+    far_settings, limits,
+    migration::{Migration, Options},
+    near_settings,
+    serve::{self, TunnelEvent},
     status::{self, Status},
 };
 use parking_lot::Mutex;
@@ -31,7 +26,6 @@ pub use self::args::Command;
 use self::args::{Carrying, Reading, ServeArgs, StatusArgs, TunnelArgs};
 use super::{
     common,
-    door::Door,
     options::{Packing, PolicyName, Security},
 };
 use crate::{exit::Usage, output};
@@ -63,7 +57,8 @@ fn serve_status(carrying: &Carrying, security: &Security) -> anyhow::Result<Curr
                 .upgrade()
                 .map_or_else(Status::idle, |migration| migration.status())
         };
-        status::serve(&at, Arc::new(source))?;
+        // For as long as the process lives.
+        std::mem::forget(status::serve(&at, Arc::new(source))?);
     }
     Ok(current)
 }
@@ -87,13 +82,11 @@ fn settings(
                 no_history: packing.no_history || !reading.opaque,
                 ..packing.clone()
             };
-            Settings {
-                cpu_price: packing.cpu_price.unwrap_or(CPU_PRICE),
-                level_max: Some(packing.level_max.map_or(LEVEL_MAX, Level)),
-                among: Some(CODECS),
-                also: ALSO,
-                ..common::packing_settings(engine, &packing)?
-            }
+            near_settings(
+                common::packing_settings(engine, &packing)?,
+                packing.cpu_price,
+                packing.level_max.map(Level),
+            )
         }
         None => far_settings(Settings::default()),
     };
@@ -125,81 +118,40 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
             Direct::Plain
         }
     };
-    let door = Door::open(&args.listen, &args.security)?;
+    let acceptor = Acceptor::new(engine, settings);
+    let listener = common::listen(&args.listen, &args.security, acceptor)?;
     common::on_signal()?;
     let current = serve_status(&args.carrying, &args.security)?;
-    eprintln!("taking migrations at {} for {target}", door.local());
-    let options = args.carrying.options();
+    eprintln!("taking migrations at {} for {target}", listener.local());
     let target = Target {
         qmp,
         at: target,
         direct,
     };
-    for endpoint in door.sessions(Acceptor::new(engine, settings))? {
-        let migration = Migration::new(Arc::new(endpoint), options, LinkProbe::default());
-        *current.lock() = Arc::downgrade(&migration);
-        let target = target.clone();
-        narrows::io::thread::spawn("migrate-session", move || {
-            let (talk, talks) = mpsc::channel();
-            let (tunnel, talking) = (target.tunnel(), migration.clone());
-            let spawned = narrows::io::thread::spawn("migrate-talk", move || {
-                for incoming in talks {
-                    if let Err(fault) = destination::attend(incoming, &target) {
-                        talking.fail(fault.code(), &fault.to_string());
-                    }
-                }
-            });
-            match spawned {
-                Ok(_) => match far::carry(&migration, &tunnel, Some(&talk)) {
-                    Ok(()) => tracing::info!("{}", migration.status().line()),
-                    Err(fault) => tracing::warn!("{fault}"),
-                },
-                Err(fault) => migration.fail(Code::FAILED, &fault.to_string()),
-            }
-        })?;
-    }
+    serve::serve(&listener, &target, args.carrying.options(), &|migration| {
+        *current.lock() = Arc::downgrade(migration);
+    })?;
     Ok(())
 }
 
-/// The way to the destination's side.
-struct Way {
-    engine: Engine,
-    settings: Settings,
-    peer: Address,
-    auth: Auth,
-    link: LinkProbe,
-}
-
-impl Way {
-    fn new(
-        peer: &str,
-        (packing, reading): (&Packing, Reading),
-        carrying: &Carrying,
-        security: &Security,
-    ) -> anyhow::Result<Self> {
-        let engine = common::engine(packing);
-        let settings = settings(&engine, Some((packing, reading)), carrying)?;
-        let (peer, auth) = (common::address(peer)?, common::auth(security)?);
-        secure::require_auth_to(&peer, &auth, security.insecure)?;
-        Ok(Self {
-            engine,
-            settings,
-            peer,
-            auth,
-            link: LinkProbe::default(),
-        })
-    }
-
-    fn connect(&self) -> Result<Arc<Endpoint>, End> {
-        let dial = self
-            .link
-            .wrap(common::dial(self.peer.clone(), self.auth.clone()));
-        Endpoint::connect(&self.engine, self.settings.clone(), dial).map(Arc::new)
-    }
+/// The way to the destination's side, as the flags have it.
+fn way(
+    peer: &str,
+    packing: (&Packing, Reading),
+    carrying: &Carrying,
+    security: &Security,
+) -> anyhow::Result<Way> {
+    let engine = common::engine(packing.0);
+    let settings = settings(&engine, Some(packing), carrying)?;
+    Ok(Way::new(
+        engine,
+        settings,
+        common::connector(peer, security)?,
+    ))
 }
 
 fn tunnel(args: &TunnelArgs) -> anyhow::Result<()> {
-    let way = Way::new(
+    let way = way(
         &args.peer,
         (&args.packing, args.reading),
         &args.carrying,
@@ -217,40 +169,15 @@ fn tunnel(args: &TunnelArgs) -> anyhow::Result<()> {
         aware: !args.reading.opaque,
         ..args.carrying.options()
     };
-    let local = listener.local().clone();
-    let (events_in, events) = mpsc::channel();
-    near::accept(listener, events_in.clone());
-    let mut first = true;
-    loop {
-        let endpoint = match way.connect() {
-            Ok(endpoint) => endpoint,
-            // The first time, the user is there to mend it; later, the other end may be restarting.
-            Err(end) if first => return Err(end.into()),
-            Err(end) => {
-                tracing::warn!("{end}; trying again");
-                thread::sleep(Duration::from_millis(500));
-                continue;
-            }
-        };
-        if std::mem::replace(&mut first, false) {
-            eprintln!("taking a guest at {local} to {}", way.peer);
+    serve::tunnel(&way, listener, options, &mut |event| match event {
+        TunnelEvent::Ready(local) => eprintln!("taking a guest at {local} to {}", way.peer()),
+        TunnelEvent::Begun(migration) => {
+            common::current(&migration.endpoint);
+            *current.lock() = Arc::downgrade(migration);
         }
-        let Some(socket) = near::wait_first(&endpoint, &events) else {
-            continue;
-        };
-        common::interruptible(&endpoint)?;
-        let migration = Migration::new(endpoint, options, way.link.clone());
-        *current.lock() = Arc::downgrade(&migration);
-        match near::carry(&migration, Some(socket), &events, &events_in) {
-            Ok(()) => {
-                migration.close();
-                tracing::info!("{}", migration.status().line());
-            }
-            Err(fault) => {
-                tracing::warn!("{fault}; the guest stays where it is, and the next try is welcome")
-            }
-        }
-    }
+        _ => {}
+    })?;
+    Ok(())
 }
 
 fn ask_status(args: &StatusArgs) -> anyhow::Result<()> {

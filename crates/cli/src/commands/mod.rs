@@ -4,7 +4,6 @@ mod advise;
 mod bench;
 mod codecs;
 pub mod common;
-mod door;
 mod gen_;
 mod gpu;
 mod keys;

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use narrows::core::units::{ParseUnitError, Size};
+use narrows_core::units::{ParseUnitError, Size};
 
 /// How to pack.
 #[derive(Debug, Clone, clap::Args)]

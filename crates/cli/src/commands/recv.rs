@@ -6,13 +6,13 @@ use std::{
     sync::Arc,
 };
 
-use narrows::{Acceptor, Endpoint, io::transport};
+use narrows::{Acceptor, Endpoint};
+use narrows_io::transport;
 use narrows_wire::recv::{self, Sink};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{
     common,
-    door::Door,
     options::{Packing, Security, Session},
 };
 use crate::{exit::Usage, output};
@@ -75,7 +75,7 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     let mut settings = common::settings(&engine, &args.packing, &args.session)?;
     // What a sender may use is up to it; this side only says what it can hold.
     settings.limits.chunk_len_max =
-        narrows::core::limits::CHUNK_LEN_MAX.min(settings.limits.chunk_len_max.max(16 << 20));
+        narrows_core::limits::CHUNK_LEN_MAX.min(settings.limits.chunk_len_max.max(16 << 20));
     let acceptor = Acceptor::new(engine, settings);
     if args.stdio {
         let endpoint = acceptor
@@ -83,12 +83,12 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
             .ok_or_else(|| anyhow::anyhow!("no session on standard input"))?;
         return receive(&Arc::new(endpoint), &args, quiet);
     }
-    let door = Door::open(&args.listen, &args.security)?;
+    let listener = common::listen(&args.listen, &args.security, acceptor)?;
     common::on_signal()?;
     if !quiet {
-        eprintln!("listening on {}", door.local());
+        eprintln!("listening on {}", listener.local());
     }
-    for endpoint in door.sessions(acceptor)? {
+    for endpoint in listener.sessions() {
         let endpoint = Arc::new(endpoint);
         common::interruptible(&endpoint)?;
         match (receive(&endpoint, &args, quiet), args.keep) {

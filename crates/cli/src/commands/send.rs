@@ -8,7 +8,8 @@ use std::{
     sync::Arc,
 };
 
-use narrows::{Dial, Endpoint, io::transport};
+use narrows::{Dial, Endpoint};
+use narrows_io::transport;
 use narrows_wire::send;
 
 use super::{
@@ -130,12 +131,9 @@ fn dial(to: &str, args: &Args) -> anyhow::Result<Dial> {
                 "cannot start {program}: {fault}; install it or name another with --rsh"
             )
         })?;
-        return Ok(common::dial_once(transport));
+        return Ok(narrows::dial_once(transport));
     }
-    let to = common::address(to)?;
-    let auth = common::auth(&args.security)?;
-    narrows::io::secure::require_auth_to(&to, &auth, args.security.insecure)?;
-    Ok(common::dial(to, auth))
+    Ok(common::connector(to, &args.security)?.dial())
 }
 
 /// `HOST:DIR` as scp and rsync have it: what follows the colon is not a port.

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
-use narrows::core::units::Size;
+use narrows_core::units::Size;
 use narrows_lab::{
     result::{self, Row},
     tco::{

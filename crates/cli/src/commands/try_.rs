@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
-use narrows::core::units::Size;
+use narrows_core::units::Size;
 use narrows_lab::{
     data::Data,
     race::{Contestant, LinkSpec, Racer},

@@ -1,26 +1,18 @@
 //! `narrows tunnel`
 
-use std::{sync::Arc, thread, time::Duration};
+use std::sync::Arc;
 
-use narrows::{
-    Acceptor, Endpoint, Settings,
-    io::{
-        Listener, Tuning,
-        secure::{self, Auth},
-    },
+use narrows::{Acceptor, Error, Settings};
+use narrows_io::{
+    Listener, Tuning,
+    secure::{self, Auth},
 };
 use narrows_wire::tunnel;
 
 use super::{
     common,
-    door::Door,
     options::{Packing, Security, Session},
 };
-
-/// A connection's share: many may be open, and each may have this much outstanding.
-const WINDOW_LEN: usize = 1 << 20;
-const HISTORY_LEN: usize = 256 << 10;
-const CHUNK_LEN: usize = 256 << 10;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -51,10 +43,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<()> {
     let engine = common::engine(&args.packing);
     let mut settings = common::settings(&engine, &args.packing, &args.session)?;
-    settings.limits.channels_max = args.connections_max;
-    settings.limits.window_len = settings.limits.window_len.min(WINDOW_LEN);
-    settings.limits.history_len_max = HISTORY_LEN;
-    settings.limits.chunk_len_max = CHUNK_LEN;
+    tunnel::set_limits(&mut settings, args.connections_max);
     common::on_signal()?;
     match (&args.peer, &args.to) {
         (Some(peer), _) => near(&args, peer, engine, &settings),
@@ -69,48 +58,36 @@ fn near(
     engine: narrows::Engine,
     settings: &Settings,
 ) -> anyhow::Result<()> {
-    let peer = common::address(peer)?;
-    let auth = common::auth(&args.security)?;
-    secure::require_auth_to(&peer, &auth, args.security.insecure)?;
+    let connector = common::connector(peer, &args.security)?;
     // Whoever reaches this address uses the tunnel in our name, so it is as private as the tunnel itself.
     let listen = common::address(&args.listen)?;
     secure::require_auth(&listen, &Auth::None, args.security.insecure)?;
     let listener = Listener::bind(&listen, &Tuning::default())?;
-    let mut first = true;
-    loop {
-        match Endpoint::connect(
-            &engine,
-            settings.clone(),
-            common::dial(peer.clone(), auth.clone()),
-        ) {
-            Ok(endpoint) => {
-                let endpoint = Arc::new(endpoint);
-                common::interruptible(&endpoint)?;
-                common::metered(&args.session, &endpoint)?;
-                if std::mem::replace(&mut first, false) {
-                    eprintln!("carrying {} to {peer}", listener.local());
-                }
-                if let Err(fault) = tunnel::near(&endpoint, &listener) {
-                    tracing::warn!("{fault}; connecting again");
-                }
+    tunnel::keep_near(
+        &|| connector.connect(&engine, settings.clone()).map(Arc::new),
+        &listener,
+        &mut |endpoint, first| {
+            common::current(endpoint);
+            if first {
+                eprintln!("carrying {} to {}", listener.local(), connector.address());
             }
-            // The first time, the user is there to mend it; later, the other end may be restarting.
-            Err(end) if first => return Err(end.into()),
-            Err(end) => tracing::warn!("{end}; trying again"),
-        }
-        thread::sleep(Duration::from_millis(500));
-    }
+            common::metered(&args.session, endpoint)
+                .map_err(|fault| Error::Usage(fault.to_string()))
+        },
+    )?;
+    Ok(())
 }
 
 fn far(args: &Args, to: &str, engine: narrows::Engine, settings: Settings) -> anyhow::Result<()> {
     let target = common::address(to)?;
-    let door = Door::open(&args.listen, &args.security)?;
-    eprintln!("carrying {} to {target}", door.local());
-    for endpoint in door.sessions(Acceptor::new(engine, settings))? {
+    let acceptor = Acceptor::new(engine, settings);
+    let listener = common::listen(&args.listen, &args.security, acceptor)?;
+    eprintln!("carrying {} to {target}", listener.local());
+    for endpoint in listener.sessions() {
         let endpoint = Arc::new(endpoint);
         common::metered(&args.session, &endpoint)?;
         let target = target.clone();
-        narrows::io::thread::spawn("tunnel-session", move || {
+        narrows_io::thread::spawn("tunnel-session", move || {
             if let Err(fault) = tunnel::far(&endpoint, &target) {
                 tracing::warn!("{fault}");
             }

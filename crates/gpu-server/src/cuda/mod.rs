@@ -169,7 +169,7 @@ impl Session {
     /// Runs `run` on a thread of its own, which may wait for the device.
     fn aside(self: &Arc<Self>, run: impl FnOnce(&Self) + Send + 'static) -> Result<(), Failure> {
         let session = self.clone();
-        narrows::io::thread::spawn("gpu-wait", move || run(&session))
+        narrows_io::thread::spawn("gpu-wait", move || run(&session))
             .map(drop)
             .map_err(|fault| Failure::new(Status::OUT_OF_MEMORY, fault.to_string()))
     }

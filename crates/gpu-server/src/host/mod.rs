@@ -17,7 +17,7 @@ use std::{
     },
 };
 
-use narrows::core::Registry;
+use narrows_core::Registry;
 use narrows_gpu_abi::Status;
 use narrows_gpu_wire::{DeviceInfo, KernelInfo, KernelRef, Launch, Span, Texture};
 use parking_lot::Mutex;

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use narrows::core::Registry;
+use narrows_core::Registry;
 use narrows_gpu_abi::Status;
 use narrows_gpu_wire::{Attribute, KernelInfo, Param, Texture};
 use narrows_ptx::{

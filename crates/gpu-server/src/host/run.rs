@@ -147,7 +147,7 @@ impl Workers {
         let helpers = workers.saturating_sub(1);
         for _ in 0..helpers {
             let shared = shared.clone();
-            narrows::io::thread::spawn("gpu-worker", move || help(&shared))?;
+            narrows_io::thread::spawn("gpu-worker", move || help(&shared))?;
         }
         Ok(Self { shared, helpers })
     }

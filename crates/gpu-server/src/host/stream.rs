@@ -334,7 +334,7 @@ impl Streams {
         stream.queue.push_back(Op { after, work });
         if !std::mem::replace(&mut stream.thread, true) {
             let streams = self.clone();
-            let thread = narrows::io::thread::spawn("gpu-stream", move || streams.work(id));
+            let thread = narrows_io::thread::spawn("gpu-stream", move || streams.work(id));
             match thread {
                 Ok(thread) => {
                     state.threads.retain(|thread| !thread.is_finished());

@@ -10,10 +10,8 @@
 
 use std::{thread, time::Duration};
 
-use narrows::{
-    core::units::{Rate, Size},
-    io::meter::CpuTime,
-};
+use narrows_core::units::{Rate, Size};
+use narrows_io::meter::CpuTime;
 
 use super::model::Cost;
 use crate::{

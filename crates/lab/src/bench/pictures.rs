@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use narrows::core::units::Size;
+use narrows_core::units::Size;
 use serde_json::{Value, json};
 
 use crate::{

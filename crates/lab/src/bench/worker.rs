@@ -18,10 +18,8 @@ use std::{
     time::Instant,
 };
 
-use narrows::{
-    core::{Candidate, Codec, Workspace},
-    io::meter::{Memory, thread_cpu_ns},
-};
+use narrows_core::{Candidate, Codec, Workspace};
+use narrows_io::meter::{Memory, thread_cpu_ns};
 use serde::{Deserialize, Serialize};
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use narrows::core::units::{Rate, Size};
+use narrows_core::units::{Rate, Size};
 use serde_json::{Value, json};
 
 use super::{WAYS, WEIGHTS, best, trade_offs, way};

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use narrows::core::units::Size;
+use narrows_core::units::Size;
 use serde::{Deserialize, Serialize};
 
 use crate::result::Row;

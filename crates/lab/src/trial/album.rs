@@ -50,7 +50,7 @@ fn section(data: &str, rows: &[&Row]) -> Section {
     let link = rows.first().and_then(|row| row.case.link_mbit_s);
     let heading = link.map_or_else(
         || "no limit".to_string(),
-        |rate| narrows::core::units::Rate::from_mbit(rate).to_string(),
+        |rate| narrows_core::units::Rate::from_mbit(rate).to_string(),
     );
     let cells = names.iter().map(|name| {
         let number = |value: &str, of_number: fn(f64) -> String| {

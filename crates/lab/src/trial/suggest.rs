@@ -4,7 +4,7 @@
 
 use std::io::Read;
 
-use narrows::core::{Level, Workspace};
+use narrows_core::{Level, Workspace};
 
 use crate::{data::Excerpt, race::Contestant};
 

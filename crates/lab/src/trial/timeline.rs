@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use narrows::core::CodecId;
+use narrows_core::CodecId;
 use serde::{Deserialize, Serialize};
 
 /// Chunks in a row that were packed alike.

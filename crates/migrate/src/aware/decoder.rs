@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, io::IoSlice, sync::Arc, time::Duration};
 
-use narrows::core::DecodeError;
+use narrows_core::DecodeError;
 use parking_lot::{Condvar, Mutex};
 
 use super::{

@@ -8,7 +8,7 @@
 
 use std::{collections::BTreeSet, ops::Range};
 
-use narrows::io::region::Region;
+use narrows_io::region::Region;
 
 use super::{PAGE_LEN, PAGES_MAX, Page};
 

@@ -4,7 +4,7 @@ use std::{
     thread,
 };
 
-use narrows::core::Workspace;
+use narrows_core::Workspace;
 use narrows_testkit::data::{KINDS, Kind, Random, make};
 
 use super::*;

@@ -1,7 +1,5 @@
-use narrows::{
-    core::{Level, Workspace, registry::Entry},
-    default_registry,
-};
+use narrows::default_registry;
+use narrows_core::{Level, Workspace, registry::Entry};
 use narrows_testkit::data::{KINDS, Kind, make};
 use proptest::prelude::*;
 

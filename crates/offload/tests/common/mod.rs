@@ -8,10 +8,8 @@ use std::{
     time::Duration,
 };
 
-use narrows::{
-    Acceptor, Dial, Endpoint, Engine, Settings,
-    io::{Address, Listener, Stop, Tuning, transport},
-};
+use narrows::{Acceptor, Dial, Endpoint, Engine, Settings};
+use narrows_io::{Address, Listener, Stop, Tuning, transport};
 use narrows_offload::{
     Method, OffloadError, Options, Report, Server, ServerOptions, Spill, file, server,
 };
@@ -22,10 +20,9 @@ pub const METHODS: [Method; 3] = [Method::Deflate, Method::Zstd, Method::Lz4];
 
 /// Sessions that end soon where nobody is at the other end.
 pub fn settings() -> Settings {
-    Settings {
-        resume_within: Duration::from_millis(200),
-        ..server::settings()
-    }
+    narrows::SettingsBuilder::from(server::settings())
+        .resume_within(Duration::from_millis(200))
+        .build()
 }
 
 /// Listens and hands out sessions until it is dropped.

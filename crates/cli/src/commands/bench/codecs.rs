@@ -4,7 +4,7 @@ use std::{io, path::PathBuf, thread, time::Duration};
 
 use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
-use narrows::core::units::Size;
+use narrows_core::units::Size;
 use narrows_lab::{
     bench::{self, Bencher, Plan, worker},
     data::Data,

@@ -1,7 +1,7 @@
 //! `narrows bench pages`
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
-use narrows::core::units::Size;
+use narrows_core::units::Size;
 use narrows_lab::pages::{
     self, Backing, Contestant, Document, PagesError, Plan, Set, SetResult, paper,
 };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use narrows::core::units::{Rate, Size};
+use narrows::{Rate, Size};
 use narrows_cuda::bandwidth::{Bench, Case, Direction, Row};
 use narrows_lab::{sample, synthetic};
 use serde_json::json;

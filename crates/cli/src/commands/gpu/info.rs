@@ -1,6 +1,6 @@
 //! `narrows gpu info`
 
-use narrows::core::units::Size;
+use narrows::Size;
 use serde_json::json;
 
 use super::Way;

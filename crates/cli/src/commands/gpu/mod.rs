@@ -116,7 +116,7 @@ pub struct Watching {
 fn session() -> Session {
     Session {
         connections: 1,
-        window: narrows::core::units::Size(16 << 20),
+        window: narrows::Size(16 << 20),
         resume_within: std::time::Duration::ZERO,
         metrics: None,
     }

@@ -69,7 +69,7 @@ fn ignore_interrupts() -> anyhow::Result<()> {
         iterator::Signals,
     };
     let mut signals = Signals::new([SIGINT, SIGQUIT]).context("cannot catch signals")?;
-    narrows::io::thread::spawn("signals", move || signals.forever().for_each(drop))?;
+    narrows_io::thread::spawn("signals", move || signals.forever().for_each(drop))?;
     Ok(())
 }
 
@@ -83,7 +83,7 @@ fn tell(text: &str, json: bool) {
         return;
     };
     let number = |name: &str| summary[name].as_f64().unwrap_or(0.0);
-    let size = |name: &str| narrows::core::units::Size(summary[name].as_u64().unwrap_or(0));
+    let size = |name: &str| narrows::Size(summary[name].as_u64().unwrap_or(0));
     eprintln!(
         "{:.3} s, {} messages, {} round trips; sent {} as {}, received {} as {}; {:.3} s of processor time here",
         number("elapsed_s"),

@@ -1,11 +1,9 @@
 //! `narrows gpu serve`
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+use std::path::PathBuf;
 
-use narrows::{Acceptor, core::units::Size};
+use anyhow::Context;
+use narrows::{Acceptor, Size};
 use narrows_gpu_server::{
     Backend, Server, ServerOptions,
     cuda::{Choice, Driver},
@@ -17,12 +15,11 @@ use serde_json::json;
 use super::{
     super::{
         common,
-        door::Door,
         options::{Packing, Security},
     },
     Watching,
 };
-use crate::{exit::Usage, metrics, output};
+use crate::{exit::Usage, output};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -117,7 +114,8 @@ fn backend(args: &Args) -> anyhow::Result<Backend> {
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     let engine = common::engine(&args.packing);
     let packing = common::settings(&engine, &args.packing, &super::session())?;
-    let door = Door::open(&args.listen, &args.security)?;
+    let acceptor = Acceptor::new(engine, settings(packing));
+    let listener = common::listen(&args.listen, &args.security, acceptor)?;
     common::on_signal()?;
     let mut options = ServerOptions::default();
     options.memory_max = args.memory.map(|size| size.0);
@@ -125,14 +123,18 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     options.image_dir.clone_from(&args.image_cache);
     let backend = backend(args)?;
     let server = Server::new(backend, options)?;
-    describe(args, &server, &door.local().to_string(), quiet)?;
+    describe(args, &server, &listener.local().to_string(), quiet)?;
     if let Some(address) = &args.watching.metrics {
-        let server = server.clone();
-        metrics::serve(address, Arc::new(move || text(&server)))?;
+        let (address, server) = (common::address(address)?, server.clone());
+        let served = narrows_io::metrics::serve(&address, move || server.metrics())
+            .with_context(|| format!("cannot serve metrics at {address}; give HOST:PORT"))?;
+        tracing::info!(address = %served.local(), "metrics");
+        // For as long as the process lives.
+        std::mem::forget(served);
     }
-    for endpoint in door.sessions(Acceptor::new(engine, settings(packing)))? {
+    for endpoint in listener.sessions() {
         let server = server.clone();
-        narrows::io::thread::spawn("gpu-session", move || {
+        narrows_io::thread::spawn("gpu-session", move || {
             if let Err(end) = server.attend(&endpoint) {
                 tracing::info!("a client's session ended: {end}");
             }
@@ -161,60 +163,4 @@ fn describe(args: &Args, server: &Server, listening: &str, quiet: bool) -> anyho
     }
     eprintln!("listening on {listening}");
     Ok(())
-}
-
-fn text(server: &Server) -> String {
-    let counters = server.counters();
-    let lines = [
-        (
-            "gpu_sessions_total",
-            "counter",
-            "Sessions that have begun.",
-            counters.sessions.load(Relaxed),
-        ),
-        (
-            "gpu_clients",
-            "gauge",
-            "Sessions that go on.",
-            counters.clients.load(Relaxed) as u64,
-        ),
-        (
-            "gpu_allocations_freed_total",
-            "counter",
-            "Allocations that ended with their sessions.",
-            counters.allocations_freed.load(Relaxed),
-        ),
-        (
-            "received_raw_bytes_total",
-            "counter",
-            "Bytes received, after unpacking, of sessions that have ended.",
-            counters.received_raw.load(Relaxed),
-        ),
-        (
-            "received_wire_bytes_total",
-            "counter",
-            "Bytes read from links, of sessions that have ended.",
-            counters.received_wire.load(Relaxed),
-        ),
-        (
-            "sent_raw_bytes_total",
-            "counter",
-            "Bytes sent, before packing, of sessions that have ended.",
-            counters.sent_raw.load(Relaxed),
-        ),
-        (
-            "sent_wire_bytes_total",
-            "counter",
-            "Bytes written to links, of sessions that have ended.",
-            counters.sent_wire.load(Relaxed),
-        ),
-    ];
-    let mut text: String = lines
-        .iter()
-        .map(|(name, kind, help, value)| {
-            format!("# HELP narrows_{name} {help}\n# TYPE narrows_{name} {kind}\nnarrows_{name} {value}\n")
-        })
-        .collect();
-    text.push_str(&metrics::of_process());
-    text
 }

@@ -1,6 +1,5 @@
 //! `narrows memory`: a RAM disk of packed pages.
 
-mod metrics;
 mod serve;
 mod stat;
 mod view;

@@ -2,48 +2,26 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, mpsc},
-    thread,
-    time::{Duration, Instant},
+    sync::mpsc,
+    time::Duration,
 };
 
 use anyhow::Context;
-use narrows::{
-    core::units::Size,
-    io::{
-        Address, Listener, Tuning, allocator,
-        crew::Crew,
-        meter::{self, CpuTime},
-        secure::{self, Auth, Side},
-    },
-};
-use narrows_memory::{
-    Backing, Budget, Chains, Keeper, KeeperConfig, Profile, Store, StoreConfig,
-    control::{self, Control, Named, Report},
-};
-use narrows_nbd::{Config, Export, Exports, Server};
+use narrows_core::units::Size;
+use narrows_io::Address;
+use narrows_memory::{Profile, RamDisk, RamDiskConfig, RamDiskError};
+use narrows_nbd::{PORT, ServeError};
 use serde_json::json;
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     iterator::Signals,
 };
 
-use super::{control_path, metrics, view};
-use crate::{
-    commands::{common, options::seconds},
-    exit::Usage,
-    output,
-};
+use super::{control_path, view};
+use crate::{commands::options::seconds, exit::Usage, output};
 
-/// The port registered for NBD.
-const PORT: u16 = 10809;
-/// Bytes that a Unix socket holds.
-const SEND_BUFFER: usize = 1 << 20;
 /// All pages are looked at once in that time. In less, a server that nobody uses would do nothing else.
 const IDLE_AFTER_MIN: Duration = Duration::from_millis(100);
-/// Most threads that help with one long request: one has at most 32 pages at a time.
-const HANDS_MAX: usize = 7;
-
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Use it:   nbdinfo nbd://localhost          nbdcopy FILE nbd://localhost
@@ -127,193 +105,73 @@ pub enum ProfileName {
 }
 
 pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
-    let begun = Instant::now();
-    allocator::share_one_arena();
     // First, so that whoever stops us while we start is heard as well.
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot catch signals")?;
-    let listeners = listeners(&args)?;
-    let chains = Chains::default();
-    let stores = stores(&args, &chains)?;
-    let mut exports = Exports::default();
-    for (name, store) in &stores {
-        let description = "a RAM disk of packed pages; its content ends with the server".into();
-        let export = Export {
-            name: name.clone(),
-            description,
-            device: store.clone(),
-            read_only: false,
-        };
-        exports
-            .add(export)
-            .map_err(|fault| Usage(fault.to_string()))?;
-    }
-    let config = Config {
-        exports,
-        tls_certificates: args.tls_certificates.clone(),
-        insecure: args.insecure,
-        connections_max: args.connections_max.into(),
-    };
-    let server = Arc::new(Server::start(listeners, config)?);
-    let keeper = KeeperConfig {
-        idle_after: args.idle_after,
-        recompress: !args.no_recompress,
-        chains,
-    };
-    let keeper = Keeper::start(
-        stores.iter().map(|(_, store)| store.clone()).collect(),
-        keeper,
-    )?;
-
-    let report = {
-        let (server, stores) = (Arc::downgrade(&server), stores.clone());
-        Arc::new(move || Report {
-            schema: control::SCHEMA.into(),
-            pid: std::process::id(),
-            uptime_s: begun.elapsed().as_secs_f64(),
-            resident_bytes: meter::Memory::of_process().map_or(0, |memory| memory.resident),
-            cpu_s: CpuTime::of_process().total_ns() as f64 / 1e9,
-            connections: server.upgrade().map_or(0, |server| server.connections()),
-            stores: stores
-                .iter()
-                .map(|(name, store)| {
-                    let stat = store.stat();
-                    Named {
-                        name: name.clone(),
-                        ratio: stat.ratio(),
-                        stat,
-                    }
-                })
-                .collect(),
-        })
-    };
-    let control_at = control_path(args.control.clone());
-    let control = Control::start(&control_at, report.clone())
-        .context("cannot be asked by `narrows memory stat`; name another socket with --control")?;
-    if let Some(address) = &args.metrics {
-        // The thread that answers outlives us; what the stores have must not.
-        let report = Arc::downgrade(&report);
-        let render = move || {
-            report
-                .upgrade()
-                .map_or_else(String::new, |report| metrics::render(&report()))
-        };
-        crate::metrics::serve(address, Arc::new(render))?;
-    }
-    announce(&args, &server, &control_at)?;
-
+    let control = control_path(args.control.clone());
+    let disk = RamDisk::start(config(&args, control.clone())?).map_err(usage)?;
+    announce(&args, &disk.uris(), &control)?;
     let (stop, stopped) = mpsc::channel::<()>();
-    narrows::io::thread::spawn("signals", move || {
+    narrows_io::thread::spawn("signals", move || {
         signals.forever().next();
         drop(stop);
     })?;
     let bar = output::progress(quiet);
     while stopped.recv_timeout(Duration::from_secs(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
-        bar.set_message(view::line(&report()));
+        bar.set_message(view::line(&disk.report()));
     }
     bar.finish_and_clear();
-    eprintln!("stopped: {}", view::line(&report()));
-    drop((control, keeper));
-    Arc::into_inner(server)
-        .context("the server is held by reports in weak hands only")?
-        .stop();
+    eprintln!("stopped: {}", view::line(&disk.report()));
     Ok(())
 }
 
-fn listeners(args: &Args) -> anyhow::Result<Vec<Listener>> {
-    let auth = match &args.tls_certificates {
-        Some(dir) => Auth::Tls {
-            dir: dir.clone(),
-            server_name: None,
-        },
-        None => Auth::None,
+fn config(args: &Args, control: PathBuf) -> anyhow::Result<RamDiskConfig> {
+    let address = |text: &str| {
+        Address::parse(text, PORT).map_err(|fault| anyhow::Error::from(Usage(fault.to_string())))
     };
-    auth.check(Side::Server)
-        .map_err(|fault| common::failed_auth(&fault))?;
-    let tcp = args
-        .listen
-        .as_deref()
-        .map(|text| Address::parse(text, PORT).map_err(|fault| Usage(fault.to_string())));
-    let addresses = tcp
-        .transpose()?
-        .into_iter()
-        .chain(args.unix.clone().map(Address::Unix));
-    addresses
-        .map(|address| {
-            // Replies are gathered already; a limit on unsent bytes would only cost wake-ups. And a Unix socket, which
-            // the kernel does not tune, holds a few long replies, so that we go on while the client takes them.
-            let send_buffer = matches!(address, Address::Unix(_)).then_some(SEND_BUFFER);
-            let tuning = Tuning {
-                notsent_lowat: None,
-                send_buffer,
-                ..Tuning::default()
-            };
-            secure::require_auth(&address, &auth, args.insecure)?;
-            Ok(Listener::bind(&address, &tuning)?)
-        })
-        .collect()
+    let tcp = args.listen.as_deref().map(address).transpose()?;
+    let first = std::iter::once((args.name.clone(), args.size));
+    let all = first.chain(args.exports.iter().cloned());
+    Ok(RamDiskConfig {
+        devices: all.map(|(name, size)| (name, size.0)).collect(),
+        mem_limit: args.mem_limit.map(|limit| limit.0),
+        profile: match args.profile {
+            ProfileName::Fast => Profile::Fast,
+            ProfileName::Dense => Profile::Dense,
+            ProfileName::Balanced => Profile::Balanced,
+            ProfileName::Ratio => Profile::Ratio,
+        },
+        backing: args
+            .backing
+            .clone()
+            .map(|path| (path, args.backing_size.map(|size| size.0))),
+        idle_after: args.idle_after,
+        recompress: !args.no_recompress,
+        listen: tcp
+            .into_iter()
+            .chain(args.unix.clone().map(Address::Unix))
+            .collect(),
+        tls_certificates: args.tls_certificates.clone(),
+        insecure: args.insecure,
+        connections_max: args.connections_max.into(),
+        control,
+        metrics: args.metrics.as_deref().map(address).transpose()?,
+    })
 }
 
-fn stores(args: &Args, chains: &Chains) -> anyhow::Result<Vec<(String, Arc<Store>)>> {
-    let budget = Arc::new(Budget::new(args.mem_limit.map(|limit| limit.0)));
-    let open =
-        |path: &Path| Backing::open(path, args.backing_size.map(|size| size.0)).map(Arc::new);
-    let backing = args.backing.as_deref().map(open).transpose()?;
-    let profile = match args.profile {
-        ProfileName::Fast => Profile::Fast,
-        ProfileName::Dense => Profile::Dense,
-        ProfileName::Balanced => Profile::Balanced,
-        ProfileName::Ratio => Profile::Ratio,
-    };
-    // A processor is the request's own, and more hands than there are pages to deal out find nothing to do.
-    let hands = thread::available_parallelism()
-        .map_or(1, usize::from)
-        .min(HANDS_MAX + 1)
-        - 1;
-    let crew = Arc::new(Crew::new("memory-crew", hands).context("cannot start a thread")?);
-    let first = std::iter::once((args.name.clone(), args.size));
-    first
-        .chain(args.exports.iter().cloned())
-        .map(|(name, size)| {
-            if size.0 == 0 {
-                return Err(Usage(format!(
-                    "the RAM disk `{name}` would hold nothing; choose a larger --size"
-                ))
-                .into());
-            }
-            let (budget, backing, chains, crew) = (
-                budget.clone(),
-                backing.clone(),
-                chains.clone(),
-                crew.clone(),
-            );
-            let store = Store::new(StoreConfig {
-                size: size.0,
-                profile,
-                chains,
-                budget,
-                backing,
-                crew,
-            });
-            let store = store.with_context(|| {
-                format!("cannot make a device of {size}; choose a smaller --size")
-            })?;
-            Ok((name, Arc::new(store)))
-        })
-        .collect()
+/// Which of the errors are the command line's.
+fn usage(error: RamDiskError) -> anyhow::Error {
+    match error {
+        RamDiskError::Empty(_) | RamDiskError::Serve(ServeError::Export(_)) => {
+            Usage(error.to_string()).into()
+        }
+        RamDiskError::Serve(ServeError::Refused(refused)) => refused.into(),
+        RamDiskError::Serve(ServeError::Auth(error)) => narrows::unproven(&error).into(),
+        error => error.into(),
+    }
 }
 
 /// Says how to reach it.
-fn announce(args: &Args, server: &Server, control: &Path) -> anyhow::Result<()> {
-    let scheme = if args.tls_certificates.is_some() {
-        "nbds"
-    } else {
-        "nbd"
-    };
-    let uri = |address: &Address| match address {
-        Address::Unix(path) => format!("{scheme}+unix:///{}?socket={}", args.name, path.display()),
-        address => format!("{scheme}://{address}/{}", args.name),
-    };
-    let uris: Vec<_> = server.addresses().iter().map(uri).collect();
+fn announce(args: &Args, uris: &[String], control: &Path) -> anyhow::Result<()> {
     if args.json {
         let document =
             json!({ "schema": "narrows.memory-serve/1", "uris": uris, "control": control });
@@ -324,7 +182,7 @@ fn announce(args: &Args, server: &Server, control: &Path) -> anyhow::Result<()> 
         |limit| format!("at most {limit} of memory"),
     );
     eprintln!("serving {}, {limit}", Size(args.size.0));
-    for uri in &uris {
+    for uri in uris {
         eprintln!("  {uri}");
     }
     if let Some(uri) = uris.first() {
@@ -356,6 +214,6 @@ fn export(text: &str) -> Result<(String, Size), String> {
     Ok((
         name.into(),
         size.parse()
-            .map_err(|fault: narrows::core::units::ParseUnitError| fault.to_string())?,
+            .map_err(|fault: narrows_core::units::ParseUnitError| fault.to_string())?,
     ))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use narrows::core::units::Size;
+use narrows_core::units::Size;
 use narrows_memory::{
     control::{Named, Report},
     stat::{Latency, Tier},

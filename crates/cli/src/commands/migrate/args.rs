@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use narrows::core::units::{Rate, Size};
+use narrows_core::units::{Rate, Size};
 use narrows_migrate::{aware::PAGE_LEN, migration::Options};
 
 use super::super::options::{Packing, Security, milliseconds, seconds};

@@ -7,11 +7,8 @@ mod table;
 
 use std::{sync::Arc, thread, time::Duration};
 
-use narrows::{
-    Endpoint, Engine,
-    core::units::Size,
-    io::secure::{self, Auth},
-};
+use narrows::{Connector, Engine};
+use narrows_core::units::Size;
 use narrows_offload::{
     BLOCK_LEN_MAX, BLOCK_LEN_MIN, Method, Options, Spill, container::lz4::BLOCK_LENS, file::Job,
     server,
@@ -75,25 +72,21 @@ pub fn run(command: Command, quiet: bool) -> anyhow::Result<()> {
 /// Codecs, and the way to the server.
 struct Desk {
     engine: Engine,
-    way: Option<(narrows::io::Address, Auth)>,
+    way: Option<Connector>,
     settings: narrows::Settings,
 }
 
 impl Desk {
     fn new(job: &JobOptions, security: &Security) -> anyhow::Result<Self> {
-        let way = match &job.to {
-            None => None,
-            Some(to) => {
-                let (to, auth) = (common::address(to)?, common::auth(security)?);
-                secure::require_auth_to(&to, &auth, security.insecure)?;
-                Some((to, auth))
-            }
-        };
+        let way = job
+            .to
+            .as_deref()
+            .map(|to| common::connector(to, security))
+            .transpose()?;
         common::on_signal()?;
-        let settings = narrows::Settings {
-            resume_within: job.resume_within,
-            ..server::settings()
-        };
+        let settings = narrows::SettingsBuilder::from(server::settings())
+            .resume_within(job.resume_within)
+            .build();
         // Blocks are packed by the job's own threads; the engine's have nothing to unpack, since links carry them raw.
         Ok(Self {
             engine: Engine::new(1),
@@ -110,13 +103,9 @@ impl Desk {
     ) -> anyhow::Result<T> {
         let endpoint = match &self.way {
             None => None,
-            Some((to, auth)) => {
-                let dial = common::dial(to.clone(), auth.clone());
-                let endpoint = Arc::new(Endpoint::connect(
-                    &self.engine,
-                    self.settings.clone(),
-                    dial,
-                )?);
+            Some(connector) => {
+                let endpoint = connector.connect(&self.engine, self.settings.clone())?;
+                let endpoint = Arc::new(endpoint);
                 common::interruptible(&endpoint)?;
                 Some(endpoint)
             }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use narrows::core::units::Size;
+use narrows_core::units::Size;
 use narrows_offload::{Method, file};
 
 use super::{super::options::Security, Desk, JobOptions, options, show::show};

@@ -2,13 +2,13 @@
 
 use std::{thread, time::Duration};
 
-use narrows::{Acceptor, Engine, core::units::Size};
+use narrows::{Acceptor, Engine};
+use narrows_core::units::Size;
 use narrows_offload::{BLOCK_LEN_MIN, Method, Server, ServerOptions, server};
 use serde_json::json;
 
 use super::super::{
     common,
-    door::Door,
     options::{Security, seconds},
 };
 use crate::{exit::Usage, output};
@@ -56,14 +56,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ))
         .into());
     }
-    let door = Door::open(&args.listen, &args.security)?;
-    common::on_signal()?;
     let engine = Engine::new(1);
-    describe(args, &engine, &options, &door.local().to_string())?;
-    let server = Server::start(engine.clone(), options)?;
-    for endpoint in door.sessions(Acceptor::new(engine, server::settings()))? {
+    let acceptor = Acceptor::new(engine.clone(), server::settings());
+    let listener = common::listen(&args.listen, &args.security, acceptor)?;
+    common::on_signal()?;
+    describe(args, &engine, &options, &listener.local().to_string())?;
+    let server = Server::start(engine, options)?;
+    for endpoint in listener.sessions() {
         let server = server.clone();
-        narrows::io::thread::spawn("offload-session", move || {
+        narrows_io::thread::spawn("offload-session", move || {
             if let Err(end) = server.attend(&endpoint) {
                 tracing::info!("a client's session ended: {end}");
             }

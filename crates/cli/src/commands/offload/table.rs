@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
-use narrows::core::units::Size;
+use narrows_core::units::Size;
 use narrows_lab::{
     result::{Case, Origin, Row, Run},
     sample,

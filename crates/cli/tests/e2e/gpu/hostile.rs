@@ -2,10 +2,7 @@
 
 use std::{net::TcpListener, thread, time::Duration};
 
-use narrows::{
-    Acceptor, ChannelWriter, Engine,
-    io::{Listener, Tuning},
-};
+use narrows::{Acceptor, Auth, ChannelWriter, Engine, SessionListener};
 use narrows_gpu_server::settings;
 use rustix::process::Signal;
 use std::io::Write as _;
@@ -145,15 +142,12 @@ fn a_server_that_vanishes_is_an_error() {
 
 /// A server that speaks the session's protocol, and then says `bytes`.
 fn liar(bytes: &'static [u8], then_hello: bool) -> String {
-    let address = narrows::io::Address::parse("127.0.0.1:0", 0).unwrap();
-    let listener = Listener::bind(&address, &Tuning::default()).unwrap();
+    let address = narrows::parse("127.0.0.1:0").unwrap();
+    let acceptor = Acceptor::new(Engine::new(1), settings(narrows::Settings::default()));
+    let listener = SessionListener::start(&address, Auth::None, acceptor).unwrap();
     let at = listener.local().to_string();
     thread::spawn(move || {
-        let acceptor = Acceptor::new(Engine::new(1), settings(narrows::Settings::default()));
-        for transport in listener.incoming() {
-            let Ok(Some(endpoint)) = acceptor.take(transport) else {
-                continue;
-            };
+        for endpoint in listener.sessions() {
             let Ok(Some(mut incoming)) = endpoint.accept() else {
                 continue;
             };

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use narrows::io::Address;
+use narrows_io::Address;
 use narrows_migrate::{destination::uri, monitor::Monitor};
 use narrows_testkit::data::{KINDS, Random, make};
 use serde_json::{Value, json};
