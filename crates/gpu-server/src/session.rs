@@ -124,9 +124,10 @@ impl<'a> Session<'a> {
             while let Some(request) = next(frames)? {
                 self.handle(request)?;
             }
-            match reader.next_chunk()? {
-                Some(bytes) => frames.push(bytes),
-                None => return Ok(()),
+            match reader.next_chunk() {
+                Ok(Some(bytes)) => frames.push(bytes),
+                Ok(None) | Err(Error::Closed(_)) => return Ok(()),
+                Err(end) => return Err(end),
             }
         }
     }
