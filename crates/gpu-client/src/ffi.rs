@@ -179,13 +179,13 @@ impl Kind {
 
     /// A handle for an id. It looks like an address, aligned as one, and is never one that may be read.
     pub(crate) fn handle(self, id: u64) -> Handle {
-        Handle::new((self as u64) << Self::SHIFT | id * Self::STEP)
+        Handle::new(((self as u64) << Self::SHIFT) | (id * Self::STEP))
     }
 
     /// The id of a handle of this kind.
     pub(crate) fn id(self, handle: Handle) -> Answer<u64> {
         let value = handle.value();
-        if value >> Self::SHIFT == self as u64 && value % Self::STEP == 0 {
+        if value >> Self::SHIFT == self as u64 && value.is_multiple_of(Self::STEP) {
             Ok((value & ((1 << Self::SHIFT) - 1)) / Self::STEP)
         } else {
             Err(Status::INVALID_HANDLE)

@@ -66,7 +66,7 @@ fn translate(status: u32) -> u32 {
 macro_rules! nvml {
     () => {};
     (@all [$($name:ident),*] $args:tt $body:block) => { $(nvml!(@one $name $args $body);)* };
-    (@one $name:ident ($($arg:ident: $kind:ty),*) $body:block) => {
+    (@one $name:ident ($($arg:ident: $kind:ty),* $(,)?) $body:block) => {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, unused_variables, reason = "the names are those of nvml.h")]
         extern "C" fn $name($($arg: $kind),*) -> u32 {
@@ -142,7 +142,9 @@ nvml! {
         to.set(Handle::new(DEVICE))
     }
 
-    fn nvmlDeviceGetHandleByPciBusId, nvmlDeviceGetHandleByPciBusId_v2(name: Text, to: Out<Handle>) {
+    fn nvmlDeviceGetHandleByPciBusId, nvmlDeviceGetHandleByPciBusId_v2(
+        name: Text, to: Out<Handle>,
+    ) {
         let ours = &client()?.remote.info().pci_bus_id;
         if !name.get()?.to_ascii_lowercase().ends_with(&ours.to_ascii_lowercase()) {
             return Err(Status::NOT_FOUND);
@@ -182,7 +184,10 @@ nvml! {
         minor.set(value(76)?)
     }
 
-    fn nvmlDeviceGetComputeRunningProcesses, nvmlDeviceGetComputeRunningProcesses_v2, nvmlDeviceGetComputeRunningProcesses_v3(handle: Handle, count: Out<u32>, list: Out<u8>) {
+    fn nvmlDeviceGetComputeRunningProcesses, nvmlDeviceGetComputeRunningProcesses_v2,
+        nvmlDeviceGetComputeRunningProcesses_v3(
+        handle: Handle, count: Out<u32>, list: Out<u8>,
+    ) {
         device(handle)?;
         count.set(0)
     }

@@ -232,7 +232,7 @@ impl Server {
         add(&self.counters.sent_raw, stats.sent_raw);
         match &result {
             Ok(_) => endpoint.close(),
-            Err(end) => endpoint.fail(end.code(), &end.text()),
+            Err(end) => endpoint.fail(end.code(), end.text()),
         }
         result
     }
@@ -299,7 +299,7 @@ impl Server {
             // Streams that wait for a lane's bytes give up with the endpoint.
             match &result {
                 Ok(()) => endpoint.close(),
-                Err(end) => endpoint.fail(end.code(), &end.text()),
+                Err(end) => endpoint.fail(end.code(), end.text()),
             }
             let freed = device.clear();
             lanes.clear();

@@ -299,9 +299,7 @@ impl<'a> Session<'a> {
         let device = &self.device;
         let plain = |result: Result<(u64, u64), Failure>| self.outbox.say(&done(call, result));
         match request {
-            Request::Alloc { len, .. } if len == 0 => {
-                plain(Err(refuse("an allocation of nothing")))
-            }
+            Request::Alloc { len: 0, .. } => plain(Err(refuse("an allocation of nothing"))),
             Request::Alloc { len, .. } => match device.alloc(len) {
                 // What was freed before goes when the device is done with it; then there may be room.
                 Err(failure) if failure.status == Status::OUT_OF_MEMORY => {

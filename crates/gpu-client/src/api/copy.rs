@@ -145,7 +145,9 @@ api! {
         copy(anywhere(to, len)?, anywhere(from, len)?, Handle::NULL, Mode::Sync)
     }
 
-    fn cuMemcpyAsync; cuMemcpyAsync_ptsz(to: CUdeviceptr, from: CUdeviceptr, len: usize, stream: Handle) {
+    fn cuMemcpyAsync; cuMemcpyAsync_ptsz(
+        to: CUdeviceptr, from: CUdeviceptr, len: usize, stream: Handle,
+    ) {
         copy(anywhere(to, len)?, anywhere(from, len)?, stream, Mode::Async)
     }
 
@@ -153,7 +155,9 @@ api! {
         copy(device(to, len), host(from.address(), len), Handle::NULL, Mode::Sync)
     }
 
-    fn cuMemcpyHtoDAsync_v2; cuMemcpyHtoDAsync_v2_ptsz(to: CUdeviceptr, from: In<u8>, len: usize, stream: Handle) {
+    fn cuMemcpyHtoDAsync_v2; cuMemcpyHtoDAsync_v2_ptsz(
+        to: CUdeviceptr, from: In<u8>, len: usize, stream: Handle,
+    ) {
         copy(device(to, len), host(from.address(), len), stream, Mode::Async)
     }
 
@@ -161,7 +165,9 @@ api! {
         copy(host(to.address(), len), device(from, len), Handle::NULL, Mode::Sync)
     }
 
-    fn cuMemcpyDtoHAsync_v2; cuMemcpyDtoHAsync_v2_ptsz(to: Out<u8>, from: CUdeviceptr, len: usize, stream: Handle) {
+    fn cuMemcpyDtoHAsync_v2; cuMemcpyDtoHAsync_v2_ptsz(
+        to: Out<u8>, from: CUdeviceptr, len: usize, stream: Handle,
+    ) {
         copy(host(to.address(), len), device(from, len), stream, Mode::Async)
     }
 
@@ -169,19 +175,28 @@ api! {
         copy(device(to, len), device(from, len), Handle::NULL, Mode::Sync)
     }
 
-    fn cuMemcpyDtoDAsync_v2; cuMemcpyDtoDAsync_v2_ptsz(to: CUdeviceptr, from: CUdeviceptr, len: usize, stream: Handle) {
+    fn cuMemcpyDtoDAsync_v2; cuMemcpyDtoDAsync_v2_ptsz(
+        to: CUdeviceptr, from: CUdeviceptr, len: usize, stream: Handle,
+    ) {
         copy(device(to, len), device(from, len), stream, Mode::Async)
     }
 
-    fn cuMemcpyPeer; cuMemcpyPeer_ptds(to: CUdeviceptr, there: Handle, from: CUdeviceptr, here: Handle, len: usize) {
+    fn cuMemcpyPeer; cuMemcpyPeer_ptds(
+        to: CUdeviceptr, there: Handle, from: CUdeviceptr, here: Handle, len: usize,
+    ) {
         copy(device(to, len), device(from, len), Handle::NULL, Mode::Sync)
     }
 
-    fn cuMemcpyPeerAsync; cuMemcpyPeerAsync_ptsz(to: CUdeviceptr, there: Handle, from: CUdeviceptr, here: Handle, len: usize, stream: Handle) {
+    fn cuMemcpyPeerAsync; cuMemcpyPeerAsync_ptsz(
+        to: CUdeviceptr, there: Handle, from: CUdeviceptr, here: Handle, len: usize,
+        stream: Handle,
+    ) {
         copy(device(to, len), device(from, len), stream, Mode::Async)
     }
 
-    fn cuMemcpy2D_v2, cuMemcpy2DUnaligned_v2; cuMemcpy2D_v2_ptds, cuMemcpy2DUnaligned_v2_ptds(params: In<CUDA_MEMCPY2D>) {
+    fn cuMemcpy2D_v2, cuMemcpy2DUnaligned_v2; cuMemcpy2D_v2_ptds, cuMemcpy2DUnaligned_v2_ptds(
+        params: In<CUDA_MEMCPY2D>,
+    ) {
         copy_2d(params, Handle::NULL, Mode::Sync)
     }
 

@@ -135,7 +135,9 @@ api! {
         value.set(0)
     }
 
-    fn cuDeviceGetTexture1DLinearMaxWidth(width: Out<usize>, format: u32, channels: u32, device: i32) {
+    fn cuDeviceGetTexture1DLinearMaxWidth(
+        width: Out<usize>, format: u32, channels: u32, device: i32,
+    ) {
         client()?.device(device)?;
         width.set(attribute(69)? as usize)
     }

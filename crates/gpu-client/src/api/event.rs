@@ -61,7 +61,9 @@ api! {
         record(event, stream)
     }
 
-    fn cuEventRecordWithFlags; cuEventRecordWithFlags_ptsz(event: Handle, stream: Handle, flags: u32) {
+    fn cuEventRecordWithFlags; cuEventRecordWithFlags_ptsz(
+        event: Handle, stream: Handle, flags: u32,
+    ) {
         record(event, stream)
     }
 

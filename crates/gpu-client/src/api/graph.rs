@@ -228,23 +228,35 @@ api! {
         to.set(Kind::Graph.handle(made))
     }
 
-    fn cuGraphAddKernelNode(node: Out<Handle>, graph: Handle, after: In<Handle>, count: usize, params: In<u8>) {
+    fn cuGraphAddKernelNode(
+        node: Out<Handle>, graph: Handle, after: In<Handle>, count: usize, params: In<u8>,
+    ) {
         add(At { node, graph, after, count }, Work::Task(kernel_params(params, false)?))
     }
 
-    fn cuGraphAddKernelNode_v2(node: Out<Handle>, graph: Handle, after: In<Handle>, count: usize, params: In<u8>) {
+    fn cuGraphAddKernelNode_v2(
+        node: Out<Handle>, graph: Handle, after: In<Handle>, count: usize, params: In<u8>,
+    ) {
         add(At { node, graph, after, count }, Work::Task(kernel_params(params, true)?))
     }
 
-    fn cuGraphAddMemcpyNode(node: Out<Handle>, graph: Handle, after: In<Handle>, count: usize, params: In<CUDA_MEMCPY3D>, context: Handle) {
+    fn cuGraphAddMemcpyNode(
+        node: Out<Handle>, graph: Handle, after: In<Handle>, count: usize,
+        params: In<CUDA_MEMCPY3D>, context: Handle,
+    ) {
         add(At { node, graph, after, count }, Work::Task(copy_params(params)?))
     }
 
-    fn cuGraphAddMemsetNode(node: Out<Handle>, graph: Handle, after: In<Handle>, count: usize, params: In<CUDA_MEMSET_NODE_PARAMS>, context: Handle) {
+    fn cuGraphAddMemsetNode(
+        node: Out<Handle>, graph: Handle, after: In<Handle>, count: usize,
+        params: In<CUDA_MEMSET_NODE_PARAMS>, context: Handle,
+    ) {
         add(At { node, graph, after, count }, Work::Task(memset_params(params)?))
     }
 
-    fn cuGraphAddHostNode(node: Out<Handle>, graph: Handle, after: In<Handle>, count: usize, params: In<usize>) {
+    fn cuGraphAddHostNode(
+        node: Out<Handle>, graph: Handle, after: In<Handle>, count: usize, params: In<usize>,
+    ) {
         add(At { node, graph, after, count }, Work::Task(host_params(params)?))
     }
 
@@ -252,17 +264,23 @@ api! {
         add(At { node, graph, after, count }, Work::Task(Task::Empty))
     }
 
-    fn cuGraphAddEventRecordNode(node: Out<Handle>, graph: Handle, after: In<Handle>, count: usize, event: Handle) {
+    fn cuGraphAddEventRecordNode(
+        node: Out<Handle>, graph: Handle, after: In<Handle>, count: usize, event: Handle,
+    ) {
         let event = client()?.event(event)?;
         add(At { node, graph, after, count }, Work::Task(Task::Record(event)))
     }
 
-    fn cuGraphAddEventWaitNode(node: Out<Handle>, graph: Handle, after: In<Handle>, count: usize, event: Handle) {
+    fn cuGraphAddEventWaitNode(
+        node: Out<Handle>, graph: Handle, after: In<Handle>, count: usize, event: Handle,
+    ) {
         let event = client()?.event(event)?;
         add(At { node, graph, after, count }, Work::Task(Task::Wait(event)))
     }
 
-    fn cuGraphAddChildGraphNode(node: Out<Handle>, graph: Handle, after: In<Handle>, count: usize, child: Handle) {
+    fn cuGraphAddChildGraphNode(
+        node: Out<Handle>, graph: Handle, after: In<Handle>, count: usize, child: Handle,
+    ) {
         let child = client()?.graph_id(child)?;
         add(At { node, graph, after, count }, Work::Child(child))
     }
@@ -271,7 +289,9 @@ api! {
         depend(graph, from, to, count, true)
     }
 
-    fn cuGraphAddDependencies_v2(graph: Handle, from: In<Handle>, to: In<Handle>, edges: In<u8>, count: usize) {
+    fn cuGraphAddDependencies_v2(
+        graph: Handle, from: In<Handle>, to: In<Handle>, edges: In<u8>, count: usize,
+    ) {
         depend(graph, from, to, count, true)
     }
 
@@ -305,7 +325,9 @@ api! {
         list(&after, to, count)
     }
 
-    fn cuGraphInstantiate, cuGraphInstantiate_v2(exec: Out<Handle>, graph: Handle, node: Out<Handle>, log: Out<u8>, len: usize) {
+    fn cuGraphInstantiate, cuGraphInstantiate_v2(
+        exec: Out<Handle>, graph: Handle, node: Out<Handle>, log: Out<u8>, len: usize,
+    ) {
         instantiate(exec, graph)
     }
 
@@ -313,7 +335,9 @@ api! {
         instantiate(exec, graph)
     }
 
-    fn cuGraphInstantiateWithParams; cuGraphInstantiateWithParams_ptsz(exec: Out<Handle>, graph: Handle, params: Out<u64>) {
+    fn cuGraphInstantiateWithParams; cuGraphInstantiateWithParams_ptsz(
+        exec: Out<Handle>, graph: Handle, params: Out<u64>,
+    ) {
         // flags, stream, node at fault, result: nothing is uploaded before it is launched.
         params.set_at(2, 0)?;
         params.set_at(3, 0)?;
@@ -373,11 +397,15 @@ api! {
         exec_set(exec, node, kernel_params(params, true)?)
     }
 
-    fn cuGraphExecMemcpyNodeSetParams(exec: Handle, node: Handle, params: In<CUDA_MEMCPY3D>, context: Handle) {
+    fn cuGraphExecMemcpyNodeSetParams(
+        exec: Handle, node: Handle, params: In<CUDA_MEMCPY3D>, context: Handle,
+    ) {
         exec_set(exec, node, copy_params(params)?)
     }
 
-    fn cuGraphExecMemsetNodeSetParams(exec: Handle, node: Handle, params: In<CUDA_MEMSET_NODE_PARAMS>, context: Handle) {
+    fn cuGraphExecMemsetNodeSetParams(
+        exec: Handle, node: Handle, params: In<CUDA_MEMSET_NODE_PARAMS>, context: Handle,
+    ) {
         exec_set(exec, node, memset_params(params)?)
     }
 

@@ -219,17 +219,25 @@ fn best_block(
 }
 
 api! {
-    fn cuLaunchKernel; cuLaunchKernel_ptsz(function: Handle, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: Handle, each: In<usize>, extra: In<usize>) {
+    fn cuLaunchKernel; cuLaunchKernel_ptsz(
+        function: Handle, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32,
+        stream: Handle, each: In<usize>, extra: In<usize>,
+    ) {
         let shape = Shape { grid: [gx, gy, gz], block: [bx, by, bz], shared, cooperative: false };
         launch(function, shape, stream, each, extra)
     }
 
-    fn cuLaunchCooperativeKernel; cuLaunchCooperativeKernel_ptsz(function: Handle, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: Handle, each: In<usize>) {
+    fn cuLaunchCooperativeKernel; cuLaunchCooperativeKernel_ptsz(
+        function: Handle, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32,
+        stream: Handle, each: In<usize>,
+    ) {
         let shape = Shape { grid: [gx, gy, gz], block: [bx, by, bz], shared, cooperative: true };
         launch(function, shape, stream, each, In::at(0))
     }
 
-    fn cuLaunchKernelEx; cuLaunchKernelEx_ptsz(config: In<CUlaunchConfig>, function: Handle, each: In<usize>, extra: In<usize>) {
+    fn cuLaunchKernelEx; cuLaunchKernelEx_ptsz(
+        config: In<CUlaunchConfig>, function: Handle, each: In<usize>, extra: In<usize>,
+    ) {
         let config = config.get()?;
         let mut cooperative = false;
         for at in 0..config.numAttrs as usize {
@@ -290,23 +298,35 @@ api! {
         launch_grid(function, [width, height], stream)
     }
 
-    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<i32>, function: Handle, block: i32, shared: usize) {
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        blocks: Out<i32>, function: Handle, block: i32, shared: usize,
+    ) {
         blocks.set(occupancy(function, block, shared)? as i32)
     }
 
-    fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks: Out<i32>, function: Handle, block: i32, shared: usize, flags: u32) {
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        blocks: Out<i32>, function: Handle, block: i32, shared: usize, flags: u32,
+    ) {
         blocks.set(occupancy(function, block, shared)? as i32)
     }
 
-    fn cuOccupancyMaxPotentialBlockSize(grid: Out<i32>, block: Out<i32>, function: Handle, dynamic: Out<u8>, shared: usize, limit: i32) {
+    fn cuOccupancyMaxPotentialBlockSize(
+        grid: Out<i32>, block: Out<i32>, function: Handle, dynamic: Out<u8>, shared: usize,
+        limit: i32,
+    ) {
         best_block(grid, block, function, dynamic, shared, limit)
     }
 
-    fn cuOccupancyMaxPotentialBlockSizeWithFlags(grid: Out<i32>, block: Out<i32>, function: Handle, dynamic: Out<u8>, shared: usize, limit: i32, flags: u32) {
+    fn cuOccupancyMaxPotentialBlockSizeWithFlags(
+        grid: Out<i32>, block: Out<i32>, function: Handle, dynamic: Out<u8>, shared: usize,
+        limit: i32, flags: u32,
+    ) {
         best_block(grid, block, function, dynamic, shared, limit)
     }
 
-    fn cuOccupancyAvailableDynamicSMemPerBlock(bytes: Out<usize>, function: Handle, blocks: i32, block: i32) {
+    fn cuOccupancyAvailableDynamicSMemPerBlock(
+        bytes: Out<usize>, function: Handle, blocks: i32, block: i32,
+    ) {
         let client = client()?;
         client.function(function)?;
         let all = client.attribute(81).unwrap_or(0) / blocks.max(1);

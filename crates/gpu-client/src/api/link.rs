@@ -55,15 +55,22 @@ fn add(link: Handle, bytes: &[u8]) -> Answer {
 }
 
 api! {
-    fn cuLinkCreate, cuLinkCreate_v2(count: u32, options: In<u32>, values: In<usize>, link: Out<Handle>) {
+    fn cuLinkCreate, cuLinkCreate_v2(
+        count: u32, options: In<u32>, values: In<usize>, link: Out<Handle>,
+    ) {
         create(link)
     }
 
-    fn cuLinkAddData, cuLinkAddData_v2(link: Handle, kind: u32, data: In<u8>, len: usize, name: In<u8>, count: u32, options: In<u32>, values: In<usize>) {
+    fn cuLinkAddData, cuLinkAddData_v2(
+        link: Handle, kind: u32, data: In<u8>, len: usize, name: In<u8>, count: u32,
+        options: In<u32>, values: In<usize>,
+    ) {
         add(link, &data.bytes(len)?)
     }
 
-    fn cuLinkAddFile, cuLinkAddFile_v2(link: Handle, kind: u32, path: Text, count: u32, options: In<u32>, values: In<usize>) {
+    fn cuLinkAddFile, cuLinkAddFile_v2(
+        link: Handle, kind: u32, path: Text, count: u32, options: In<u32>, values: In<usize>,
+    ) {
         let path = path.get()?;
         let bytes = fs::read(&path).map_err(|fault| {
             say(&format!("cannot read {path}: {fault}"));

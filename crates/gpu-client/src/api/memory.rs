@@ -54,7 +54,7 @@ fn memset(
             [row, size[1] as u64, 1],
         )?
     };
-    if dst % u64::from(element) != 0 {
+    if !dst.is_multiple_of(u64::from(element)) {
         return Err(Status::INVALID_VALUE);
     }
     client.check_span(&to)?;
@@ -69,7 +69,9 @@ api! {
         to.set(client()?.alloc(len as u64, 0)?)
     }
 
-    fn cuMemAllocPitch_v2(to: Out<CUdeviceptr>, pitch: Out<usize>, width: usize, height: usize, element: u32) {
+    fn cuMemAllocPitch_v2(
+        to: Out<CUdeviceptr>, pitch: Out<usize>, width: usize, height: usize, element: u32,
+    ) {
         let row = width.checked_next_multiple_of(PITCH_ALIGN).ok_or(Status::INVALID_VALUE)?;
         let len = row.checked_mul(height).ok_or(Status::INVALID_VALUE)?;
         to.set(client()?.alloc(len as u64, 0)?)?;
@@ -149,39 +151,57 @@ api! {
         memset(dst, 0, 4, value, [count, 1], Handle::NULL)
     }
 
-    fn cuMemsetD8Async; cuMemsetD8Async_ptsz(dst: CUdeviceptr, value: u8, count: usize, stream: Handle) {
+    fn cuMemsetD8Async; cuMemsetD8Async_ptsz(
+        dst: CUdeviceptr, value: u8, count: usize, stream: Handle,
+    ) {
         memset(dst, 0, 1, value.into(), [count, 1], stream)
     }
 
-    fn cuMemsetD16Async; cuMemsetD16Async_ptsz(dst: CUdeviceptr, value: u16, count: usize, stream: Handle) {
+    fn cuMemsetD16Async; cuMemsetD16Async_ptsz(
+        dst: CUdeviceptr, value: u16, count: usize, stream: Handle,
+    ) {
         memset(dst, 0, 2, value.into(), [count, 1], stream)
     }
 
-    fn cuMemsetD32Async; cuMemsetD32Async_ptsz(dst: CUdeviceptr, value: u32, count: usize, stream: Handle) {
+    fn cuMemsetD32Async; cuMemsetD32Async_ptsz(
+        dst: CUdeviceptr, value: u32, count: usize, stream: Handle,
+    ) {
         memset(dst, 0, 4, value, [count, 1], stream)
     }
 
-    fn cuMemsetD2D8_v2; cuMemsetD2D8_v2_ptds(dst: CUdeviceptr, pitch: usize, value: u8, width: usize, height: usize) {
+    fn cuMemsetD2D8_v2; cuMemsetD2D8_v2_ptds(
+        dst: CUdeviceptr, pitch: usize, value: u8, width: usize, height: usize,
+    ) {
         memset(dst, pitch, 1, value.into(), [width, height], Handle::NULL)
     }
 
-    fn cuMemsetD2D16_v2; cuMemsetD2D16_v2_ptds(dst: CUdeviceptr, pitch: usize, value: u16, width: usize, height: usize) {
+    fn cuMemsetD2D16_v2; cuMemsetD2D16_v2_ptds(
+        dst: CUdeviceptr, pitch: usize, value: u16, width: usize, height: usize,
+    ) {
         memset(dst, pitch, 2, value.into(), [width, height], Handle::NULL)
     }
 
-    fn cuMemsetD2D32_v2; cuMemsetD2D32_v2_ptds(dst: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize) {
+    fn cuMemsetD2D32_v2; cuMemsetD2D32_v2_ptds(
+        dst: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize,
+    ) {
         memset(dst, pitch, 4, value, [width, height], Handle::NULL)
     }
 
-    fn cuMemsetD2D8Async; cuMemsetD2D8Async_ptsz(dst: CUdeviceptr, pitch: usize, value: u8, width: usize, height: usize, stream: Handle) {
+    fn cuMemsetD2D8Async; cuMemsetD2D8Async_ptsz(
+        dst: CUdeviceptr, pitch: usize, value: u8, width: usize, height: usize, stream: Handle,
+    ) {
         memset(dst, pitch, 1, value.into(), [width, height], stream)
     }
 
-    fn cuMemsetD2D16Async; cuMemsetD2D16Async_ptsz(dst: CUdeviceptr, pitch: usize, value: u16, width: usize, height: usize, stream: Handle) {
+    fn cuMemsetD2D16Async; cuMemsetD2D16Async_ptsz(
+        dst: CUdeviceptr, pitch: usize, value: u16, width: usize, height: usize, stream: Handle,
+    ) {
         memset(dst, pitch, 2, value.into(), [width, height], stream)
     }
 
-    fn cuMemsetD2D32Async; cuMemsetD2D32Async_ptsz(dst: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize, stream: Handle) {
+    fn cuMemsetD2D32Async; cuMemsetD2D32Async_ptsz(
+        dst: CUdeviceptr, pitch: usize, value: u32, width: usize, height: usize, stream: Handle,
+    ) {
         memset(dst, pitch, 4, value, [width, height], stream)
     }
 }

@@ -257,7 +257,9 @@ api! {
         module.set(load(image_bytes(image.address())?, &Options::read(In::at(0), In::at(0), 0)?)?)
     }
 
-    fn cuModuleLoadDataEx(module: Out<Handle>, image: In<u8>, count: u32, options: In<u32>, values: In<usize>) {
+    fn cuModuleLoadDataEx(
+        module: Out<Handle>, image: In<u8>, count: u32, options: In<u32>, values: In<usize>,
+    ) {
         module.set(load(image_bytes(image.address())?, &Options::read(options, values, count)?)?)
     }
 
@@ -273,11 +275,15 @@ api! {
         count.set(client()?.module(module)?.kernels.len() as u32)
     }
 
-    fn cuModuleEnumerateFunctions, cuLibraryEnumerateKernels(to: Out<Handle>, count: u32, module: Handle) {
+    fn cuModuleEnumerateFunctions, cuLibraryEnumerateKernels(
+        to: Out<Handle>, count: u32, module: Handle,
+    ) {
         functions(&client()?.module(module)?, to, count)
     }
 
-    fn cuModuleGetGlobal_v2, cuLibraryGetGlobal(address: Out<u64>, len: Out<usize>, module: Handle, name: Text) {
+    fn cuModuleGetGlobal_v2, cuLibraryGetGlobal(
+        address: Out<u64>, len: Out<usize>, module: Handle, name: Text,
+    ) {
         let (base, found) = global(module, name)?;
         len.offer(found as usize);
         address.offer(base);
@@ -301,11 +307,17 @@ api! {
         Err(Status::NOT_SUPPORTED)
     }
 
-    fn cuLibraryLoadData(library: Out<Handle>, code: In<u8>, options: In<u32>, values: In<usize>, count: u32, more: In<u32>, more_values: In<usize>, more_count: u32) {
+    fn cuLibraryLoadData(
+        library: Out<Handle>, code: In<u8>, options: In<u32>, values: In<usize>, count: u32,
+        more: In<u32>, more_values: In<usize>, more_count: u32,
+    ) {
         library.set(load(image_bytes(code.address())?, &Options::read(options, values, count)?)?)
     }
 
-    fn cuLibraryLoadFromFile(library: Out<Handle>, path: Text, options: In<u32>, values: In<usize>, count: u32, more: In<u32>, more_values: In<usize>, more_count: u32) {
+    fn cuLibraryLoadFromFile(
+        library: Out<Handle>, path: Text, options: In<u32>, values: In<usize>, count: u32,
+        more: In<u32>, more_values: In<usize>, more_count: u32,
+    ) {
         library.set(load(read_file(path)?, &Options::read(options, values, count)?)?)
     }
 
@@ -328,7 +340,9 @@ api! {
         name.set(client()?.function(function)?.name.as_ptr() as usize)
     }
 
-    fn cuKernelGetParamInfo, cuFuncGetParamInfo(function: Handle, index: usize, offset: Out<usize>, size: Out<usize>) {
+    fn cuKernelGetParamInfo, cuFuncGetParamInfo(
+        function: Handle, index: usize, offset: Out<usize>, size: Out<usize>,
+    ) {
         param_info(&*client()?.function(function)?, index, offset, size)
     }
 

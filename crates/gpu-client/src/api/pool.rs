@@ -65,7 +65,9 @@ api! {
         to.set(client.alloc(len as u64, pool)?)
     }
 
-    fn cuMemAllocFromPoolAsync; cuMemAllocFromPoolAsync_ptsz(to: Out<CUdeviceptr>, len: usize, pool: Handle, stream: Handle) {
+    fn cuMemAllocFromPoolAsync; cuMemAllocFromPoolAsync_ptsz(
+        to: Out<CUdeviceptr>, len: usize, pool: Handle, stream: Handle,
+    ) {
         let client = client()?;
         client.stream(stream)?;
         to.set(client.alloc(len as u64, pool_id(pool)?)?)

@@ -74,7 +74,9 @@ api! {
         context.set(Kind::Context.handle(id))
     }
 
-    fn cuStreamGetCtx_v2; cuStreamGetCtx_v2_ptsz(stream: Handle, context: Out<Handle>, green: Out<Handle>) {
+    fn cuStreamGetCtx_v2; cuStreamGetCtx_v2_ptsz(
+        stream: Handle, context: Out<Handle>, green: Out<Handle>,
+    ) {
         let client = client()?;
         let owner = client.stream(stream)?.context;
         let id = if owner == 0 { client.current()?.id } else { owner };
@@ -82,7 +84,9 @@ api! {
         context.set(Kind::Context.handle(id))
     }
 
-    fn cuStreamAddCallback; cuStreamAddCallback_ptsz(stream: Handle, function: Out<u8>, data: Out<u8>, flags: u32) {
+    fn cuStreamAddCallback; cuStreamAddCallback_ptsz(
+        stream: Handle, function: Out<u8>, data: Out<u8>, flags: u32,
+    ) {
         let client = client()?;
         let stream = client.stream(stream)?;
         let call = HostCall::Stream {
@@ -93,7 +97,9 @@ api! {
         client.submit(&stream, Task::Host(call))
     }
 
-    fn cuLaunchHostFunc, cuLaunchHostFunc_v2; cuLaunchHostFunc_ptsz, cuLaunchHostFunc_v2_ptsz(stream: Handle, function: Out<u8>, data: Out<u8>) {
+    fn cuLaunchHostFunc, cuLaunchHostFunc_v2; cuLaunchHostFunc_ptsz, cuLaunchHostFunc_v2_ptsz(
+        stream: Handle, function: Out<u8>, data: Out<u8>,
+    ) {
         let client = client()?;
         if function.is_null() {
             return Err(Status::INVALID_VALUE);
@@ -107,17 +113,24 @@ api! {
         client()?.stream(from).map(drop)
     }
 
-    fn cuStreamSetAttribute; cuStreamSetAttribute_ptsz(stream: Handle, attribute: u32, value: Out<u8>) {
+    fn cuStreamSetAttribute; cuStreamSetAttribute_ptsz(
+        stream: Handle, attribute: u32, value: Out<u8>,
+    ) {
         // Hints: access policies and priorities of memory.
         client()?.stream(stream).map(drop)
     }
 
-    fn cuStreamAttachMemAsync; cuStreamAttachMemAsync_ptsz(stream: Handle, address: u64, len: usize, flags: u32) {
+    fn cuStreamAttachMemAsync; cuStreamAttachMemAsync_ptsz(
+        stream: Handle, address: u64, len: usize, flags: u32,
+    ) {
         // About managed memory, of which there is none.
         Err(Status::INVALID_VALUE)
     }
 
-    fn cuStreamBeginCapture, cuStreamBeginCapture_v2; cuStreamBeginCapture_ptsz, cuStreamBeginCapture_v2_ptsz(stream: Handle, mode: u32) {
+    fn cuStreamBeginCapture, cuStreamBeginCapture_v2; cuStreamBeginCapture_ptsz,
+        cuStreamBeginCapture_v2_ptsz(
+        stream: Handle, mode: u32,
+    ) {
         graph::begin(client()?, &*client()?.stream(stream)?)
     }
 
@@ -130,7 +143,9 @@ api! {
         status.set(u32::from(graph::info(&*client()?.stream(stream)?).is_some()))
     }
 
-    fn cuStreamGetCaptureInfo; cuStreamGetCaptureInfo_ptsz(stream: Handle, status: Out<u32>, id: Out<u64>) {
+    fn cuStreamGetCaptureInfo; cuStreamGetCaptureInfo_ptsz(
+        stream: Handle, status: Out<u32>, id: Out<u64>,
+    ) {
         let info = graph::info(&*client()?.stream(stream)?);
         if let Some(CaptureInfo { id: found, .. }) = &info {
             id.offer(*found);
@@ -138,7 +153,10 @@ api! {
         status.set(u32::from(info.is_some()))
     }
 
-    fn cuStreamGetCaptureInfo_v2; cuStreamGetCaptureInfo_v2_ptsz(stream: Handle, status: Out<u32>, id: Out<u64>, graph: Out<Handle>, after: Out<usize>, count: Out<usize>) {
+    fn cuStreamGetCaptureInfo_v2; cuStreamGetCaptureInfo_v2_ptsz(
+        stream: Handle, status: Out<u32>, id: Out<u64>, graph: Out<Handle>, after: Out<usize>,
+        count: Out<usize>,
+    ) {
         let info = graph::info(&*client()?.stream(stream)?);
         if let Some(info) = &info {
             id.offer(info.id);
@@ -149,7 +167,10 @@ api! {
         status.set(u32::from(info.is_some()))
     }
 
-    fn cuStreamGetCaptureInfo_v3; cuStreamGetCaptureInfo_v3_ptsz(stream: Handle, status: Out<u32>, id: Out<u64>, graph: Out<Handle>, after: Out<usize>, edges: Out<usize>, count: Out<usize>) {
+    fn cuStreamGetCaptureInfo_v3; cuStreamGetCaptureInfo_v3_ptsz(
+        stream: Handle, status: Out<u32>, id: Out<u64>, graph: Out<Handle>, after: Out<usize>,
+        edges: Out<usize>, count: Out<usize>,
+    ) {
         let info = graph::info(&*client()?.stream(stream)?);
         if let Some(info) = &info {
             id.offer(info.id);

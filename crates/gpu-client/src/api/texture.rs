@@ -71,7 +71,9 @@ fn described(handle: u64) -> Answer<Described> {
 }
 
 api! {
-    fn cuTexObjectCreate(to: Out<u64>, resource: In<CUDA_RESOURCE_DESC>, how: In<CUDA_TEXTURE_DESC>, view: In<u8>) {
+    fn cuTexObjectCreate(
+        to: Out<u64>, resource: In<CUDA_RESOURCE_DESC>, how: In<CUDA_TEXTURE_DESC>, view: In<u8>,
+    ) {
         let client = client()?;
         let made = Described { resource: resource.get()?, texture: how.get()? };
         let texture = texture(&made.resource, &made.texture)?;

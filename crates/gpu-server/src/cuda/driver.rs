@@ -36,9 +36,10 @@ macro_rules! functions {
             fn load(library: &Library) -> Result<Self, Failure> {
                 Ok(Self {
                     $($field: {
-                        // SAFETY: the names and parameters are those of NVIDIA's documented driver API.
-                        let found: Result<Symbol<'_, unsafe extern "C" fn($($kind),*) -> u32>, _> =
-                            unsafe { library.get(concat!($name, "\0").as_bytes()) };
+                        type Call = unsafe extern "C" fn($($kind),*) -> u32;
+                        let name = concat!($name, "\0").as_bytes();
+                        // SAFETY: names and parameters are those of NVIDIA's documented driver API.
+                        let found: Result<Symbol<'_, Call>, _> = unsafe { library.get(name) };
                         *found.map_err(|_| missing($name))?
                     },)*
                 })

@@ -376,16 +376,17 @@ impl Device for CudaDevice {
 
     fn query(&self, until: Until) -> Result<(), Failure> {
         let state = self.state.lock();
-        // SAFETY: the handles are this session's.
         match until {
             Until::Stream(id) => {
                 let stream = state.stream(id)?;
+                // SAFETY: the stream is this session's.
                 self.session.call("cuStreamQuery", |calls| unsafe {
                     (calls.stream_query)(stream.0)
                 })
             }
             Until::Event(id) => {
                 let event = state.event(id)?;
+                // SAFETY: the event is this session's.
                 self.session.call("cuEventQuery", |calls| unsafe {
                     (calls.event_query)(event.0)
                 })
@@ -613,13 +614,11 @@ impl Device for CudaDevice {
     fn occupancy(&self, kernel: KernelRef, block: u32, shared: u64) -> Result<u32, Failure> {
         let (function, mut blocks) = (self.state.lock().function(kernel)?, 0);
         let block = i32::try_from(block).map_err(|_| Failure::from(Status::INVALID_VALUE))?;
+        let what = "cuOccupancyMaxActiveBlocksPerMultiprocessor";
         // SAFETY: the function is of a module of this session; writes one number.
-        self.session.call(
-            "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-            |calls| unsafe {
-                (calls.occupancy)(&raw mut blocks, function.0, block, shared as usize)
-            },
-        )?;
+        self.session.call(what, |calls| unsafe {
+            (calls.occupancy)(&raw mut blocks, function.0, block, shared as usize)
+        })?;
         Ok(u32::try_from(blocks).unwrap_or(0))
     }
 

@@ -16,7 +16,7 @@ const SLOT_LEN: usize = 1 << 20;
 const SLOTS: usize = 4;
 
 /// Pinned memory with an event that tells when the device is done with it.
-struct Slot {
+pub(super) struct Slot {
     session: Arc<Session>,
     memory: Raw,
     event: Raw,

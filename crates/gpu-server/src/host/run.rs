@@ -364,7 +364,7 @@ impl Memory for View {
 
     fn atomic(&self, address: u64, request: Atomic) -> Result<u64, MemoryError> {
         let len = u64::from(request.width.bytes());
-        if address % len != 0 {
+        if !address.is_multiple_of(len) {
             return Err(MemoryError::Misaligned);
         }
         self.find(address, len)?;

@@ -123,7 +123,7 @@ fn freed_memory_comes_back_as_zeros_and_forked_children_are_told() {
 // for a kernel that never ends.
 #[test]
 fn a_server_that_vanishes_is_an_error() {
-    let mut gpu = Gpu::new(&["--budget", "1000000000000"]);
+    let gpu = Gpu::new(&["--budget", "1000000000000"]);
     let Some(wrong) = build("wrong", gpu.dir.path()) else {
         return;
     };
@@ -133,7 +133,6 @@ fn a_server_that_vanishes_is_an_error() {
     });
     thread::sleep(Duration::from_millis(300));
     gpu.server.signal(Signal::KILL);
-    assert!(!gpu.server.is_running() || true);
     waits
         .wait()
         .expect(3)
