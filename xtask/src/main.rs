@@ -4,7 +4,10 @@
 //! |---|---|
 //! | `cargo xtask layers` | a dependency climbs a floor or names a sibling |
 //! | `cargo xtask words` | one public type name stands in two crates, and is not on the list of those that may |
+//!
+//! `cargo xtask abi DIR` writes the facts of the CUDA driver's ABI from its headers.
 
+mod abi;
 mod words;
 
 use std::{collections::BTreeMap, process::Command};
@@ -48,7 +51,13 @@ fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
         Some("layers") => layers(),
         Some("words") => words::check(std::path::Path::new("crates")),
-        other => bail!("unknown chore {other:?}; there are: layers, words"),
+        Some("abi") => {
+            let dir = std::env::args_os()
+                .nth(2)
+                .context("usage: cargo xtask abi INCLUDE-DIR")?;
+            abi::write(dir.as_ref())
+        }
+        other => bail!("unknown chore {other:?}; there are: layers, words, abi"),
     }
 }
 

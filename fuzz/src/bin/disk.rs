@@ -29,11 +29,13 @@ static IMAGE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let disk = Disk::open(backing.clone(), Settings::default().background(false)).unwrap();
     for i in 0..20_u8 {
         let data = vec![i + 1; BLOCK];
-        disk.write(u64::from(i) * BLOCK as u64, &data, i % 3 == 0).unwrap();
+        disk.write(u64::from(i) * BLOCK as u64, &data, i % 3 == 0)
+            .unwrap();
     }
     disk.checkpoint().unwrap();
     disk.trim(0, 5 * BLOCK as u64, true).unwrap();
-    disk.write(30 * BLOCK as u64, &[7; 3 * BLOCK], true).unwrap();
+    disk.write(30 * BLOCK as u64, &[7; 3 * BLOCK], true)
+        .unwrap();
     disk.write(31 * BLOCK as u64, &[8; 700], true).unwrap();
     backing.image()
 });

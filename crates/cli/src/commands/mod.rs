@@ -6,6 +6,7 @@ mod codecs;
 pub mod common;
 mod disk;
 mod gen_;
+mod gpu;
 mod keys;
 mod lab;
 mod link_emulator;
@@ -36,6 +37,9 @@ pub enum Command {
     /// Pack files on a host that has the accelerators, into files that gzip, zstd and lz4 read
     #[command(subcommand)]
     Offload(offload::Command),
+    /// Run CUDA programs here with their GPU elsewhere, or with none
+    #[command(subcommand)]
+    Gpu(gpu::Command),
     /// List every codec and backend: available, chosen, or why not
     Codecs(codecs::Args),
     /// Emulate a slow link: relay connections at a rate and delay
@@ -78,6 +82,7 @@ pub fn run(command: Command, quiet: bool) -> anyhow::Result<()> {
         Command::Tunnel(args) => tunnel::run(args),
         Command::Migrate(command) => migrate::run(command, quiet),
         Command::Offload(command) => offload::run(command, quiet),
+        Command::Gpu(command) => gpu::run(command, quiet),
         Command::Codecs(args) => codecs::run(&args),
         Command::LinkEmulator(args) => link_emulator::run(args),
         Command::Try(args) => try_::run(args, quiet),

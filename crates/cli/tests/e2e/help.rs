@@ -4,13 +4,14 @@ use tempfile::TempDir;
 
 use crate::process::{run, start};
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "send",
     "recv",
     "tunnel",
     "migrate",
     "memory",
     "offload",
+    "gpu",
     "codecs",
     "link-emulator",
     "bench",

@@ -9,6 +9,7 @@
 mod devices;
 mod disk;
 mod faults;
+mod gpu;
 mod help;
 mod hostile;
 mod memory;

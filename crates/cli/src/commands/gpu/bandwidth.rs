@@ -1,0 +1,192 @@
+//! `narrows gpu bandwidth`
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use narrows::{Rate, Size};
+use narrows_cuda::bandwidth::{Bench, Case, Direction, Row};
+use narrows_lab::{sample, synthetic};
+use serde_json::json;
+
+use super::Way;
+use crate::{exit::Usage, output};
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pub way: Way,
+    /// Lengths of copies
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "4,4K,64K,1M,16M",
+        value_name = "SIZE,…"
+    )]
+    pub sizes: Vec<Size>,
+    /// Kinds of data: lineal, random, sparse, or sample (text, logs, programs, numbers)
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "lineal,random,sparse,sample",
+        value_name = "KIND,…"
+    )]
+    pub kinds: Vec<String>,
+    /// Copy these bytes besides, over and over
+    #[arg(long, value_name = "FILE")]
+    pub data: Option<PathBuf>,
+    /// Copies of each case that count
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub repeats: u16,
+    /// Only memory of this kind
+    #[arg(long, value_enum)]
+    pub memory: Option<MemoryName>,
+    /// One JSON line for each case, and one for round trips
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Memory of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum MemoryName {
+    /// Any memory, copied synchronously
+    Pageable,
+    /// Memory that CUDA allocated, copied asynchronously
+    Pinned,
+}
+
+/// Bytes of one kind, as many as the longest copy.
+struct Data {
+    kind: String,
+    bytes: Vec<u8>,
+}
+
+pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
+    let longest = args.sizes.iter().map(|size| size.0).max().unwrap_or(0);
+    if longest == 0 || longest > 1 << 32 || args.sizes.iter().any(|size| size.0 == 0) {
+        return Err(Usage("sizes are from 1 byte to 4G".into()).into());
+    }
+    let data = kinds(&args, longest as usize)?;
+    args.way.variables()?.apply();
+    let bench = Bench::open().map_err(anyhow::Error::msg)?;
+    let mut pings = bench.pings(51).map_err(anyhow::Error::msg)?;
+    pings.sort_by(f64::total_cmp);
+    let ping = pings[pings.len() / 2];
+    if args.json {
+        output::print(&json!({"schema": "narrows.gpu-ping/1", "median_s": ping}).to_string())?;
+    } else {
+        output::print(&format!("round trip {:.0} us\n{}", ping * 1e6, head()))?;
+    }
+    for data in &data {
+        for size in &args.sizes {
+            measure(&args, &bench, data, size.0 as usize, quiet)?;
+        }
+    }
+    Ok(())
+}
+
+fn measure(
+    args: &Args,
+    bench: &Bench,
+    data: &Data,
+    len: usize,
+    _quiet: bool,
+) -> anyhow::Result<()> {
+    for direction in Direction::ALL {
+        for pinned in [false, true] {
+            let memory = if pinned {
+                MemoryName::Pinned
+            } else {
+                MemoryName::Pageable
+            };
+            let within = direction == Direction::DeviceToDevice;
+            if args.memory.is_some_and(|only| only != memory) || (within && pinned) {
+                continue;
+            }
+            let case = Case {
+                data: &data.bytes[..len],
+                direction,
+                pinned,
+                repeats: args.repeats.into(),
+            };
+            let row = bench.measure(case).map_err(anyhow::Error::msg)?;
+            output::print(&if args.json {
+                line(&data.kind, &case, &row)
+            } else {
+                text(&data.kind, &case, &row)
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn kinds(args: &Args, len: usize) -> anyhow::Result<Vec<Data>> {
+    let over_and_over = |part: &[u8]| part.iter().copied().cycle().take(len).collect();
+    let mut data = Vec::new();
+    for kind in &args.kinds {
+        let bytes = if kind == "sample" {
+            over_and_over(&sample::unpack())
+        } else {
+            let known: synthetic::Kind = kind.parse().map_err(|fault| {
+                Usage(format!(
+                    "{fault}; there are lineal, random, sparse and sample"
+                ))
+            })?;
+            let mut bytes = Vec::new();
+            synthetic::write(known, len as u64, 1, &mut bytes)?;
+            bytes
+        };
+        data.push(Data {
+            kind: kind.clone(),
+            bytes,
+        });
+    }
+    if let Some(path) = &args.data {
+        let part =
+            std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        if part.is_empty() {
+            return Err(Usage(format!("{} is empty", path.display())).into());
+        }
+        data.push(Data {
+            kind: "file".into(),
+            bytes: over_and_over(&part),
+        });
+    }
+    Ok(data)
+}
+
+fn memory_name(case: &Case<'_>) -> &'static str {
+    if case.pinned { "pinned" } else { "pageable" }
+}
+
+fn head() -> String {
+    format!(
+        "{:8} {:>10} {:16} {:9} {:>14} {:>8} {:>10} {:>10}",
+        "data", "size", "direction", "memory", "bandwidth", "ratio", "cpu here", "cpu there"
+    )
+}
+
+fn text(kind: &str, case: &Case<'_>, row: &Row) -> String {
+    let len = case.data.len() as f64;
+    let copied = len * row.seconds.len() as f64;
+    format!(
+        "{:8} {:>10} {:16} {:9} {:>14} {:>8.2} {:>8.2} s {:>8.2} s",
+        kind,
+        Size(case.data.len() as u64).to_string(),
+        case.direction.name(),
+        memory_name(case),
+        Rate(len / row.median_s()).to_string(),
+        copied / row.wire_bytes.max(1) as f64,
+        row.client_cpu_s,
+        row.server_cpu_s,
+    )
+}
+
+fn line(kind: &str, case: &Case<'_>, row: &Row) -> String {
+    json!({
+        "schema": "narrows.gpu-bandwidth/1", "data": kind, "bytes": case.data.len(),
+        "direction": case.direction.name(), "memory": memory_name(case), "seconds": row.seconds,
+        "median_s": row.median_s(), "bytes_per_s": case.data.len() as f64 / row.median_s(),
+        "wire_bytes": row.wire_bytes, "client_cpu_s": row.client_cpu_s, "server_cpu_s": row.server_cpu_s,
+    })
+    .to_string()
+}

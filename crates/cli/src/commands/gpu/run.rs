@@ -1,0 +1,98 @@
+//! `narrows gpu run`
+
+use std::{ffi::OsString, fs, os::unix::process::ExitStatusExt, process::Command};
+
+use anyhow::Context;
+use narrows_cuda::{
+    launcher::{self, LibraryDir},
+    settings,
+};
+use serde_json::Value;
+
+use super::Way;
+use crate::exit::Usage;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "narrows gpu run --to HOST --tls-certificates DIR -- python train.py\nThe exit code is the program's."
+)]
+pub struct Args {
+    #[command(flatten)]
+    pub way: Way,
+    /// At the end, print what the session carried as JSON on stderr
+    #[arg(long)]
+    pub json: bool,
+    /// At the end, print what the session carried on stderr
+    #[arg(long)]
+    pub summary: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
+    let library = launcher::find().map_err(Usage)?;
+    let dir = LibraryDir::new(&library).context("cannot make a folder for the driver library")?;
+    let mut variables = args.way.variables()?;
+    let report = tempfile::NamedTempFile::new()?;
+    if args.json || args.summary {
+        variables.set(settings::SUMMARY, Some(report.path().display()));
+    }
+    let (program, words) = args.program.split_first().expect("one is required");
+    let mut command = Command::new(program);
+    command
+        .args(words)
+        .env("LD_LIBRARY_PATH", dir.search_path());
+    command.envs(variables.iter());
+    // Ctrl-C reaches the program by itself; we go when it has gone.
+    ignore_interrupts()?;
+    let mut child = command.spawn().map_err(|fault| {
+        Usage(format!(
+            "cannot start {}: {fault}",
+            program.to_string_lossy()
+        ))
+    })?;
+    let status = child.wait()?;
+    if (args.json || args.summary) && !quiet {
+        tell(&fs::read_to_string(report.path())?, args.json);
+    }
+    drop((dir, report));
+    let code = status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    std::process::exit(code);
+}
+
+fn ignore_interrupts() -> anyhow::Result<()> {
+    use signal_hook::{
+        consts::{SIGINT, SIGQUIT},
+        iterator::Signals,
+    };
+    let mut signals = Signals::new([SIGINT, SIGQUIT]).context("cannot catch signals")?;
+    narrows_io::thread::spawn("signals", move || signals.forever().for_each(drop))?;
+    Ok(())
+}
+
+fn tell(text: &str, json: bool) {
+    if json {
+        eprint!("{text}");
+        return;
+    }
+    let Ok(summary) = serde_json::from_str::<Value>(text) else {
+        eprintln!("the program used no GPU");
+        return;
+    };
+    let number = |name: &str| summary[name].as_f64().unwrap_or(0.0);
+    let size = |name: &str| narrows::Size(summary[name].as_u64().unwrap_or(0));
+    eprintln!(
+        "{:.3} s, {} messages, {} round trips; sent {} as {}, received {} as {}; {:.3} s of processor time here",
+        number("elapsed_s"),
+        summary["messages"],
+        summary["round_trips"],
+        size("sent_bytes"),
+        size("sent_wire_bytes"),
+        size("received_bytes"),
+        size("received_wire_bytes"),
+        number("cpu_s"),
+    );
+}
