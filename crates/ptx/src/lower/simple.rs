@@ -5,8 +5,7 @@ use super::integer::Shape;
 use super::modifiers::Modifiers;
 use super::{compare, convert, float, integer};
 use crate::inst::{
-    Alu, CARRY, LOCAL_WINDOW, Logic, Op, PARAM_WINDOW, PRED_SINK, Place, PredSrc, SHARED_WINDOW,
-    Special,
+    Alu, LOCAL_WINDOW, Logic, Op, PARAM_WINDOW, PRED_SINK, Place, PredSrc, SHARED_WINDOW, Special,
 };
 use crate::num::float::Arith;
 use crate::text::ast::{Instruction, Operand, Type};
@@ -136,13 +135,13 @@ impl<'t> Body<'_, 't> {
         let (d, s) = operands.split_first().ok_or("no operands")?;
         let s = self.sources(s, &vec![ty; s.len().min(3)])?;
         let (d, _) = self.dst(d)?;
-        let _ = CARRY;
         Ok(Op::Carry {
             f,
             d,
             s,
             reads,
             writes,
+            bits: ty.bits(),
         })
     }
 
