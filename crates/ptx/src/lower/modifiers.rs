@@ -72,6 +72,11 @@ impl<'m> Modifiers<'m> {
         }
     }
 
+    /// Takes all modifiers, of an instruction that none of them changes.
+    pub(crate) fn find_all(&mut self) {
+        self.used = u64::MAX;
+    }
+
     /// Fails if a modifier is left.
     pub(crate) fn finish(&self) -> Result<(), String> {
         match (0..self.all.len()).find(|index| self.used >> index & 1 == 0) {

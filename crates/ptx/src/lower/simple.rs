@@ -40,6 +40,15 @@ impl<'t> Body<'_, 't> {
                 let shape = convert::convert(width, mods)?;
                 self.alu(operands, shape)
             }
+            "createpolicy" => {
+                // A policy of caches: any value does, since there are none.
+                mods.find_all();
+                let (d, _) = self.dst(operands.first().ok_or("no operands")?)?;
+                Ok(Op::Mov {
+                    d,
+                    s: self.value(0)?,
+                })
+            }
             "cvta" => self.cvta(operands, mods),
             "isspacep" => self.isspacep(operands, mods),
             "lop3" => self.lop3(operands, mods),
