@@ -1,13 +1,13 @@
-//! Runs NVIDIA PTX without a GPU: lexer, parser and interpreter. No I/O, no threads, no clock, no `unsafe`.
+//! Runs NVIDIA PTX without a GPU: lexer, parser, interpreter. No I/O, threads, clock or `unsafe`.
 //!
-//! A [`Module`] is parsed once and decoded to a flat list of instructions ([`inst`]). Its loader
+//! A [`Module`] is parsed once and decoded to a flat list of instructions (`inst.rs`). Its loader
 //! allocates its variables, gives their addresses to a [`Linked`], and runs the blocks of a
 //! [`Launch`] with [`run_block`], on as many threads as it likes, each with a [`Scratch`] of its
 //! own. Dispatch block indices in increasing order: a block may wait for earlier ones.
 //!
 //! A warp of 32 threads is one vector: every instruction is a loop over lanes, threads that diverge
 //! are groups with a program counter each, and the group with the lowest runs first, so that
-//! branches come together again ([`run`]). Each access is checked and every loop is bounded by the
+//! branches come together again (`run/`). Each access is checked and every loop is bounded by the
 //! launch's [`Budget`]: text, parameters and addresses may come from anybody.
 //!
 //! `docs/specs/ptx.md` lists the instructions and the rounding of each. Downstream: `gpu-server`.
@@ -56,7 +56,7 @@ impl Default for Limits {
         Limits {
             text_bytes: 64 << 20,
             instructions: 4 << 20,
-            registers: 1 << 16,
+            registers: 1 << 15,
             constants: 1 << 18,
             global_bytes: 4 << 30,
             shared_bytes: 228 << 10,

@@ -1,8 +1,8 @@
 //! Runs the blocks of a launch, one at a time.
 //!
-//! [`warp`] holds a warp's registers and its groups of threads and decides which group is next;
-//! [`step`] executes one instruction for one group; [`access`], [`call`], [`collective`], [`matrix`]
-//! and [`fetch`] hold the families that are more than arithmetic; [`barrier`] joins the warps.
+//! `warp` holds a warp's registers and its groups of threads and decides which group is next;
+//! `step` executes one instruction for one group; `access`, `call`, `collective`, `matrix` and
+//! `fetch` hold the families that are more than arithmetic; `barrier` joins the warps.
 //! A warp runs until it waits, ends, or has had its turn; then the next one runs. Warps start when
 //! their first turn comes, so a kernel without barriers needs the registers of one warp only.
 
