@@ -10,6 +10,62 @@
 //! branches come together again (`run/`). Each access is checked and every loop is bounded by the
 //! launch's [`Budget`]: text, parameters and addresses may come from anybody.
 //!
+//! ```
+//! use std::sync::{Arc, Mutex};
+//! use narrows_ptx::*;
+//!
+//! /// Eight bytes of device memory at address 0x1000.
+//! struct Eight(Mutex<[u8; 8]>);
+//!
+//! impl Memory for Eight {
+//!     fn load(&self, address: u64, out: &mut [u8]) -> Result<(), MemoryError> {
+//!         let at = address.checked_sub(0x1000).ok_or(MemoryError::Range)? as usize;
+//!         let bytes = self.0.lock().unwrap();
+//!         let end = at.checked_add(out.len()).ok_or(MemoryError::Range)?;
+//!         out.copy_from_slice(bytes.get(at..end).ok_or(MemoryError::Range)?);
+//!         Ok(())
+//!     }
+//!     fn store(&self, address: u64, bytes: &[u8]) -> Result<(), MemoryError> {
+//!         let at = address.checked_sub(0x1000).ok_or(MemoryError::Range)? as usize;
+//!         let end = at.checked_add(bytes.len()).ok_or(MemoryError::Range)?;
+//!         let mut all = self.0.lock().unwrap();
+//!         all.get_mut(at..end).ok_or(MemoryError::Range)?.copy_from_slice(bytes);
+//!         Ok(())
+//!     }
+//!     fn atomic(&self, _: u64, _: Atomic) -> Result<u64, MemoryError> {
+//!         Err(MemoryError::Range)
+//!     }
+//! }
+//!
+//! let text = ".version 7.0 .target sm_80 .address_size 64
+//!     .visible .entry twice(.param .u64 out) {
+//!         .reg .u32 %r<3>; .reg .u64 %d<3>;
+//!         mov.u32 %r1, %tid.x; add.u32 %r2, %r1, %r1;
+//!         ld.param.u64 %d1, [out]; mad.wide.u32 %d2, %r1, 4, %d1;
+//!         st.global.u32 [%d2], %r2; ret; }";
+//! let module = Arc::new(Module::parse(text, &Limits::default())?);
+//! let linked = Linked::new(module, &[], &[]);
+//! let launch = Launch {
+//!     linked: &linked,
+//!     kernel: linked.module().kernel("twice").unwrap(),
+//!     grid: [1, 1, 1],
+//!     block: [2, 1, 1],
+//!     dynamic_shared: 0,
+//!     params: &0x1000u64.to_le_bytes(),
+//!     budget: &Budget::new(1_000_000),
+//!     start_ns: 0,
+//! };
+//! let memory = Eight(Mutex::new([9; 8]));
+//! run_block(&launch, [0, 0, 0], &memory, &mut Scratch::default())?;
+//! assert_eq!(*memory.0.lock().unwrap(), [0, 0, 0, 0, 2, 0, 0, 0]);
+//!
+//! // Three threads do not fit into the memory: the third one is named.
+//! let wide = Launch { block: [3, 1, 1], ..launch };
+//! let error = run_block(&wide, [0, 0, 0], &memory, &mut Scratch::default()).unwrap_err();
+//! assert_eq!((error.thread, error.kind.cuda()), (Some([2, 0, 0]), 700));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! `docs/specs/ptx.md` lists the instructions and the rounding of each. Downstream: `gpu-server`.
 #![forbid(unsafe_code)]
 // An error is made once a launch; it carries what a user needs to find the fault.
