@@ -3,7 +3,7 @@
 //! | chore | fails where |
 //! |---|---|
 //! | `cargo xtask layers` | a dependency climbs a floor or names a sibling |
-//! | `cargo xtask words` | one public type name stands in two crates, and is not on the list of those that may |
+//! | `cargo xtask words` | one type stands at the roots of two crates, and is not on the list of those that may |
 //!
 //! `cargo xtask abi DIR` writes the facts of the CUDA driver's ABI from its headers.
 

@@ -1,6 +1,7 @@
-//! One name, one meaning: no public type name stands in two crates of the house.
+//! One name, one meaning: no type that a crate offers at its root stands at another crate's root too.
 //!
-//! Looks at lines that declare a `pub` type; a macro could hide one, and none does.
+//! Looks at `lib.rs`: the types it declares and those it re-exports from its own modules. What is reached by way of a
+//! module (`control::Report`) is qualified by it and may share a name.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,45 +11,27 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-/// Names that may stand in several crates, since each is the field's word in each of them and is used qualified or
-/// alone there. Shorten it where you can; a new name needs a reason here.
+/// Names that may stand at several roots: the field's word in each, and never used side by side. Shorten it where you
+/// can; a new name needs a reason here.
 const SHARED: &[&str] = &[
-    // What every server or path has one of.
+    // What every server has: what it is told, what it counts.
     "Config",
-    "Event",
-    "Job",
-    "Limits",
-    "Message",
-    "Options",
-    "Progress",
-    "Report",
-    "Request",
+    "Profile",
     "Server",
+    "ServerOptions",
     "Settings",
-    "Source",
-    // Of the laboratory's own documents, beside the thing that they describe.
-    "Backing",
-    "Block",
-    "Cost",
-    "Kind",
-    "Outcome",
-    "Part",
-    "Piece",
-    "Plan",
-    "Question",
-    "Run",
-    "Sample",
-    // A page's or a tree's, beside a chunk's or a device's.
-    "Clock",
-    "Direct",
-    "Entry",
-    "Extent",
-    "Info",
-    "Level",
+    "Stat",
+    "Tuning",
+    // A launch of a kernel as it travels and as it runs; a kernel's parameter likewise.
+    "Launch",
+    "Param",
+    // A codec's backend and a GPU's; a receiver's limits and a parser's; memory's budget and a kernel's.
+    "Backend",
+    "Budget",
+    "Limits",
+    // An NBD export and a symbol that is exported; replies and messages on their way out.
+    "Export",
     "Out",
-    "Side",
-    "Step",
-    "Workspace",
 ];
 /// Crates without a public interface.
 const PRIVATE: &[&str] = &["cli", "testkit"];
@@ -56,67 +39,59 @@ const PRIVATE: &[&str] = &["cli", "testkit"];
 /// Looks at all of `crates`.
 ///
 /// # Errors
-/// A name stands in two of them, or a file cannot be read.
+/// A name stands at two roots, or a file cannot be read.
 pub(crate) fn check(crates: &Path) -> Result<()> {
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for entry in fs::read_dir(crates).context("reading crates")? {
         let dir = entry?.path();
-        let name = dir
+        let of = dir
             .file_name()
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        if !PRIVATE.contains(&name.as_str()) {
-            names(&dir.join("src"), &name, &mut found)?;
+        let root = dir.join("src/lib.rs");
+        if PRIVATE.contains(&of.as_str()) || !root.is_file() {
+            continue;
+        }
+        let text = fs::read_to_string(&root)?;
+        for name in text
+            .lines()
+            .filter_map(declared)
+            .map(str::to_owned)
+            .chain(exported(&text))
+        {
+            found.entry(name).or_default().insert(of.clone());
         }
     }
-    let shared = |name: &String| !SHARED.contains(&name.as_str());
     let twice: Vec<String> = found
         .iter()
-        .filter(|(name, crates)| crates.len() > 1 && shared(name))
-        .map(|(name, crates)| {
+        .filter(|(name, crates)| crates.len() > 1 && !SHARED.contains(&name.as_str()))
+        .map(|(name, of)| {
             format!(
                 "{name}: {}",
-                crates.iter().cloned().collect::<Vec<_>>().join(", ")
+                of.iter().cloned().collect::<Vec<_>>().join(", ")
             )
         })
         .collect();
     if !twice.is_empty() {
-        bail!("one name in several crates:\n  {}", twice.join("\n  "));
+        bail!(
+            "one name at the root of several crates:\n  {}",
+            twice.join("\n  ")
+        );
     }
     println!(
-        "words: {} public types, {} names shared",
+        "words: {} types at crates' roots, {} names shared",
         found.len(),
         SHARED.len()
     );
     Ok(())
 }
 
-fn names(dir: &Path, of: &str, found: &mut BTreeMap<String, BTreeSet<String>>) -> Result<()> {
-    if !dir.is_dir() {
-        return Ok(());
-    }
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
-        if path.file_stem().is_some_and(|stem| stem == "tests") {
-            continue;
-        }
-        if path.is_dir() {
-            names(&path, of, found)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path)?;
-            for name in text.lines().filter_map(declared) {
-                found.entry(name.into()).or_default().insert(of.into());
-            }
-        }
-    }
-    Ok(())
-}
-
 /// The public type that a line declares.
 fn declared(line: &str) -> Option<&str> {
-    let mut words = line.trim_start().split_whitespace();
-    let is_type = words.next() == Some("pub")
+    let mut words = line.split_whitespace();
+    let is_type = line.starts_with("pub ")
+        && words.next() == Some("pub")
         && matches!(
             words.next(),
             Some("struct" | "enum" | "trait" | "type" | "union")
@@ -128,24 +103,49 @@ fn declared(line: &str) -> Option<&str> {
     Some(&name[..end])
 }
 
+/// The types that `pub use` takes from a crate's own modules: words in upper camel case.
+fn exported(text: &str) -> Vec<String> {
+    let uses = text
+        .split("\npub use ")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(';'));
+    let own = uses
+        .map(|(path, _)| path)
+        .filter(|path| !path.starts_with("narrows_"));
+    let words = own.flat_map(|path| path.split(|c: char| !c.is_alphanumeric() && c != '_'));
+    let is_type = |word: &&str| {
+        word.starts_with(|c: char| c.is_uppercase()) && word.chars().any(char::is_lowercase)
+    };
+    words.filter(is_type).map(str::to_owned).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    // Goal: the check finds what it is for. Method: plant one name in two crates.
+    // Goal: the check finds what it is for. Method: plant one name at two roots, declared here and re-exported there.
     #[test]
     fn a_planted_double_is_found() {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in [
-            ("one", "pub struct Strait<T>(T);\npub(crate) struct Mine;\n"),
-            ("two", "    pub enum Strait {}\nstruct Mine;\n"),
+            (
+                "one",
+                "pub struct Strait<T>(T);\nstruct Mine;\npub use narrows_core::Level;\n",
+            ),
+            (
+                "two",
+                "mod a;\npub use a::{\n    Mine, Strait,\n};\npub enum Level {}\n",
+            ),
         ] {
             let src = dir.path().join(name).join("src");
             fs::create_dir_all(&src).unwrap();
             fs::write(src.join("lib.rs"), text).unwrap();
         }
         let error = check(dir.path()).unwrap_err().to_string();
-        assert_eq!(error, "one name in several crates:\n  Strait: one, two");
+        assert_eq!(
+            error,
+            "one name at the root of several crates:\n  Strait: one, two"
+        );
         fs::write(dir.path().join("two/src/lib.rs"), "").unwrap();
         check(dir.path()).unwrap();
     }
