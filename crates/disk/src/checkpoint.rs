@@ -175,6 +175,11 @@ impl Store {
         // The generation's parity says which copy is first. So after a crash that tore one of them
         // the torn one is written again first, and the whole one stays until that is durable.
         let first = superblock.generation as usize % 2;
+        #[cfg(test)]
+        let first = match self.log.sabotage {
+            Some(crate::tests::Sabotage::SuperblockOrder) => 0,
+            _ => first,
+        };
         for copy in [COPIES[first], COPIES[1 - first]] {
             let written = self.log.backing.write(copy, &[&bytes]);
             written.map_err(|error| self.log.fail(&error))?;

@@ -28,6 +28,28 @@ use crate::{
 
 /// A crash-safe, thin, self-compressing block device.
 ///
+/// ```
+/// use std::sync::Arc;
+/// use narrows_core::BlockDevice;
+/// use narrows_disk::{Creation, Disk, Settings, backing::FileBacking};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("disk");
+/// let backing = FileBacking::create(&path, 64 << 20)?;
+/// Disk::create(&backing, &Creation::new(256 << 20))?;
+/// let disk = Disk::open(Arc::new(backing), Settings::default())?;
+/// disk.write(4096, b"four kilobytes in", false)?;
+/// disk.flush()?;
+/// let mut out = [0; 17];
+/// disk.read(4096, &mut out)?;
+/// assert_eq!(&out, b"four kilobytes in");
+/// println!("{:.2} times denser than raw", disk.stat().ratio);
+/// disk.close()?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// Writes are volatile until [`BlockDevice::flush`] returns or unless `fua` is set, as of a disk
 /// with a write cache. Dropping it closes it; [`Disk::close`] says whether that went well.
 #[derive(Debug)]

@@ -14,7 +14,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`backing`] | where the bytes are: a trait, a file, a simulated device |
-//! | [`format`] | superblock, batch, unit, map entry: parsing, no I/O |
+//! | [`mod@format`] | superblock, batch, unit, map entry: parsing, no I/O |
 //! | `store` | requests cut into units, scratch memory, counters |
 //! | `log` | batches from open to durable |
 //! | `map`, `segments` | where blocks are, what is free |

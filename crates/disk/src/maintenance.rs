@@ -91,18 +91,27 @@ impl Store {
         let mut most = 0;
         let mut fruitless = 0;
         for _ in 0..rounds {
-            let (free, dead, victim) = {
+            let (free, (dead, pending), victim, volatile) = {
                 let log = self.log.lock();
                 let segments = &log.segments;
                 let dead = segments.dead_before(u64::MAX, log.at.segment).len();
-                (segments.free(), dead, self.victim(&log, !manner.merge))
+                let volatile = Some(log.accepted()).filter(|accepted| *accepted > log.durable);
+                let victim = self.victim(&log, !manner.merge);
+                // The next checkpoint moves the map pages that keep some from being dead.
+                let pending = dead > 0 || (victim.is_none() && segments.has_stuck());
+                (segments.free(), (dead, pending), victim, volatile)
             };
             if free >= wanted {
                 return Ok(true);
             }
             most = most.max(free);
+            if let (None, false, Some(accepted)) = (victim, pending, volatile) {
+                // Only what is durable is collected, and nobody has flushed of late.
+                self.log.commit(accepted)?;
+                continue;
+            }
             let enough = free + dead >= wanted + DEAD_WANTED || free <= FREE_LEAST;
-            if dead > 0 && (enough || victim.is_none()) {
+            if pending && (enough || victim.is_none()) {
                 self.checkpoint(superblock, false)?;
                 let now = self.log.lock().segments.free();
                 // What collections and the checkpoint take is not always less than what they give:

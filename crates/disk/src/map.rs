@@ -64,12 +64,14 @@ impl Map {
     }
 
     /// Gives `change` each block's place in the range and entry, and keeps what it returns. Pages
-    /// that were clean are appended to `dirty`. The caller holds the log's lock.
+    /// that were clean are appended to `dirty`. Unless it `creates`, the change makes nothing of
+    /// blocks never written. The caller holds the log's lock.
     pub(crate) fn update(
         &self,
         first: u64,
         count: u64,
         dirty: &mut Vec<u32>,
+        creates: bool,
         mut change: impl FnMut(u64, Entry) -> Entry,
     ) {
         let mut at = first;
@@ -78,6 +80,10 @@ impl Map {
             let (number, index) = split(at);
             let n = (FANOUT - index).min((end - at) as usize);
             let mut page = self.pages[number].write();
+            if !creates && page.entries.is_none() {
+                at += n as u64;
+                continue;
+            }
             let entries = page
                 .entries
                 .get_or_insert_with(|| Box::new([Entry::NONE; FANOUT]));

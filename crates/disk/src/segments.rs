@@ -198,6 +198,11 @@ impl Segments {
         u64::from(self.count() - 1) * u64::from(self.len)
     }
 
+    /// Whether collecting left something in any segment since the last checkpoint.
+    pub(crate) fn has_stuck(&self) -> bool {
+        self.all.iter().any(|segment| segment.stuck)
+    }
+
     /// Lets collections try again what they could not empty.
     pub(crate) fn unstick(&mut self) {
         for segment in &mut self.all {

@@ -118,21 +118,28 @@ impl LogState {
             ..
         } = self;
         let blocks = record.count as usize;
-        map.update(record.first, record.count.into(), dirty, |i, old| {
-            let new = match record.kind {
-                Kind::Zero => Entry::ZERO,
-                Kind::Trim => Entry::NONE,
-                _ if record.mask >> i & 1 == 0 => return old,
-                _ => Entry::data(place, i as usize, blocks),
-            };
-            *data_blocks -= u64::from(old.place().is_some());
-            *data_blocks += u64::from(new.place().is_some());
-            *zero_blocks -= u64::from(old == Entry::ZERO);
-            *zero_blocks += u64::from(new == Entry::ZERO);
-            segments.release(old, old.share());
-            segments.retain(new, new.share());
-            new
-        });
+        let creates = record.kind != Kind::Trim;
+        map.update(
+            record.first,
+            record.count.into(),
+            dirty,
+            creates,
+            |i, old| {
+                let new = match record.kind {
+                    Kind::Zero => Entry::ZERO,
+                    Kind::Trim => Entry::NONE,
+                    _ if record.mask >> i & 1 == 0 => return old,
+                    _ => Entry::data(place, i as usize, blocks),
+                };
+                *data_blocks -= u64::from(old.place().is_some());
+                *data_blocks += u64::from(new.place().is_some());
+                *zero_blocks -= u64::from(old == Entry::ZERO);
+                *zero_blocks += u64::from(new == Entry::ZERO);
+                segments.release(old, old.share());
+                segments.retain(new, new.share());
+                new
+            },
+        );
     }
 
     /// Notes where a page of the map is now.

@@ -215,6 +215,26 @@ fn overwrites_many_times_the_backing() {
     }
 }
 
+// Goal: who never flushes is not refused for it. Method: every eighth write is to a block that stays,
+// so that no segment is ever dead as a whole; with the defaults, under which no checkpoint comes due
+// on so small a backing.
+#[test]
+fn overwrites_without_a_flush_find_room() {
+    let backing = device(64);
+    Disk::create(&*backing, &Creation::new(2 << 20).segment_len(64 << 10)).unwrap();
+    let disk = Disk::open(backing, Settings::default().background(false)).unwrap();
+    for round in 0..3000_u64 {
+        let block = if round % 8 == 0 {
+            8 + round / 8
+        } else {
+            round % 8
+        };
+        disk.write(block * B, &super::noise(round, BLOCK), false)
+            .unwrap_or_else(|error| panic!("round {round}: {error}, {:?}", disk.stat()));
+    }
+    assert!(disk.scrub(|_, _| ()).is_empty());
+}
+
 // Goal: a guaranteed device never runs out of space. Method: the largest one, filled with noise and
 // overwritten in single blocks and longer runs, many times.
 #[test]

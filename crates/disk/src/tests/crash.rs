@@ -382,7 +382,7 @@ impl Run {
         self.backing.crash(choice, cursor, image);
         let bounds = self.model.bounds(choice.at);
         // Now and then recovery is crashed, too; then what it left is recovered.
-        let nested = dice.below(4) == 0;
+        let nested = dice.below(8) == 0;
         let bytes = std::mem::take(image);
         let device = if nested {
             SimulatedDevice::from_image(bytes, Geometry::default())
@@ -394,8 +394,15 @@ impl Run {
         let mut states = 1;
         if nested {
             let mut inner = CrashCursor::default();
-            for _ in 0..4 {
-                let choice = random_choice(device.position(), dice);
+            // A recovery's own writes come first in the record, what it discards last.
+            for at in 1..=device.position().min(14) {
+                let torn = CrashChoice {
+                    keep: 0,
+                    tear: 256,
+                    ..random_choice(0, dice)
+                };
+                let choice = [torn, random_choice(0, dice)][dice.below(2)];
+                let choice = CrashChoice { at, ..choice };
                 let mut bytes = Vec::new();
                 device.crash(choice, &mut inner, &mut bytes);
                 let again = Arc::new(SimulatedDevice::unrecorded(bytes, Geometry::default()));
@@ -479,8 +486,11 @@ fn search(states: usize, first_seed: u64, sabotage: Option<Sabotage>) -> (usize,
                     seed: 0,
                 }));
             }
-            for _ in 0..3 {
-                let choice = random_choice(0, &mut dice);
+            for keep in [None, None, None, Some(0)] {
+                let mut choice = random_choice(0, &mut dice);
+                if let Some(keep) = keep {
+                    (choice.keep, choice.tear) = (keep, 256);
+                }
                 choices.push(CrashChoice { at, ..choice });
             }
         }
@@ -522,8 +532,9 @@ fn every_planted_bug_is_found() {
         Sabotage::ReplayPastGap,
         Sabotage::AcknowledgeEarly,
         Sabotage::SkipChecksum,
+        Sabotage::SuperblockOrder,
     ] {
-        let (tried, violation) = search(20_000, 1, Some(bug));
+        let (tried, violation) = search(60_000, 1, Some(bug));
         let violation =
             violation.unwrap_or_else(|| panic!("{bug:?} was not found in {tried} states"));
         println!("{bug:?} found after {tried} states: {violation}");

@@ -72,6 +72,8 @@ pub(crate) enum Sabotage {
     AcknowledgeEarly,
     /// Payloads are not checked.
     SkipChecksum,
+    /// The same copy of the superblock is always written first, whichever is whole.
+    SuperblockOrder,
 }
 
 /// What a store that skips checksums makes of a unit.

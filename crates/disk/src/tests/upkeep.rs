@@ -8,6 +8,7 @@ use super::{bytes_of, device, noise, quiet};
 use crate::{
     Creation, Disk, Fullness, Profile,
     backing::{Backing, Geometry, SimulatedDevice},
+    dump,
     format::BLOCK,
     fsck, grow,
 };
@@ -45,6 +46,14 @@ fn grows_in_both_directions_and_keeps_everything() {
         drop(disk);
         assert!(fsck(&shared).unwrap().is_clean());
     }
+    let mut list = Vec::new();
+    dump(&*backing, &mut list).unwrap();
+    let list = String::from_utf8(list).unwrap();
+    assert!(list.contains("logical: 8589934592"), "{list}");
+    assert!(
+        list.lines()
+            .any(|line| line.contains(": batch ") && line.contains(" Data "))
+    );
     let error = grow(&shared, Some(1 << 20), None).unwrap_err();
     assert!(error.to_string().contains("is possible"), "{error}");
 }
