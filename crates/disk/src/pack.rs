@@ -3,7 +3,7 @@
 //! A unit that would not shrink by an eighth is stored raw. Codecs are named by their numbers of
 //! `docs/specs/codec-ids.md`, so a store can be read whatever it was written with.
 
-use narrows_chains::{PAGE, Packer, Profile as ChainProfile};
+use narrows_chains::{PAGE, PagePacker, Profile as ChainProfile};
 use narrows_codecs::{lz4::Lz4, zstd::Zstd};
 use narrows_core::{Codec, CodecId, DecodeError, Level, Registry, Workspace};
 
@@ -39,7 +39,7 @@ pub(crate) fn registry() -> Registry {
 pub(crate) struct Tools {
     workspace: Workspace,
     /// For [`Effort::Strong`], and for [`Effort::Utmost`].
-    chains: [Option<Box<Packer>>; 2],
+    chains: [Option<Box<PagePacker>>; 2],
 }
 
 impl Tools {
@@ -145,12 +145,12 @@ impl Tools {
         }
     }
 
-    fn chains(&mut self, effort: Effort) -> &mut Packer {
+    fn chains(&mut self, effort: Effort) -> &mut PagePacker {
         let (held, profile) = match effort {
             Effort::Utmost => (&mut self.chains[1], ChainProfile::Ratio),
             _ => (&mut self.chains[0], ChainProfile::Balanced),
         };
-        held.get_or_insert_with(|| Box::new(Packer::new(profile)))
+        held.get_or_insert_with(|| Box::new(PagePacker::new(profile)))
     }
 }
 
