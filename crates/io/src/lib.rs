@@ -13,13 +13,8 @@
 //! | [`answer`] | a socket that gives a document to whoever asks |
 //! | [`metrics`] | counters for Prometheus |
 //! | [`meter`] | clock, CPU time, memory, `TCP_INFO` |
-<<<<<<< HEAD
-//! | [`helper_pool`] | threads that lend a hand with borrowed work |
-//! | [`blockdev`] | discarding blocks of a device |
-=======
 //! | [`blockdev`] | discarding blocks of a device |
 //! | [`helper_pool`] | threads that lend a hand with borrowed work |
->>>>>>> disk2
 //! | [`allocator`] | the C library's, told to give memory back |
 //! | [`thread`] | starting a thread, or saying what allows more |
 //! | [`region`] | memory that is paid for by the page and given back at once |
