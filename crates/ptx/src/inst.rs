@@ -313,6 +313,7 @@ pub(crate) enum Op {
         s: [Src; 3],
         reads: bool,
         writes: bool,
+        bits: u32,
     },
     Mov {
         d: Reg,

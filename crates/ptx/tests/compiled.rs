@@ -205,12 +205,12 @@ fn stencil() {
         );
         let weights = [0.05f32, 0.25, 0.4, 0.25, 0.05];
         let got = p.arena.get::<f32>(dout, n);
-        for i in 0..n {
+        for (i, got) in got.iter().enumerate() {
             let want = (0..5).fold(0f32, |sum, d| {
                 let j = (i as i64 + d as i64 - 2).clamp(0, n as i64 - 1) as usize;
                 weights[d].mul_add(input[j], sum)
             });
-            assert_eq!(got[i], want, "{i}");
+            assert_eq!(*got, want, "{i}");
         }
     });
 }
@@ -298,7 +298,8 @@ fn local() {
         let got = p.arena.get::<i32>(dout, threads);
         for (row, got) in input.chunks(n).zip(got) {
             let mut counts = [0; 16];
-            row.iter().for_each(|x| counts[(x * 5 & 15) as usize] += 1);
+            row.iter()
+                .for_each(|x| counts[((x * 5) & 15) as usize] += 1);
             let best = (1..16).fold(0, |best, k| if counts[k] > counts[best] { k } else { best });
             assert_eq!(got, best as i32 * 1000 + counts[best]);
         }

@@ -183,9 +183,12 @@ fn warps_that_spin_let_others_run() {
 }
 
 // Goal: every atomic in shared and global memory. Method: sums and extremes over all threads.
+/// Name, start, and what an atomic stores for the old value and the operand.
+type AtomicCase = (&'static str, u64, fn(u64, u64) -> u64);
+
 #[test]
 fn atomics() {
-    let cases: [(&str, u64, fn(u64, u64) -> u64); 10] = [
+    let cases: [AtomicCase; 10] = [
         ("add.u32", 5, |a, b| (a + b) & 0xffff_ffff),
         ("min.u32", 0x8000_0000, u64::min),
         ("max.u32", 7, u64::max),
@@ -625,7 +628,8 @@ fn named_textures() {
 // Goal: approximations keep PTX's bounds. Method: against double precision, 4 units in the last place.
 #[test]
 fn approximations() {
-    let cases: [(&str, fn(f64) -> f64); 7] = [
+    type Case = (&'static str, fn(f64) -> f64);
+    let cases: [Case; 7] = [
         ("ex2.approx.f32", f64::exp2),
         ("lg2.approx.f32", |x| x.abs().log2()),
         ("sin.approx.f32", f64::sin),

@@ -1,5 +1,12 @@
 //! Comparisons: `setp`, `set`, `testp`.
 
+// NaN makes `!(a < b)` and `a >= b` differ, and that is what the unordered operators say.
+#![allow(
+    clippy::neg_cmp_op_on_partial_ord,
+    clippy::eq_op,
+    clippy::double_comparisons
+)]
+
 use super::lane::{test, with_integer};
 use crate::inst::Test;
 use crate::num::float::{self, Mode};

@@ -226,24 +226,24 @@ impl<'t> Body<'_, 't> {
 
     /// The value of an argument, which usually lies in the frame.
     fn argument(&mut self, operand: &Operand<'t>, ty: Type) -> Result<Src, String> {
-        if let Operand::Name(name, 0) = operand {
-            if matches!(self.symbol(name)?, Symbol::Frame(_)) {
-                let address = self.address(
-                    &Operand::Bracket(vec![operand.clone()]),
-                    crate::inst::Place::Param,
-                )?;
-                let d = self.temporary()?;
-                let element = crate::inst::Element {
-                    bytes: ty.bytes(),
-                    sign_to: 0,
-                };
-                self.emit(Op::Load {
-                    d: vec![d],
-                    address,
-                    element,
-                });
-                return Ok(Src::reg(d));
-            }
+        if let Operand::Name(name, 0) = operand
+            && matches!(self.symbol(name)?, Symbol::Frame(_))
+        {
+            let address = self.address(
+                &Operand::Bracket(vec![operand.clone()]),
+                crate::inst::Place::Param,
+            )?;
+            let d = self.temporary()?;
+            let element = crate::inst::Element {
+                bytes: ty.bytes(),
+                sign_to: 0,
+            };
+            self.emit(Op::Load {
+                d: vec![d],
+                address,
+                element,
+            });
+            return Ok(Src::reg(d));
         }
         self.src(operand, ty)
     }

@@ -483,12 +483,12 @@ impl<'t> Body<'_, 't> {
     }
 
     fn named_src(&mut self, name: &'t str, addend: i64) -> Result<Src, String> {
-        if name.starts_with('%') {
-            if let Some(what) = super::simple::special(&Operand::Name(name, 0)) {
-                let d = self.temporary()?;
-                self.emit(Op::Special { d, what, add: 0 });
-                return Ok(Src::reg(d));
-            }
+        if name.starts_with('%')
+            && let Some(what) = super::simple::special(&Operand::Name(name, 0))
+        {
+            let d = self.temporary()?;
+            self.emit(Op::Special { d, what, add: 0 });
+            return Ok(Src::reg(d));
         }
         if name == "WARP_SZ" {
             return self.value(32);

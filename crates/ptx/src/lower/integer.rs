@@ -41,9 +41,9 @@ pub(crate) fn arithmetic(
         ("add", true) => binary(|a: T, b: T| a.saturating_add(b)),
         ("sub", false) => binary(|a: T, b: T| a.wrapping_sub(b)),
         ("sub", true) => binary(|a: T, b: T| a.saturating_sub(b)),
-        ("min", _) if relu => binary(|a: T, b: T| a.min(b).max(0)),
+        ("min", _) if relu => binary(|a: T, b: T| a.min(b).max(T::default())),
         ("min", _) => binary(|a: T, b: T| a.min(b)),
-        ("max", _) if relu => binary(|a: T, b: T| a.max(b).max(0)),
+        ("max", _) if relu => binary(|a: T, b: T| a.max(b).max(T::default())),
         _ => binary(|a: T, b: T| a.max(b)),
     });
     shape(f.ok_or_else(|| no_type(ty))?, &[ty, ty])
@@ -115,25 +115,25 @@ pub(crate) fn multiply(
 fn high(ty: Type, sat: bool) -> Result<Alu, String> {
     Ok(match ty {
         Type::U(16) => ternary(|a: u16, b: u16, c: u16| {
-            ((u32::from(a) * u32::from(b) >> 16) as u16).wrapping_add(c)
+            (((u32::from(a) * u32::from(b)) >> 16) as u16).wrapping_add(c)
         }),
         Type::S(16) => ternary(|a: i16, b: i16, c: i16| {
-            ((i32::from(a) * i32::from(b) >> 16) as i16).wrapping_add(c)
+            (((i32::from(a) * i32::from(b)) >> 16) as i16).wrapping_add(c)
         }),
         Type::U(32) => ternary(|a: u32, b: u32, c: u32| {
-            ((u64::from(a) * u64::from(b) >> 32) as u32).wrapping_add(c)
+            (((u64::from(a) * u64::from(b)) >> 32) as u32).wrapping_add(c)
         }),
         Type::S(32) if sat => ternary(|a: i32, b: i32, c: i32| {
-            ((i64::from(a) * i64::from(b) >> 32) as i32).saturating_add(c)
+            (((i64::from(a) * i64::from(b)) >> 32) as i32).saturating_add(c)
         }),
         Type::S(32) => ternary(|a: i32, b: i32, c: i32| {
-            ((i64::from(a) * i64::from(b) >> 32) as i32).wrapping_add(c)
+            (((i64::from(a) * i64::from(b)) >> 32) as i32).wrapping_add(c)
         }),
         Type::U(64) => ternary(|a: u64, b: u64, c: u64| {
-            ((u128::from(a) * u128::from(b) >> 64) as u64).wrapping_add(c)
+            (((u128::from(a) * u128::from(b)) >> 64) as u64).wrapping_add(c)
         }),
         Type::S(64) => ternary(|a: i64, b: i64, c: i64| {
-            ((i128::from(a) * i128::from(b) >> 64) as i64).wrapping_add(c)
+            (((i128::from(a) * i128::from(b)) >> 64) as i64).wrapping_add(c)
         }),
         _ => return Err(no_type(ty)),
     })
@@ -161,7 +161,7 @@ pub(crate) fn multiply24(
         }
     };
     let f = ternary(move |a: u64, b: u64, c: i32| {
-        let product = (part(a) * part(b) >> if is_high { 16 } else { 0 }) as i32;
+        let product = ((part(a) * part(b)) >> if is_high { 16 } else { 0 }) as i32;
         (if sat {
             product.saturating_add(c)
         } else {
@@ -212,7 +212,10 @@ pub(crate) fn logic(opcode: &str, ty: Type) -> Result<Shape, String> {
         "and" => binary(|a: u64, b: u64| a & b),
         "or" => binary(|a: u64, b: u64| a | b),
         "xor" => binary(|a: u64, b: u64| a ^ b),
-        "cnot" => unary(|a: u64| u64::from(a == 0)),
+        "cnot" => {
+            let limit = int::ones(ty.bits());
+            unary(move |a: u64| u64::from(a & limit == 0))
+        }
         _ => with_integer!(ty, T => unary(|a: T| !a)).ok_or_else(|| no_type(ty))?,
     };
     let count = if matches!(opcode, "not" | "cnot") {
@@ -247,13 +250,15 @@ pub(crate) fn funnel(mods: &mut Modifiers<'_>) -> Result<Shape, String> {
 pub(crate) fn bits(opcode: &str, ty: Type, mods: &mut Modifiers<'_>) -> Result<Shape, String> {
     let width = ty.bits();
     let signed = matches!(ty, Type::S(_));
+    // A register of another width may hold more than the type's bits.
+    let limit = int::ones(width);
     let f = match opcode {
-        "popc" => unary(|a: u64| a.count_ones()),
-        "clz" => unary(move |a: u64| a.leading_zeros() + width - 64),
-        "brev" => unary(move |a: u64| a.reverse_bits() >> (64 - width)),
+        "popc" => unary(move |a: u64| (a & limit).count_ones()),
+        "clz" => unary(move |a: u64| (a & limit).leading_zeros() + width - 64),
+        "brev" => unary(move |a: u64| (a & limit).reverse_bits() >> (64 - width)),
         "bfind" => {
             let amount = mods.take("shiftamt");
-            unary(move |a: u64| int::bfind(a, width, signed, amount))
+            unary(move |a: u64| int::bfind(a & limit, width, signed, amount))
         }
         _ => return Err(no_type(ty)),
     };
@@ -396,7 +401,7 @@ fn multiply_carry(ty: Type, mods: &mut Modifiers<'_>) -> Result<Carry, String> {
             (sum & 0xffff_ffff, sum >> 32 != 0)
         },
         (Type::U(32), true) => |a, b, c, carry| {
-            let sum = (a * b >> 32) + c + u64::from(carry);
+            let sum = ((a * b) >> 32) + c + u64::from(carry);
             (sum & 0xffff_ffff, sum >> 32 != 0)
         },
         (Type::S(32), true) => |a, b, c, carry| {
@@ -409,7 +414,7 @@ fn multiply_carry(ty: Type, mods: &mut Modifiers<'_>) -> Result<Carry, String> {
             (sum as u64, sum >> 64 != 0)
         },
         (Type::U(64), true) => |a, b, c, carry| {
-            let product = u128::from(a) * u128::from(b) >> 64;
+            let product = (u128::from(a) * u128::from(b)) >> 64;
             let sum = product + u128::from(c) + u128::from(carry);
             (sum as u64, sum >> 64 != 0)
         },

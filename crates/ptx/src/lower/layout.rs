@@ -58,8 +58,18 @@ pub(crate) fn globals<'t>(
         unit.names.insert(var.name, Name::Global(index as u32));
         defined.push((index, var));
     }
-    // Functions that tables of addresses name get their numbers when they are declared; a table
-    // may stand before them, so initial values wait until all names are known.
+    initialise(parsed, unit, &mut globals, &defined)?;
+    Ok(globals)
+}
+
+/// Fills in initial values. Functions that tables of addresses name get their numbers when they are
+/// declared, after this; so their names are known here for a while, with the numbers to come.
+fn initialise<'t>(
+    parsed: &Text<'t>,
+    unit: &mut Unit<'t>,
+    globals: &mut [Global],
+    defined: &[(usize, &Var<'t>)],
+) -> Result<(), ParseError> {
     let mut waiting = HashMap::new();
     for function in &parsed.functions {
         let next = waiting.len() as u32;
@@ -73,13 +83,13 @@ pub(crate) fn globals<'t>(
     for name in &hidden {
         unit.names.insert(name, Name::Function(waiting[name]));
     }
-    for (index, var) in defined {
+    for &(index, var) in defined {
         initial(var, unit, &mut globals[index])?;
     }
     for name in hidden {
         unit.names.remove(name);
     }
-    Ok(globals)
+    Ok(())
 }
 
 /// Places the module's shared variables. One that a single kernel uses is that kernel's own, so

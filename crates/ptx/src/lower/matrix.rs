@@ -35,6 +35,17 @@ impl<'t> Body<'_, 't> {
                 s,
             });
         }
+        self.matrices(opcode == "ldmatrix", transposed, operands, mods)
+    }
+
+    /// `ldmatrix` and `stmatrix`.
+    fn matrices(
+        &mut self,
+        is_load: bool,
+        transposed: bool,
+        operands: &[Operand<'t>],
+        mods: &mut Modifiers<'_>,
+    ) -> Result<Op, String> {
         let count = mods
             .find(|word| match word {
                 "x1" => Some(1),
@@ -50,7 +61,7 @@ impl<'t> Body<'_, 't> {
         let [a, b] = operands else {
             return Err("two operands expected".into());
         };
-        if opcode == "ldmatrix" {
+        if is_load {
             let d = self.registers(a)?;
             let address = self.address(b, Place::Shared)?;
             return if d.len() == count {

@@ -26,11 +26,11 @@ impl<'m> Modifiers<'m> {
     /// Takes the first modifier for which `f` finds something.
     pub(crate) fn find<T>(&mut self, mut f: impl FnMut(&'m str) -> Option<T>) -> Option<T> {
         for (index, word) in self.all.iter().enumerate() {
-            if self.used >> index & 1 == 0 {
-                if let Some(found) = f(word) {
-                    self.used |= 1 << index;
-                    return Some(found);
-                }
+            if self.used >> index & 1 == 0
+                && let Some(found) = f(word)
+            {
+                self.used |= 1 << index;
+                return Some(found);
             }
         }
         None
@@ -70,6 +70,11 @@ impl<'m> Modifiers<'m> {
             sat: self.take("sat"),
             relu: self.take("relu"),
         }
+    }
+
+    /// Takes all modifiers, of an instruction that none of them changes.
+    pub(crate) fn find_all(&mut self) {
+        self.used = u64::MAX;
     }
 
     /// Fails if a modifier is left.

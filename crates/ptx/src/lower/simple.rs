@@ -5,8 +5,7 @@ use super::integer::Shape;
 use super::modifiers::Modifiers;
 use super::{compare, convert, float, integer};
 use crate::inst::{
-    Alu, CARRY, LOCAL_WINDOW, Logic, Op, PARAM_WINDOW, PRED_SINK, Place, PredSrc, SHARED_WINDOW,
-    Special,
+    Alu, LOCAL_WINDOW, Logic, Op, PARAM_WINDOW, PRED_SINK, Place, PredSrc, SHARED_WINDOW, Special,
 };
 use crate::num::float::Arith;
 use crate::text::ast::{Instruction, Operand, Type};
@@ -40,6 +39,15 @@ impl<'t> Body<'_, 't> {
                 let (_, width) = self.dst(operands.first().ok_or("no operands")?)?;
                 let shape = convert::convert(width, mods)?;
                 self.alu(operands, shape)
+            }
+            "createpolicy" => {
+                // A policy of caches: any value does, since there are none.
+                mods.find_all();
+                let (d, _) = self.dst(operands.first().ok_or("no operands")?)?;
+                Ok(Op::Mov {
+                    d,
+                    s: self.value(0)?,
+                })
             }
             "cvta" => self.cvta(operands, mods),
             "isspacep" => self.isspacep(operands, mods),
@@ -136,13 +144,13 @@ impl<'t> Body<'_, 't> {
         let (d, s) = operands.split_first().ok_or("no operands")?;
         let s = self.sources(s, &vec![ty; s.len().min(3)])?;
         let (d, _) = self.dst(d)?;
-        let _ = CARRY;
         Ok(Op::Carry {
             f,
             d,
             s,
             reads,
             writes,
+            bits: ty.bits(),
         })
     }
 

@@ -43,22 +43,13 @@ impl<'t> Body<'_, 't> {
         if !rest.is_empty() {
             return Err("offsets and comparison".into());
         }
-        // With a sampler apart, the texture's own description holds for both.
-        let (handle, coords) = match &place[..] {
-            [handle, coords] => (handle, coords),
-            [handle, _sampler, coords] => (handle, coords),
-            _ => return Err("a texture and coordinates expected".into()),
-        };
-        let mut coords = match coords {
-            Operand::Vector(list) => list.clone(),
-            other => vec![other.clone()],
-        };
-        coords.truncate(dimensions as usize + usize::from(is_array));
-        if coords.len() < dimensions as usize + usize::from(is_array) || d.len() != 4 {
+        let (handle, coords) = place_of(place)?;
+        let count = dimensions as usize + usize::from(is_array);
+        if coords.len() < count || d.len() != 4 {
             return Err("too few coordinates or results".into());
         }
         let mut sources = Vec::new();
-        for (index, coord) in coords.iter().enumerate() {
+        for (index, coord) in coords[..count].iter().enumerate() {
             let ty = if is_array && index == 0 {
                 Type::U(32)
             } else {
@@ -109,4 +100,19 @@ impl<'t> Body<'_, 't> {
             what,
         })
     }
+}
+
+/// The texture and the coordinates of an operand. With a sampler apart, the texture's own
+/// description holds for both.
+fn place_of<'o, 't>(
+    place: &'o [Operand<'t>],
+) -> Result<(&'o Operand<'t>, &'o [Operand<'t>]), String> {
+    let (handle, coords) = match place {
+        [handle, coords] | [handle, _, coords] => (handle, coords),
+        _ => return Err("a texture and coordinates expected".into()),
+    };
+    Ok(match coords {
+        Operand::Vector(list) => (handle, &list[..]),
+        other => (handle, std::slice::from_ref(other)),
+    })
 }

@@ -1,7 +1,7 @@
 //! Floating-point operations as the device defines them, on top of the processor's own where those
 //! round alike. Source: PTX ISA, sections on floating-point and half precision instructions.
 
-use super::soft::{self, BF16, F16, F32, F64, Format, Round};
+use super::soft::{self, BF16, F32, F64, Format, Round};
 
 /// Rounding and the modifiers that change what goes in and comes out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -255,10 +255,10 @@ pub(crate) fn narrow(value: f64, format: Format, round: Round) -> u64 {
     if format == F64 {
         return value.to_bits();
     }
-    if round == Round::Nearest {
-        if let Some(bits) = narrow_normal(value, format) {
-            return bits;
-        }
+    if round == Round::Nearest
+        && let Some(bits) = narrow_normal(value, format)
+    {
+        return bits;
     }
     soft::convert(value.to_bits(), F64, format, round)
 }

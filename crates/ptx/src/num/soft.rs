@@ -311,7 +311,7 @@ pub(crate) fn div(a: Value, b: Value) -> Value {
             Value::Finite(Finite {
                 negative,
                 exponent: a.exponent - b.exponent - shift.min(127) as i32,
-                mantissa: dividend / b.mantissa | sticky,
+                mantissa: (dividend / b.mantissa) | sticky,
             })
         }
     }

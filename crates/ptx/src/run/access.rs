@@ -59,10 +59,10 @@ impl<M: Memory> Runner<'_, M> {
             return Ok(());
         }
         // Parameters are the same for all threads.
-        if address.place == Place::Param {
-            if let Some(at) = self.uniform(address) {
-                return self.load_param(mask, d, at, element);
-            }
+        if address.place == Place::Param
+            && let Some(at) = self.uniform(address)
+        {
+            return self.load_param(mask, d, at, element);
         }
         let addresses = self.addresses(address);
         if self.load_span(mask, d, (address.place, &addresses), element) {
@@ -359,14 +359,14 @@ fn side_by_side(mask: u32, place: Place, addresses: &Lanes, len: usize) -> Optio
         return None;
     }
     let first = addresses[0];
-    if first % len as u64 != 0 || place == Place::Generic && first >= SHARED_WINDOW {
+    if !first.is_multiple_of(len as u64) || place == Place::Generic && first >= SHARED_WINDOW {
         return None;
     }
     let count = mask.count_ones() as usize;
     let step = len as u64;
     let mut differs = 0;
-    for lane in 0..count {
-        differs |= addresses[lane] ^ first.wrapping_add(step * lane as u64);
+    for (lane, address) in addresses[..count].iter().enumerate() {
+        differs |= address ^ first.wrapping_add(step * lane as u64);
     }
     (differs == 0).then_some(count)
 }

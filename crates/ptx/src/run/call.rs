@@ -23,7 +23,7 @@ impl<M: Memory> Runner<'_, M> {
                 let offset = targets[first].wrapping_sub(FUNCTION_BASE);
                 let index = offset / 16;
                 let known = code.functions.get(index as usize);
-                if offset % 16 != 0 || !known.is_some_and(|known| known.is_defined) {
+                if !offset.is_multiple_of(16) || !known.is_some_and(|known| known.is_defined) {
                     return fault(ErrorKind::Target(targets[first]), Some(first));
                 }
                 let other = mask & !same;

@@ -1,8 +1,8 @@
 //! Runs the blocks of a launch, one at a time.
 //!
-//! [`warp`] holds a warp's registers and its groups of threads and decides which group is next;
-//! [`step`] executes one instruction for one group; [`access`], [`call`], [`collective`], [`matrix`]
-//! and [`fetch`] hold the families that are more than arithmetic; [`barrier`] joins the warps.
+//! `warp` holds a warp's registers and its groups of threads and decides which group is next;
+//! `step` executes one instruction for one group; `access`, `call`, `collective`, `matrix` and
+//! `fetch` hold the families that are more than arithmetic; `barrier` joins the warps.
 //! A warp runs until it waits, ends, or has had its turn; then the next one runs. Warps start when
 //! their first turn comes, so a kernel without barriers needs the registers of one warp only.
 
@@ -26,7 +26,9 @@ use crate::{BlockStats, ErrorKind, KernelError, Launch, Memory};
 #[derive(Debug, Default)]
 pub struct Scratch {
     owner: u64,
-    pool: Vec<Warp>,
+    // Boxed: warps change places at every turn.
+    #[allow(clippy::vec_box)]
+    pool: Vec<Box<Warp>>,
     slots: Vec<Slot>,
     shared: Vec<u8>,
 }
@@ -35,7 +37,7 @@ pub struct Scratch {
 #[derive(Debug)]
 enum Slot {
     New,
-    Live(Warp),
+    Live(Box<Warp>),
     Done,
 }
 
@@ -83,7 +85,7 @@ pub fn run_block<M: Memory>(
         block,
         shared: std::mem::take(&mut scratch.shared),
         barriers: [Barrier::default(); BARRIERS],
-        warp: Warp::default(),
+        warp: Box::default(),
         threads_left: launch.block.iter().product(),
         pending: 0,
         stats: BlockStats::default(),
@@ -175,7 +177,7 @@ pub(crate) struct Runner<'a, M> {
     shared: Vec<u8>,
     barriers: [Barrier; BARRIERS],
     /// The warp whose turn it is.
-    warp: Warp,
+    warp: Box<Warp>,
     /// Threads that have not exited.
     threads_left: u32,
     /// Thread-instructions not yet taken from the budget.

@@ -248,6 +248,7 @@ impl<M: Memory> Runner<'_, M> {
             s,
             reads,
             writes,
+            bits,
         } = op
         else {
             return;
@@ -258,9 +259,12 @@ impl<M: Memory> Runner<'_, M> {
         };
         let carry = if *reads { self.warp.predicate(flag) } else { 0 };
         let [a, b, c] = s.map(|s| self.warp.lanes(self.constants, s));
+        let limit = crate::num::int::ones(*bits);
         let (mut out, mut flags) = ([0; WARP], 0);
         for lane in 0..WARP {
-            let (value, flag) = f(a[lane], b[lane], c[lane], carry >> lane & 1 != 0);
+            let operands = [a[lane], b[lane], c[lane]].map(|lane| lane & limit);
+            let [a, b, c] = operands;
+            let (value, flag) = f(a, b, c, carry >> lane & 1 != 0);
             out[lane] = value;
             flags |= u32::from(flag) << lane;
         }
@@ -385,6 +389,6 @@ fn is_in(place: Place, address: u64) -> bool {
         Place::Shared => window == SHARED_WINDOW,
         Place::Local => window == LOCAL_WINDOW,
         Place::Param => window == PARAM_WINDOW,
-        _ => address < SHARED_WINDOW || address >= FUNCTION_BASE,
+        _ => !(SHARED_WINDOW..FUNCTION_BASE).contains(&address),
     }
 }

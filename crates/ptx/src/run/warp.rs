@@ -19,7 +19,7 @@ pub(crate) const ATOMIC_COST: i64 = 32;
 /// Thread-instructions after which the launch's budget is asked.
 const CHARGE: u64 = 16384;
 /// Registers of a warp with all its calls at most; each takes 256 bytes.
-const REGISTERS_MAX: usize = 1 << 17;
+const REGISTERS_MAX: usize = 1 << 15;
 /// Calls that may nest.
 const DEPTH_MAX: u32 = 4096;
 

@@ -74,6 +74,7 @@ fn integer_class(bits: u32) -> Class {
 pub fn forms() -> Vec<Form> {
     let mut forms = Vec::new();
     integers(&mut forms);
+    packed(&mut forms);
     products(&mut forms);
     bits(&mut forms);
     floats(&mut forms);
@@ -196,6 +197,45 @@ fn integers(forms: &mut Vec<Form>) {
     }
 }
 
+fn packed(forms: &mut Vec<Form>) {
+    type Half = fn(i128, i128) -> i128;
+    let cases: [(&str, bool, Half); 6] = [
+        ("add.u16x2", false, |a, b| a + b),
+        ("add.s16x2", true, |a, b| a + b),
+        ("min.u16x2", false, |a, b| a.min(b)),
+        ("max.u16x2", false, |a, b| a.max(b)),
+        ("min.s16x2", true, |a, b| a.min(b)),
+        ("max.s16x2", true, |a, b| a.max(b)),
+    ];
+    for (name, signed, of) in cases {
+        let text = format!("{name} {{d}}, {{a}}, {{b}};");
+        add_form(forms, text, (R32, vec![R32; 2]), move |v| {
+            let part = |at: u32| {
+                mask(
+                    of(read(v[0] >> at, 16, signed), read(v[1] >> at, 16, signed)),
+                    16,
+                )
+            };
+            part(0) | part(16) << 16
+        });
+    }
+    for (name, of) in [("min", (|a, b| a.min(b)) as Half), ("max", |a, b| a.max(b))] {
+        let text = format!("{name}.relu.s32 {{d}}, {{a}}, {{b}};");
+        add_form(forms, text, (R32, vec![R32; 2]), move |v| {
+            mask(of(read(v[0], 32, true), read(v[1], 32, true)).max(0), 32)
+        });
+    }
+    for (part, shift) in [("lo", 0), ("hi", 32)] {
+        let text =
+            format!("mad.{part}.cc.u32 {{d}}, {{a}}, {{b}}, {{c}}; addc.u32 {{d}}, {{c}}, {{c}};");
+        add_form(forms, text, (R32, vec![R32; 3]), move |v| {
+            let product = i128::from(v[0]) * i128::from(v[1]);
+            let sum = i128::from(mask(product >> shift, 32)) + i128::from(v[2]);
+            mask(2 * i128::from(v[2]) + (sum >> 32), 32)
+        });
+    }
+}
+
 fn products(forms: &mut Vec<Form>) {
     // A product of 64-bit numbers with a sign fits i128 if taken modulo 2^128.
     let product =
@@ -262,7 +302,10 @@ fn products(forms: &mut Vec<Form>) {
         for (part, shift) in [("lo", 0), ("hi", 16)] {
             let text = format!("mul24.{part}.{letter}32 {{d}}, {{a}}, {{b}};");
             add_form(forms, text, (R32, vec![R32; 2]), move |v| {
-                mask(read(v[0], 24, signed) * read(v[1], 24, signed) >> shift, 32)
+                mask(
+                    (read(v[0], 24, signed) * read(v[1], 24, signed)) >> shift,
+                    32,
+                )
             });
         }
         let text = format!("dp4a.{letter}32.s32 {{d}}, {{a}}, {{b}}, {{c}};");

@@ -1,5 +1,5 @@
 //! Device memory for tests: one arena with exact bounds, and a runner that uses two threads.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, clippy::result_large_err)]
 
 use std::sync::Arc;
 use std::sync::Mutex;
