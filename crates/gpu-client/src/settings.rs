@@ -144,10 +144,16 @@ pub(crate) fn settings(engine: &Engine) -> Result<Settings, String> {
         (None | Some("adaptive"), None) => Plan::Adaptive,
         (Some(other), _) => return Err(format!("{POLICY}={other}: no such policy")),
     };
-    settings.limits.chunk_len_max = match settings.plan {
-        Plan::Naive(_) => narrows_core::limits::CHUNK_LEN_MAX,
-        _ => settings.limits.chunk_len_max.max(chunk_len.unwrap_or(0)),
-    };
+    // A channel has no end while its program runs, so "the whole message" is a copy: one chunk as long as there are any.
+    if let Plan::Naive(codec) = settings.plan {
+        settings.plan = Plan::Fixed(codec);
+        settings.chunk_len = Some(narrows_core::limits::CHUNK_LEN_MAX);
+        settings.depth = Some(1);
+    }
+    settings.limits.chunk_len_max = settings
+        .limits
+        .chunk_len_max
+        .max(settings.chunk_len.unwrap_or(0));
     settings.limits.channels_max = narrows_gpu_wire::LANES_MAX as u16 + 1;
     Ok(settings)
 }

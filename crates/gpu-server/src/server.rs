@@ -11,7 +11,8 @@ use std::{
     time::Duration,
 };
 
-use narrows::{Code, Endpoint, Error, Incoming, Limits, Settings, SettingsBuilder};
+use narrows::{Code, Endpoint, Error, Incoming, Limits, Plan, Settings, SettingsBuilder};
+use narrows_core::limits::CHUNK_LEN_MAX;
 use narrows_gpu_wire::{DeviceInfo, Frames, LANES_MAX, Reply, Request, SERVICE, lane_of};
 use narrows_io::metrics::{Kind, Metric};
 
@@ -84,9 +85,15 @@ impl Backend {
 /// How a session of this service is set up at its server. No resuming: a program whose connection is cut has lost its
 /// device, as one whose GPU falls off its bus.
 #[must_use]
-pub fn settings(base: Settings) -> Settings {
+pub fn settings(mut base: Settings) -> Settings {
+    // A channel has no end while its program runs, so "the whole message" is a copy: one chunk as long as there are any.
+    if let Plan::Naive(codec) = base.plan {
+        base.plan = Plan::Fixed(codec);
+        base.chunk_len = Some(CHUNK_LEN_MAX);
+        base.depth = Some(1);
+    }
     let limits = Limits {
-        chunk_len_max: 1 << 20,
+        chunk_len_max: base.chunk_len.unwrap_or(0).max(1 << 20),
         window_len: base.limits.window_len.min(WINDOW_LEN),
         channels_max: LANES_MAX as u16 + 1,
         ..base.limits

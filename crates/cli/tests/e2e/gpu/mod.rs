@@ -166,11 +166,12 @@ fn features_of_the_driver_do_what_they_should() {
     };
     let relay = gpu.relay();
     for server in [&gpu, &relay] {
-        for policy in ["adaptive", "none"] {
-            let ended = server
-                .start_with(&features, &[], &["--policy", policy])
-                .wait()
-                .expect(0);
+        for flags in [
+            &[][..],
+            &["--policy", "none"],
+            &["--policy", "naive", "--codec", "lz4"],
+        ] {
+            let ended = server.start_with(&features, &[], flags).wait().expect(0);
             assert_eq!(ended.stdout, b"all of it\n");
         }
     }
