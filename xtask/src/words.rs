@@ -115,7 +115,7 @@ fn names(dir: &Path, of: &str, found: &mut BTreeMap<String, BTreeSet<String>>) -
 
 /// The public type that a line declares.
 fn declared(line: &str) -> Option<&str> {
-    let mut words = line.trim_start().split_whitespace();
+    let mut words = line.split_whitespace();
     let is_type = words.next() == Some("pub")
         && matches!(
             words.next(),
