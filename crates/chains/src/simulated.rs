@@ -116,12 +116,67 @@ pub fn hpcg(side: usize, iterations: usize) -> Vec<u8> {
         });
         columns.push(neighbours.collect());
     }
-    let value = |row: usize, column: usize| if row == column { 26.0 } else { -1.0 };
+    let vectors = conjugate_gradients(&columns, iterations);
+
+    let mut bytes = vec![];
+    let padded = |row: &Vec<usize>| -> Vec<Option<usize>> {
+        row.iter()
+            .copied()
+            .map(Some)
+            .chain(std::iter::repeat(None))
+            .take(ROW)
+            .collect()
+    };
+    for (row, of_row) in columns.iter().enumerate() {
+        let values = padded(of_row)
+            .into_iter()
+            .map(|column| column.map_or(0.0, |column| stencil(row, column)));
+        values.for_each(|value| bytes.extend(value.to_le_bytes()));
+    }
+    for of_row in &columns {
+        padded(of_row)
+            .iter()
+            .for_each(|column| bytes.extend((column.unwrap_or(0) as i64).to_le_bytes()));
+    }
+    for of_row in &columns {
+        padded(of_row)
+            .iter()
+            .for_each(|column| bytes.extend((column.unwrap_or(0) as i32).to_le_bytes()));
+    }
+    let mut base = BASE;
+    for width in [4, 8, 8] {
+        (0..rows).for_each(|row| bytes.extend((base + (row * ROW * width) as u64).to_le_bytes()));
+        base += (rows * ROW * width) as u64;
+    }
+    let values_at = BASE + (rows * ROW * 12) as u64;
+    for (row, of_row) in columns.iter().enumerate() {
+        let diagonal = of_row
+            .iter()
+            .position(|&column| column == row)
+            .expect("every row has its diagonal");
+        bytes.extend((values_at + ((row * ROW + diagonal) * 8) as u64).to_le_bytes());
+    }
+    for vector in &vectors {
+        vector
+            .iter()
+            .for_each(|value| bytes.extend(value.to_le_bytes()));
+    }
+    bytes
+}
+
+/// An element of the matrix of [`hpcg`].
+fn stencil(row: usize, column: usize) -> f64 {
+    if row == column { 26.0 } else { -1.0 }
+}
+
+/// x, b, r, p, A p, z and the exact solution, which is 1 everywhere.
+fn conjugate_gradients(columns: &[Vec<usize>], iterations: usize) -> [Vec<f64>; 7] {
+    let rows = columns.len();
     let product = |vector: &[f64]| -> Vec<f64> {
         let row = |(row, columns): (usize, &Vec<usize>)| {
             columns
                 .iter()
-                .fold(0.0, |sum, &c| sum + value(row, c) * vector[c])
+                .fold(0.0, |sum, &c| sum + stencil(row, c) * vector[c])
         };
         columns.iter().enumerate().map(row).collect()
     };
@@ -152,51 +207,7 @@ pub fn hpcg(side: usize, iterations: usize) -> Vec<u8> {
             *p = z + beta * *p;
         }
     }
-
-    let mut bytes = vec![];
-    let padded = |row: &Vec<usize>| -> Vec<Option<usize>> {
-        row.iter()
-            .copied()
-            .map(Some)
-            .chain(std::iter::repeat(None))
-            .take(ROW)
-            .collect()
-    };
-    for (row, of_row) in columns.iter().enumerate() {
-        let values = padded(of_row)
-            .into_iter()
-            .map(|column| column.map_or(0.0, |column| value(row, column)));
-        values.for_each(|value| bytes.extend(value.to_le_bytes()));
-    }
-    for of_row in &columns {
-        padded(of_row)
-            .iter()
-            .for_each(|column| bytes.extend((column.unwrap_or(0) as i64).to_le_bytes()));
-    }
-    for of_row in &columns {
-        padded(of_row)
-            .iter()
-            .for_each(|column| bytes.extend((column.unwrap_or(0) as i32).to_le_bytes()));
-    }
-    let mut base = BASE;
-    for width in [4, 8, 8] {
-        (0..rows).for_each(|row| bytes.extend((base + (row * ROW * width) as u64).to_le_bytes()));
-        base += (rows * ROW * width) as u64;
-    }
-    let values_at = BASE + (rows * ROW * 12) as u64;
-    for (row, of_row) in columns.iter().enumerate() {
-        let diagonal = of_row
-            .iter()
-            .position(|&column| column == row)
-            .expect("every row has its diagonal");
-        bytes.extend((values_at + ((row * ROW + diagonal) * 8) as u64).to_le_bytes());
-    }
-    for vector in [&x, &b, &r, &p, &ap, &z, &vec![1.0; rows]] {
-        vector
-            .iter()
-            .for_each(|value| bytes.extend(value.to_le_bytes()));
-    }
-    bytes
+    [x, b, r, p, ap, z, vec![1.0; rows]]
 }
 
 /// Where the first array of [`hpcg`] is said to lie.

@@ -159,6 +159,7 @@ fn discard_says_length_and_hash_of_a_stream() {
 
 // Goal: one document with a number for every policy on every link. Method: the README's command, with less to send.
 #[test]
+#[allow(clippy::too_many_lines, reason = "a scenario is told in one go")]
 fn try_races_the_sample_over_two_links() {
     let dir = tempfile::tempdir().unwrap();
     // A user's own settings must not steer the race.

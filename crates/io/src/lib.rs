@@ -14,6 +14,8 @@
 //! | [`metrics`] | counters for Prometheus |
 //! | [`meter`] | clock, CPU time, memory, `TCP_INFO` |
 //! | [`blockdev`] | discarding blocks of a device |
+//! | [`histogram`] | how long requests took |
+//! | [`background`] | a thread that works in shifts, is woken and ends with its owner |
 //! | [`helper_pool`] | threads that lend a hand with borrowed work |
 //! | [`allocator`] | the C library's, told to give memory back |
 //! | [`thread`] | starting a thread, or saying what allows more |
@@ -24,9 +26,11 @@
 pub mod address;
 pub mod allocator;
 pub mod answer;
+pub mod background;
 pub mod blockdev;
 pub mod emulator;
 pub mod helper_pool;
+pub mod histogram;
 pub mod listener;
 pub mod lobby;
 pub mod meter;

@@ -363,6 +363,7 @@ fn priors(files: &[String]) -> io::Result<()> {
     Ok(())
 }
 
+#[allow(clippy::too_many_lines, reason = "a tool's own table or report")]
 fn run(links: &[f64], files: &[String]) -> io::Result<()> {
     let offers = offers();
     let mut all: Vec<f64> = Vec::new();

@@ -107,6 +107,10 @@ pub const CODECS_DEFAULT: [&str; 12] = [
 ///
 /// # Errors
 /// [`CalibrationError`].
+#[allow(
+    clippy::too_many_lines,
+    reason = "the steps of one calibration, in order"
+)]
 pub fn ask(
     racer: &Racer,
     data: &Data,

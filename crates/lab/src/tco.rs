@@ -97,6 +97,10 @@ pub fn costs(inputs: &Inputs) -> Result<Vec<Cost>, Fault> {
         .collect()
 }
 
+#[allow(
+    clippy::too_many_lines,
+    reason = "one sum with a term for each part of the bill"
+)]
 fn cost(inputs: &Inputs, design: &Design) -> Result<Cost, Fault> {
     let of = |name| inputs.value(name);
     let copies = if design.packs_each_copy {

@@ -6,18 +6,17 @@
 //! does any cold page that is in no cluster while memory is short. Sparse slabs are moved together. The work is done
 //! outside the locks and takes at most a quarter of one processor.
 
-use std::{
-    sync::Arc,
-    thread::{self, JoinHandle},
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use narrows_chains::{
     Chains, PAGE, chain,
     lzt::dictionary::{self, Dictionary},
 };
-use narrows_io::region::FRAME;
-use parking_lot::{Condvar, Mutex};
+use narrows_io::{
+    background::{Background, Bell, Shift},
+    region::FRAME,
+};
+use parking_lot::Mutex;
 
 use crate::{
     cluster,
@@ -29,10 +28,6 @@ use crate::{
     tools::{Kit, Profile},
 };
 
-/// Rests this many times as long as it worked.
-const REST: u32 = 3;
-/// Works this long before it rests.
-const SHIFT: Duration = Duration::from_millis(5);
 /// Percent of the limit above which cold pages leave memory, and sparse slabs are moved together however little it
 /// gains.
 const SHORT_PERCENT: u64 = 80;
@@ -71,10 +66,7 @@ pub struct Round {
 
 /// The thread. It ends when this is dropped.
 #[derive(Debug)]
-pub struct Recompressor {
-    bell: Arc<(Mutex<bool>, Condvar)>,
-    thread: Option<JoinHandle<()>>,
-}
+pub struct Recompressor(#[expect(dead_code, reason = "held for its drop")] Background);
 
 impl Recompressor {
     /// Starts looking after `stores`.
@@ -82,78 +74,40 @@ impl Recompressor {
     /// # Errors
     /// The system gives no thread.
     pub fn start(stores: Vec<Arc<Store>>, config: RecompressorConfig) -> std::io::Result<Self> {
-        let bell = Arc::new((Mutex::new(false), Condvar::new()));
-        let mine = bell.clone();
-        let thread = thread::Builder::new()
-            .name("keeper".into())
-            .spawn(move || {
-                let mut worker = Worker::new(&config, Some(mine));
-                while worker.rest(config.idle_after) {
-                    for store in &stores {
-                        let round = worker.round(store);
-                        tracing::debug!(?round, "looked after cold pages");
-                    }
+        let background = Background::start("recompressor", &Bell::default(), move |shift| {
+            let mut worker = Worker::new(&config, shift);
+            while worker.shift.wait(config.idle_after) {
+                for store in &stores {
+                    let round = worker.round(store);
+                    tracing::debug!(?round, "looked after cold pages");
                 }
-            })?;
-        Ok(Self {
-            bell,
-            thread: Some(thread),
-        })
-    }
-}
-
-impl Drop for Recompressor {
-    fn drop(&mut self) {
-        *self.bell.0.lock() = true;
-        self.bell.1.notify_all();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+            }
+        })?;
+        Ok(Self(background))
     }
 }
 
 /// One round now, on the calling thread and without rests.
 pub fn round(store: &Store, config: &RecompressorConfig) -> Round {
-    Worker::new(config, None).round(store)
+    Worker::new(config, &mut Shift::without_rest()).round(store)
 }
 
-struct Worker {
+struct Worker<'a> {
     kit: Kit,
     recompress: bool,
     /// The dictionary of the store at hand.
     book: Option<(Number, dictionary::PagePacker)>,
-    /// `None` for a worker that does not rest.
-    bell: Option<Arc<(Mutex<bool>, Condvar)>>,
-    since: Instant,
+    shift: &'a mut Shift,
 }
 
-impl Worker {
-    fn new(config: &RecompressorConfig, bell: Option<Arc<(Mutex<bool>, Condvar)>>) -> Self {
-        let kit = Kit::new(Profile::Ratio, &config.chains);
+impl<'a> Worker<'a> {
+    fn new(config: &RecompressorConfig, shift: &'a mut Shift) -> Self {
         Self {
-            kit,
+            kit: Kit::new(Profile::Ratio, &config.chains),
             recompress: config.recompress,
             book: None,
-            bell,
-            since: Instant::now(),
+            shift,
         }
-    }
-
-    /// Waits; `false` once the keeper is to end.
-    fn rest(&mut self, time: Duration) -> bool {
-        let Some(bell) = &self.bell else { return true };
-        let mut ended = bell.0.lock();
-        if !*ended {
-            let _ = bell.1.wait_for(&mut ended, time);
-        }
-        self.since = Instant::now();
-        !*ended
-    }
-
-    /// Rests if it is time to; `false` once the keeper is to end.
-    fn breathe(&mut self) -> bool {
-        let worked = self.since.elapsed();
-        self.bell.is_none() || worked < SHIFT || self.rest(worked * REST)
     }
 
     fn round(&mut self, store: &Store) -> Round {
@@ -181,7 +135,7 @@ impl Worker {
                 if seen.iter().any(|slot| slot.is_idle()) {
                     self.group(store, shard, first, seen, &mut round);
                 }
-                if !self.breathe() {
+                if !self.shift.breathe() {
                     return round;
                 }
             }
@@ -294,14 +248,14 @@ impl Worker {
         }
         for first in (0..slots).step_by(SLOTS) {
             shard.lock().compact_part(first..slots.min(first + SLOTS));
-            if !self.breathe() {
+            if !self.shift.breathe() {
                 break;
             }
         }
         let slabs = shard.lock().slabs();
         for first in (0..slabs).step_by(SLABS) {
             shard.lock().end_compaction(first..slabs.min(first + SLABS));
-            if !self.breathe() {
+            if !self.shift.breathe() {
                 break;
             }
         }

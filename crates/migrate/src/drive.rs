@@ -265,6 +265,7 @@ struct Moving<'a> {
 
 impl Moving<'_> {
     /// Prepares the destination, migrates, and settles who runs the guest.
+    #[allow(clippy::too_many_lines, reason = "one story in order, not split yet")]
     fn converse(
         &mut self,
         source: &mut Source,

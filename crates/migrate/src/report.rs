@@ -105,6 +105,10 @@ impl Report {
 
     /// A table for people.
     #[must_use]
+    #[allow(
+        clippy::too_many_lines,
+        reason = "a picture or a table, from top to bottom"
+    )]
     pub fn table(&self) -> String {
         let cpu = |cost: &Cost| {
             let total = cost.tunnel_cpu_s + cost.qemu_cpu_s.unwrap_or(0.0);

@@ -327,6 +327,7 @@ impl Source {
         Ok(())
     }
 
+    #[allow(clippy::too_many_lines, reason = "one story in order, not split yet")]
     fn follow(
         &mut self,
         migration: &Migration,

@@ -6,6 +6,7 @@ use std::{env, fs, io, path::Path};
 use narrows_core::{ChannelId, Limits, Seq, limits};
 use narrows_format::Header;
 
+#[allow(clippy::too_many_lines, reason = "a table of cases")]
 fn main() -> io::Result<()> {
     let args: Vec<_> = env::args().collect();
     let [_, compat, corpus] = &args[..] else {

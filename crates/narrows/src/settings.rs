@@ -314,6 +314,31 @@ impl Settings {
         codecs.contains(&id).then_some(id)
     }
 
+    /// What the adaptive policy chooses among.
+    fn offers(&self, registry: &Registry, codecs: &[CodecId], history_len_max: u32) -> Vec<Offer> {
+        let mut offers =
+            default_offers(|name| self.offered(registry, codecs, name), history_len_max);
+        for &(ref name, level) in &self.also {
+            let name = name.as_str();
+            let Some(codec) = self.offered(registry, codecs, name) else {
+                continue;
+            };
+            // Neighbours in price are neighbours in this list.
+            let before = |offer: &Offer| offer.name == name && offer.candidate.level.0 < level;
+            let at = offers
+                .iter()
+                .rposition(before)
+                .map_or(offers.len(), |at| at + 1);
+            let candidate = Candidate {
+                codec,
+                level: Level(level),
+                history_len: 0,
+            };
+            offers.insert(at, Offer::new(candidate, name));
+        }
+        offers
+    }
+
     pub(crate) fn is_naive(&self) -> bool {
         matches!(self.plan, Plan::Naive(_))
     }
@@ -368,27 +393,7 @@ impl Settings {
             Plan::Naive(candidate) => fixed(candidate, limits.chunk_len_max),
             Plan::Fixed(candidate) => fixed(candidate, chunk_len),
             Plan::Adaptive => {
-                let mut offers =
-                    default_offers(|name| self.offered(registry, codecs, name), history_len_max);
-                for &(ref name, level) in &self.also {
-                    let name = name.as_str();
-                    let Some(codec) = self.offered(registry, codecs, name) else {
-                        continue;
-                    };
-                    // Neighbours in price are neighbours in this list.
-                    let before =
-                        |offer: &Offer| offer.name == name && offer.candidate.level.0 < level;
-                    let at = offers
-                        .iter()
-                        .rposition(before)
-                        .map_or(offers.len(), |at| at + 1);
-                    let candidate = Candidate {
-                        codec,
-                        level: Level(level),
-                        history_len: 0,
-                    };
-                    offers.insert(at, Offer::new(candidate, name));
-                }
+                let offers = self.offers(registry, codecs, history_len_max);
                 let history_len = offers
                     .iter()
                     .map(|offer| offer.candidate.history_len)

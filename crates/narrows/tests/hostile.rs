@@ -256,6 +256,7 @@ fn bombs_are_refused_before_they_go_off() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table of cases")]
 fn lies_in_headers_are_refused_by_rule() {
     let noise = vec![9; 2000];
     refused(

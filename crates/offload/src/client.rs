@@ -98,6 +98,11 @@ pub(crate) type Way<'a> = Option<&'a Arc<Endpoint>>;
 /// Runs a job: `source` yields blocks of up to `block_len` bytes, `sink` takes each with its outcome, in order. Once
 /// `stop` is set `abandon` is called at once, since whoever set it may end the process before a hand is done with its
 /// block.
+#[allow(
+    clippy::too_many_lines,
+    clippy::too_many_arguments,
+    reason = "one story in order, not split yet"
+)]
 pub(crate) fn run(
     way: Way<'_>,
     options: &Options,

@@ -354,6 +354,7 @@ fn without_checks(path: &Path) {
 }
 
 /// Runs a case. Returns how it ended.
+#[allow(clippy::too_many_lines, reason = "a scenario is told in one go")]
 fn run(engine: &Engine, server: &Address, case: &Case) -> Ending {
     let place = Place::new(
         [Kind::Text, Kind::Floats, Kind::Mixed][case.seed as usize % 3],

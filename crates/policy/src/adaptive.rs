@@ -2,13 +2,13 @@
 //!
 //! A chunk's way through here: [`probe`](crate::probe) maps it to a class; the class's row holds what every candidate
 //! is expected to cost, from the [`table`](crate::table), as times of the three stages at the capacities that
-//! [`rate`](crate::rate), [`cpu_capacity`](crate::effort) and [`receiver`](crate::peer) estimate; [`solve`](crate::solve) weighs
-//! the stages, [`balance`](crate::account) tilts the weights to keep them level, and the cheapest candidate wins,
-//! unless it would hold up the stream, or [`answer_duel`](crate::answers) to messages come sooner without. Now and then [`explore`](crate::explore) asks for an audition.
+//! [`rate`](crate::rate), [`cpu_capacity`](crate::cpu_capacity) and [`receiver`](crate::receiver) estimate; [`solve`](crate::solve) weighs
+//! the stages, [`balance`](crate::balance) tilts the weights to keep them level, and the cheapest candidate wins,
+//! unless it would hold up the stream, or [`answer_duel`](crate::answer_duel) to messages come sooner without. Now and then [`explore`](crate::explore) asks for an audition.
 //!
 //! A pure state machine: reads no clock, draws no random numbers. Units: see the modules.
 
-use std::iter::once;
+use std::{iter::once, sync::Arc};
 
 use narrows_core::{
     Ahead, Candidate, Decision, Feedback, Gauges, Outcome, Policy,
@@ -18,10 +18,11 @@ use narrows_core::{
 use crate::{
     answer_duel::AnswerDuel,
     balance::StageBalance,
+    capacity::Capacity,
     config::Config,
     cpu_capacity::CpuCapacity,
     duel::{DuelSide, RawDuel},
-    explore::Explorer,
+    explore::{Explorer, Situation},
     length,
     offers::Offer,
     pending::{Decided, Pending},
@@ -30,7 +31,7 @@ use crate::{
     receiver::{ReceiverModel, UnpackedReport},
     rows::{Found, Row, Rows},
     solve::{NEVER, PriceWeights, Times, solve, weighted},
-    table::{Basis, CostTable, ExpectedCost, NOTHING},
+    table::{Basis, CostSample, CostTable, ExpectedCost, NOTHING},
 };
 
 /// See the module.
@@ -119,17 +120,7 @@ impl Adaptive {
 
     /// Rebuilds the rows of the classes seen lately and solves for the weights.
     fn solve(&mut self, gauges: &Gauges) {
-        let workers = gauges.workers.max(1) as f32;
-        let shared = self.config.shared_host;
-        let efficiency = if shared {
-            1.0
-        } else {
-            self.effort.efficiency()
-        };
-        let pack = workers * efficiency * self.effort.trim();
-        let link = self.rate.bytes_per_ns() as f32;
-        let unpack = self.peer.capacity(gauges.workers);
-        let cpu_price = self.config.cpu_price as f32;
+        let capacity = self.capacity(gauges);
         let total = self.rows.mass();
         for row in self
             .rows
@@ -139,63 +130,31 @@ impl Adaptive {
             self.table
                 .estimate(row.class, self.chunk_len_last, &mut row.costs);
             row.times.clear();
-            for (
-                index,
-                &ExpectedCost {
-                    cost,
-                    basis,
-                    size_noise,
-                    ..
-                },
-            ) in row.costs.iter().enumerate()
-            {
-                let candidate = &self.offers[index].candidate;
-                let raw = index == 0;
+            let has_numbers = row.class.has_numbers();
+            let times = row.costs.iter().enumerate().map(|(index, expected)| {
+                let is_raw = index == 0;
+                let offer = &self.offers[index];
                 // Where no numbers were seen, a chunk that packs better as numbers is luck that may not last: memory
                 // and programs have pages of all sorts, and the few that did so drew the rest after them. So it has to
                 // be so for sure.
-                let unfit = self.offers[index].is_typed() && !row.class.has_numbers();
-                let caution = if unfit {
-                    (CAUTION * size_noise).exp()
+                let is_unfit = offer.is_typed() && !has_numbers;
+                if !is_raw
+                    && (expected.cost.size > 1.0 - SAVING_MIN
+                        || !self.allowed[index]
+                        || is_unfit && expected.basis != Basis::Chunks)
+                {
+                    return [NEVER; 3];
+                }
+                let caution = if is_unfit {
+                    (CAUTION * expected.size_noise).exp()
                 } else {
                     1.0
                 };
-                if !raw
-                    && (cost.size > 1.0 - SAVING_MIN
-                        || !self.allowed[index]
-                        || unfit && basis != Basis::Chunks)
-                {
-                    row.times.push([NEVER; 3]);
-                    continue;
-                }
-                // A frame that names history waits for the one before it: one thread unpacks.
-                let unpackers = if candidate.history_len > 0 {
-                    self.peer.efficiency()
-                } else {
-                    unpack
-                };
-                let unpack_ns = cost.unpack / unpackers + self.peer.io(cost.size) / unpack;
-                let pack_ns = if shared {
-                    cost.pack + cost.unpack
-                } else {
-                    cost.pack
-                };
-                let cpu_ns = if raw { 0.0 } else { cost.pack + cost.unpack };
-                let mut times = [
-                    pack_ns / pack,
-                    cost.size / link + cpu_price * cpu_ns,
-                    unpack_ns,
-                ];
-                if !raw {
-                    // Raw is certain, everything else a forecast.
-                    times
-                        .iter_mut()
-                        .for_each(|time| *time *= caution * (1.0 + RAW_MARGIN));
-                }
-                row.times.push(times);
-            }
-            if shared {
-                row.rule_out_worse(pack);
+                capacity.times(expected.cost, &offer.candidate, is_raw, caution)
+            });
+            row.times.extend(times);
+            if capacity.is_shared {
+                row.rule_out_worse(capacity.pack);
             }
             row.rule_out_lumps();
             row.packs_as_numbers = row.costs.iter().zip(&self.offers).any(|(expected, offer)| {
@@ -214,6 +173,24 @@ impl Adaptive {
             self.weights = solve(&classes);
         }
         self.solved_ns = gauges.now_ns;
+    }
+
+    fn capacity(&self, gauges: &Gauges) -> Capacity {
+        let is_shared = self.config.shared_host;
+        let efficiency = if is_shared {
+            1.0
+        } else {
+            self.effort.efficiency()
+        };
+        Capacity {
+            pack: gauges.workers.max(1) as f32 * efficiency * self.effort.trim(),
+            link: self.rate.bytes_per_ns() as f32,
+            unpack: self.peer.capacity(gauges.workers),
+            unpack_one: self.peer.efficiency(),
+            io: self.peer.io(0.0),
+            cpu_price: self.config.cpu_price as f32,
+            is_shared,
+        }
     }
 
     /// The cheapest candidate of the row that does not hold up the stream, and why it.
@@ -314,6 +291,143 @@ impl Adaptive {
 }
 
 impl Adaptive {
+    /// Raw, where that is decided without looking at the chunk.
+    fn without_a_look(&mut self, raw_len: usize, gauges: &Gauges) -> Option<Decision> {
+        let in_hand = u64::from(gauges.packing) * self.chunk_len_last as u64
+            + (gauges.queued_bytes as f32 / self.size.max(0.1)) as u64
+            + IN_KERNEL;
+        let link = self.rate.surely(gauges.sent_bytes);
+        if self.guard.way(gauges.now_ns, raw_len, link, in_hand) == DuelSide::Raw {
+            return Some(self.raw(gauges.now_ns, raw_len, "floor"));
+        }
+        (is_message(raw_len, gauges) && self.answers.raw_is_better(raw_len, gauges.now_ns))
+            .then(|| self.raw(gauges.now_ns, raw_len, "answers"))
+    }
+
+    /// Adds an audition to the choice, or tries another candidate instead, if either is due.
+    fn explore(
+        &mut self,
+        at: usize,
+        choice: &mut Choice,
+        raw_len: usize,
+        weights: PriceWeights,
+        gauges: &Gauges,
+    ) {
+        let link = self.rate.bytes_per_ns() as f32;
+        // What a processor's time is worth to the stream or, where it has enough of it, to others: no less than the
+        // share of its time that packing waits for one, which the link's weight does not show where the kernel
+        // needs them as well.
+        let worth = weights[0]
+            .max(self.config.cpu_price as f32 * weights[1])
+            .max(1.0 - self.effort.efficiency());
+        let situation = Situation {
+            chosen: choice.index,
+            raw_len,
+            weights,
+            worth,
+            gauges,
+            offers: &self.offers,
+            link,
+        };
+        let proposal = self.explorer.propose(&mut self.rows[at], &situation);
+        choice.audition = proposal.audition;
+        if let Some(other) = proposal.instead {
+            (choice.index, choice.why, choice.audition) = (other, "explore", None);
+        }
+        if let Some(candidates) = &choice.audition {
+            if choice.reference == 0 {
+                choice.reference = self
+                    .offers
+                    .iter()
+                    .position(|offer| offer.candidate == candidates[0])
+                    .unwrap_or(0);
+            } else {
+                let slice_len = raw_len.min(AUDITION_LEN) as f32;
+                self.explorer
+                    .charge(self.rows[at].costs[choice.reference].cost.pack * slice_len);
+                choice.audition = Some(
+                    once(self.offers[choice.reference].candidate)
+                        .chain(candidates.iter().copied())
+                        .collect(),
+                );
+            }
+        }
+        let dull = self.is_dull(&self.rows[at], choice.index);
+        self.rows.rest(dull, raw_len as f32 / link);
+    }
+
+    /// Keeps what was decided for a chunk of this row until its outcome is known.
+    fn enter(&mut self, at: usize, choice: Choice, raw_len: usize, now_ns: u64) -> Decision {
+        let Choice {
+            index,
+            why,
+            reference,
+            without_history,
+            audition,
+        } = choice;
+        let row = &mut self.rows[at];
+        row.chunks += 1;
+        let (class, times) = (row.class, row.times[index]);
+        let ExpectedCost {
+            cost,
+            pack_most,
+            unpack_prior,
+            ..
+        } = row.costs[index];
+        let len = raw_len as f32;
+        self.account.charge(times, len);
+        self.peer
+            .note(now_ns, index, raw_len, cost.size, unpack_prior);
+        let candidate = self.offers[index].candidate;
+        self.note_size(cost.size, candidate.history_len > 0, len);
+        let ticket = self.decided as u32;
+        self.decided += 1;
+        self.pending.insert(Decided {
+            ticket,
+            class,
+            chosen: index,
+            times,
+            cost,
+            reference,
+            without_history,
+            most_ns: pack_most * len,
+            size: 1.0,
+            slice: None,
+        });
+        Decision {
+            candidate,
+            ticket,
+            estimate: Estimate {
+                packed_len: (cost.size * len) as u32,
+                pack_ns: (cost.pack * len) as u32,
+                unpack_ns: (cost.unpack * len) as u32,
+                link_bytes_per_s: self.rate_bytes_per_s() as u64,
+            },
+            audition,
+            why,
+        }
+    }
+}
+
+/// What is done with a chunk.
+#[derive(Debug)]
+struct Choice {
+    /// Of the candidate.
+    index: usize,
+    why: &'static str,
+    /// The candidate that auditions are compared with.
+    reference: usize,
+    /// Size by the reference of what was chosen first, over its own.
+    without_history: f32,
+    audition: Option<Arc<[Candidate]>>,
+}
+
+/// Whether the peer waits for these bytes alone: they are few, and nothing is before them.
+fn is_message(raw_len: usize, gauges: &Gauges) -> bool {
+    raw_len <= MESSAGE_LEN && gauges.queued_bytes == 0 && gauges.packing <= 1
+}
+
+impl Adaptive {
     /// What `index` made of a slice, per raw byte of it. The reference's comes first.
     fn learn_audition(
         &mut self,
@@ -329,10 +443,12 @@ impl Adaptive {
                 self.table.learn(
                     pending.class,
                     index,
-                    raw_len,
-                    (size * SLICE_BIAS).min(1.0),
-                    pack,
-                    Basis::Slices,
+                    CostSample {
+                        raw_len,
+                        size: (size * SLICE_BIAS).min(1.0),
+                        pack,
+                        basis: Basis::Slices,
+                    },
                 );
             }
             self.pending.auditioned(pending.ticket, [size, pack]);
@@ -393,16 +509,8 @@ impl Policy for Adaptive {
         }
         self.answers.note(gauges.heard_ns);
         self.starved[1] = (gauges.now_ns, gauges.starved_ns);
-        let in_hand = u64::from(gauges.packing) * self.chunk_len_last as u64
-            + (gauges.queued_bytes as f32 / self.size.max(0.1)) as u64
-            + IN_KERNEL;
-        let link = self.rate.surely(gauges.sent_bytes);
-        if self.guard.way(gauges.now_ns, raw.len(), link, in_hand) == DuelSide::Raw {
-            return self.raw(gauges.now_ns, raw.len(), "floor");
-        }
-        let message = raw.len() <= MESSAGE_LEN && gauges.queued_bytes == 0 && gauges.packing <= 1;
-        if message && self.answers.raw_is_better(raw.len(), gauges.now_ns) {
-            return self.raw(gauges.now_ns, raw.len(), "answers");
+        if let Some(decision) = self.without_a_look(raw.len(), gauges) {
+            return decision;
         }
         let Found { at, looked, new } = self.rows.find(raw);
         if new {
@@ -415,98 +523,21 @@ impl Policy for Adaptive {
         }
         let weights = self.account.tilt(self.weights);
         let row = &self.rows[at];
-        let (mut index, mut why) = self.choose(row, raw_len, message, weights, gauges);
-        let mut audition = None;
-        let mut reference = self.table.reference(index);
-        let without_history = row.costs[reference].cost.size / row.costs[index].cost.size;
+        let message = is_message(raw.len(), gauges);
+        let (index, why) = self.choose(row, raw_len, message, weights, gauges);
+        let reference = self.table.reference(index);
+        let mut choice = Choice {
+            index,
+            why,
+            reference,
+            without_history: row.costs[reference].cost.size / row.costs[index].cost.size,
+            audition: None,
+        };
         // A message is answered before anything could be learnt from it.
         if looked && raw.len() > MESSAGE_LEN {
-            let link = self.rate.bytes_per_ns() as f32;
-            let row = &mut self.rows[at];
-            // What a processor's time is worth to the stream or, where it has enough of it, to others: no less than the
-            // share of its time that packing waits for one, which the link's weight does not show where the kernel
-            // needs them as well.
-            let worth = weights[0]
-                .max(self.config.cpu_price as f32 * weights[1])
-                .max(1.0 - self.effort.efficiency());
-            let proposal = self.explorer.propose(
-                row,
-                index,
-                raw.len(),
-                weights,
-                worth,
-                gauges,
-                &self.offers,
-                link,
-            );
-            audition = proposal.audition;
-            if let Some(other) = proposal.instead {
-                (index, why, audition) = (other, "explore", None);
-            }
-            if let Some(candidates) = &audition {
-                if reference == 0 {
-                    reference = self
-                        .offers
-                        .iter()
-                        .position(|offer| offer.candidate == candidates[0])
-                        .unwrap_or(0);
-                } else {
-                    let slice_len = raw.len().min(AUDITION_LEN) as f32;
-                    self.explorer
-                        .charge(self.rows[at].costs[reference].cost.pack * slice_len);
-                    audition = Some(
-                        once(self.offers[reference].candidate)
-                            .chain(candidates.iter().copied())
-                            .collect(),
-                    );
-                }
-            }
-            let dull = self.is_dull(&self.rows[at], index);
-            self.rows
-                .rest(dull, raw_len / self.rate.bytes_per_ns() as f32);
+            self.explore(at, &mut choice, raw.len(), weights, gauges);
         }
-        let row = &self.rows[at];
-        let (class, cost, times) = (row.class, row.costs[index].cost, row.times[index]);
-        let ExpectedCost {
-            pack_most,
-            unpack_prior,
-            ..
-        } = row.costs[index];
-        self.account.charge(times, raw_len);
-        self.peer
-            .note(gauges.now_ns, index, raw.len(), cost.size, unpack_prior);
-        self.note_size(
-            cost.size,
-            self.offers[index].candidate.history_len > 0,
-            raw_len,
-        );
-        let ticket = self.decided as u32;
-        self.decided += 1;
-        self.pending.insert(Decided {
-            ticket,
-            class,
-            chosen: index,
-            times,
-            cost,
-            reference,
-            without_history,
-            most_ns: pack_most * raw_len,
-            size: 1.0,
-            slice: None,
-        });
-        self.rows[at].chunks += 1;
-        Decision {
-            candidate: self.offers[index].candidate,
-            ticket,
-            estimate: Estimate {
-                packed_len: (cost.size * raw_len) as u32,
-                pack_ns: (cost.pack * raw_len) as u32,
-                unpack_ns: (cost.unpack * raw_len) as u32,
-                link_bytes_per_s: self.rate_bytes_per_s() as u64,
-            },
-            audition,
-            why,
-        }
+        self.enter(at, choice, raw.len(), gauges.now_ns)
     }
 
     fn learn(&mut self, outcome: &Outcome) {
@@ -536,10 +567,12 @@ impl Policy for Adaptive {
         self.table.learn(
             pending.class,
             index,
-            outcome.raw_len as usize,
-            size,
-            pack,
-            Basis::Chunks,
+            CostSample {
+                raw_len: outcome.raw_len as usize,
+                size,
+                pack,
+                basis: Basis::Chunks,
+            },
         );
         self.pending.done(outcome.ticket, size);
         let off = (size / pending.cost.size).ln().abs();
@@ -582,8 +615,6 @@ const MESSAGE_NS: f32 = 15e3;
 const SAVING_MIN: f32 = 1.0 / 64.0;
 /// What a codec of numbers must be better by where none were seen, in what its size may be off by.
 const CAUTION: f32 = 2.0;
-/// What a forecast must beat raw by.
-const RAW_MARGIN: f32 = 0.01;
 /// Share of the time the queue needs to drain that one chunk may take to pack.
 const DRAIN_SHARE: f32 = 0.67;
 /// A chunk packed in less holds nobody up, in nanoseconds, nor does one in this share of the time that the link takes

@@ -28,6 +28,21 @@ pub struct Explorer {
     last_ns: u64,
 }
 
+/// What a decision about one chunk knows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Situation<'a> {
+    /// The candidate that wins without any trial.
+    pub(crate) chosen: usize,
+    pub(crate) raw_len: usize,
+    pub(crate) weights: PriceWeights,
+    /// What a processor's time is worth, 0 to 1 and more.
+    pub(crate) worth: f32,
+    pub(crate) gauges: &'a Gauges,
+    pub(crate) offers: &'a [Offer],
+    /// Bytes per nanosecond of the link.
+    pub(crate) link: f32,
+}
+
 /// What to try with this chunk.
 #[derive(Debug, Default)]
 pub(crate) struct Proposal {
@@ -47,21 +62,16 @@ impl Default for Explorer {
 }
 
 impl Explorer {
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "everything a decision knows, borrowed apart"
-    )]
-    pub(crate) fn propose(
-        &mut self,
-        row: &mut Row,
-        chosen: usize,
-        raw_len: usize,
-        weights: PriceWeights,
-        worth: f32,
-        gauges: &Gauges,
-        offers: &[Offer],
-        link: f32,
-    ) -> Proposal {
+    pub(crate) fn propose(&mut self, row: &mut Row, situation: &Situation<'_>) -> Proposal {
+        let Situation {
+            chosen,
+            raw_len,
+            worth,
+            gauges,
+            offers,
+            link,
+            ..
+        } = *situation;
         let passed = gauges.now_ns.saturating_sub(self.last_ns) as f32;
         self.last_ns = gauges.now_ns;
         let budget = (COST / worth).clamp(BUDGET, BUDGET_IDLE);
@@ -75,11 +85,11 @@ impl Explorer {
             row.round = 0;
             row.surprised = false;
         }
-        proposal.audition = self.audition(row, chosen, raw_len, weights, budget > BUDGET, offers);
+        proposal.audition = self.audition(row, situation, budget > BUDGET);
         let slow = raw_len as f32 * row.costs[chosen].cost.size / link > SLOW_NS;
         let every = if slow { EXPLORE_SLOW } else { EXPLORE };
         if row.chunks % every == every / 2 {
-            proposal.instead = whole(row, chosen, raw_len, weights, gauges, offers, link);
+            proposal.instead = whole(row, situation);
         }
         proposal
     }
@@ -92,12 +102,16 @@ impl Explorer {
     fn audition(
         &mut self,
         row: &mut Row,
-        chosen: usize,
-        raw_len: usize,
-        weights: PriceWeights,
+        situation: &Situation<'_>,
         idle: bool,
-        offers: &[Offer],
     ) -> Option<Arc<[Candidate]>> {
+        let Situation {
+            chosen,
+            raw_len,
+            weights,
+            offers,
+            ..
+        } = *situation;
         let (round, again) = (row.round < ROUNDS, row.chunks > ROUNDS);
         let slice = raw_len.min(AUDITION_LEN) as f32;
         let best = weighted(row.times[chosen], weights);
@@ -159,15 +173,16 @@ impl ExpectedCost {
 }
 
 /// The candidate that would win if it were a little better than believed, among those never used on a whole chunk.
-fn whole(
-    row: &Row,
-    chosen: usize,
-    raw_len: usize,
-    weights: PriceWeights,
-    gauges: &Gauges,
-    offers: &[Offer],
-    link: f32,
-) -> Option<usize> {
+fn whole(row: &Row, situation: &Situation<'_>) -> Option<usize> {
+    let Situation {
+        chosen,
+        raw_len,
+        weights,
+        gauges,
+        offers,
+        link,
+        ..
+    } = *situation;
     let best = weighted(row.times[chosen], weights);
     let pack_ns =
         |index: usize| row.costs[index].doubt * row.costs[index].cost.pack * raw_len as f32;
@@ -253,13 +268,15 @@ mod tests {
                 let before = row.round;
                 let _ = explorer.propose(
                     row,
-                    0,
-                    4096,
-                    [1.0; 3],
-                    1.0,
-                    &Gauges::default(),
-                    &offers,
-                    1.0,
+                    &Situation {
+                        chosen: 0,
+                        raw_len: 4096,
+                        weights: [1.0; 3],
+                        worth: 1.0,
+                        gauges: &Gauges::default(),
+                        offers: &offers,
+                        link: 1.0,
+                    },
                 );
                 rounds += u64::from(row.round == 1 && before != 0 || look == 0);
             }

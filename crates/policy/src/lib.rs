@@ -11,6 +11,7 @@
 //! | [`probe`] | a look at a chunk: what kind of data is it? |
 //! | [`table`], [`estimate`] | what candidates cost, per class of data; how far one outcome moves that |
 //! | `rows`, `pending` | the classes seen lately; decisions whose outcomes are to come |
+//! | `capacity` | expected costs as times of the three stages |
 //! | [`rate`], [`cpu_capacity`], [`receiver`] | what the link, our processors and the receiver can take |
 //! | [`solve`], [`balance`] | prices of pipeline time, and keeping the stages level |
 //! | [`duel`] | raw where the link is as fast as memory and packing is not seen to pay |
@@ -21,6 +22,7 @@
 pub mod adaptive;
 pub mod answer_duel;
 pub mod balance;
+mod capacity;
 pub mod config;
 pub mod cpu_capacity;
 pub mod duel;

@@ -66,14 +66,20 @@ impl Default for ChunkProbe {
     }
 }
 
+/// Bytes looked at, words among them that are not zero, and how many of those came before.
+#[derive(Debug, Clone, Copy)]
+struct Counted {
+    sampled: usize,
+    words: u32,
+    repeats: u32,
+}
+
 impl ChunkProbe {
     /// Looks at `raw`. `None` where it is too short to tell anything.
     pub fn look(&mut self, raw: &[u8]) -> Option<ChunkFeatures> {
         if raw.len() < 64 {
             return None;
         }
-        self.counts.fill(0);
-        self.words.fill(0);
         // Spots start at multiples of 8 so that planes stay planes.
         let spots = SPOTS.min(raw.len() / SPOT_LEN).max(1);
         let step = if spots > 1 {
@@ -81,29 +87,11 @@ impl ChunkProbe {
         } else {
             0
         };
-        let (mut sampled, mut words, mut repeats) = (0, 0, 0);
-        for spot in 0..spots {
-            let bytes = &raw[spot * step..];
-            let bytes = &bytes[..SPOT_LEN.min(bytes.len())];
-            for eight in bytes.as_chunks::<8>().0 {
-                sampled += 8;
-                for (plane, byte) in eight.iter().enumerate() {
-                    self.counts[plane * 256 + usize::from(*byte)] += 1;
-                }
-                let long = u64::from_le_bytes(*eight);
-                // Three overlapping words: an LZ match at an odd distance must show as well.
-                for shift in [0, 8, 24] {
-                    let word = (long >> shift) as u32;
-                    if word == 0 {
-                        continue;
-                    }
-                    let slot = (word.wrapping_mul(0x9E37_79B1) >> (32 - WORDS.ilog2())) as usize;
-                    words += 1;
-                    repeats += u32::from(self.words[slot] == word);
-                    self.words[slot] = word;
-                }
-            }
-        }
+        let Counted {
+            sampled,
+            words,
+            repeats,
+        } = self.count(raw, spots, step);
         let mut zeros = 0;
         let (mut entropy, mut equal) = ([0.0; 4], [[0.0; 2]; 4]);
         // Planes at stride 8, then merged pairwise into those at 4, 2 and 1.
@@ -154,6 +142,40 @@ impl ChunkProbe {
             ];
         }
         Some(features)
+    }
+
+    /// Counts the bytes of the spots by plane, and words that came before.
+    fn count(&mut self, raw: &[u8], spots: usize, step: usize) -> Counted {
+        self.counts.fill(0);
+        self.words.fill(0);
+        let (mut sampled, mut words, mut repeats) = (0, 0, 0);
+        for spot in 0..spots {
+            let bytes = &raw[spot * step..];
+            let bytes = &bytes[..SPOT_LEN.min(bytes.len())];
+            for eight in bytes.as_chunks::<8>().0 {
+                sampled += 8;
+                for (plane, byte) in eight.iter().enumerate() {
+                    self.counts[plane * 256 + usize::from(*byte)] += 1;
+                }
+                let long = u64::from_le_bytes(*eight);
+                // Three overlapping words: an LZ match at an odd distance must show as well.
+                for shift in [0, 8, 24] {
+                    let word = (long >> shift) as u32;
+                    if word == 0 {
+                        continue;
+                    }
+                    let slot = (word.wrapping_mul(0x9E37_79B1) >> (32 - WORDS.ilog2())) as usize;
+                    words += 1;
+                    repeats += u32::from(self.words[slot] == word);
+                    self.words[slot] = word;
+                }
+            }
+        }
+        Counted {
+            sampled,
+            words,
+            repeats,
+        }
     }
 
     /// Chance that two differences of bytes `WIDTH` apart, of one plane, are equal. Half of each spot shows it.

@@ -113,9 +113,6 @@ impl LinkRate {
     /// Where the receiver is `behind`, a full link says nothing of what it carries.
     pub fn update(&mut self, gauges: &Gauges, behind: bool) -> Option<RateVerdict> {
         self.remember(gauges.now_ns, behind);
-        let span = gauges.now_ns.saturating_sub(self.start.now_ns);
-        let sent = gauges.sent_bytes.saturating_sub(self.start.sent_bytes);
-        let held_ns = gauges.link_ns.saturating_sub(self.start.link_ns);
         // At the start, a link on which nothing waits is faster than we thought, and time is short.
         let most = if self.is_measured() {
             f64::INFINITY
@@ -123,29 +120,13 @@ impl LinkRate {
             self.unseen_max(gauges.sent_bytes)
         };
         let swallowed = self.bytes_per_ns >= most;
-        let hurry = !self.is_measured() && !swallowed && held_ns < span / 4;
-        // What came through is known late, and while it waits for the receiver only the most of it tells of the link.
-        if span
-            < if behind && self.is_measured() {
-                BEHIND_NS
-            } else if hurry {
-                WINDOW_NS / 4
-            } else {
-                WINDOW_NS
-            }
-        {
-            return None;
-        }
-        // Few bytes are mostly buffer. On slow links wait for more, within reason.
-        if !hurry && sent < WINDOW_BYTES && span < 4 * WINDOW_NS || sent == 0 {
-            return None;
-        }
-        let carried = gauges.link_bytes.saturating_sub(self.start.link_bytes);
-        // A receiver that lets its buffer run half empty before it says so acknowledges in bursts, and nothing between
-        // them.
-        if held_ns > span / 2 && carried < CARRIED_BYTES && span < CARRIED_NS {
-            return None;
-        }
+        let window = self.window(gauges, behind, swallowed)?;
+        let Window {
+            span,
+            sent,
+            held_ns,
+            carried,
+        } = window;
         let starved = gauges.starved_ns.saturating_sub(self.start.starved_ns);
         let full_ns = gauges.full_ns.saturating_sub(self.start.full_ns);
         self.start = *gauges;
@@ -171,31 +152,12 @@ impl LinkRate {
         } else {
             self.pooled = (pooled, pooled_ns);
         }
-        let fresh = self
-            .measured_ns
-            .is_some_and(|at| gauges.now_ns < at + FRESH_NS);
+        let fresh = self.is_fresh(gauges.now_ns);
         // Where the wait begins the peer has yet to tell of what came through: less than what was measured just before
         // is no news.
         let begins = fresh && !whole && sample < self.bytes_per_ns;
         if held && !behind && !begins {
-            // One short window may hit a pause of whoever reads: what is much less than a moment ago must be seen
-            // twice.
-            let pause = fresh && span < 2 * WINDOW_NS && sample < PAUSED * self.bytes_per_ns;
-            // The first window after an idle one may begin with a full bucket: it shows too much.
-            let honest = match self.previous {
-                previous if pause => previous.map_or(self.bytes_per_ns, |previous| {
-                    previous.max(sample).min(self.bytes_per_ns)
-                }),
-                Some(_) if whole => sample,
-                Some(previous) => previous.min(sample).max(beyond_bucket),
-                None => sample.min((1.5 * self.bytes_per_ns).max(beyond_bucket)),
-            };
-            let far = !(0.7..1.4).contains(&(honest / self.bytes_per_ns));
-            self.bytes_per_ns += if far { 1.0 } else { 0.4 } * (honest - self.bytes_per_ns);
-            self.previous = Some(sample);
-            // One that shows more than may be believed says nothing against what passes next.
-            let old_ns = if honest < sample { FRESH_NS } else { 0 };
-            self.measured_ns = Some(gauges.now_ns.saturating_sub(old_ns));
+            self.follow(window, sample, beyond_bucket, gauges.now_ns);
         } else {
             self.previous = None;
             let climb = match self.verdict {
@@ -223,6 +185,81 @@ impl LinkRate {
         self.bytes_per_ns = self.bytes_per_ns.clamp(1e-6, 100.0);
         Some(self.verdict)
     }
+
+    /// What happened since the last window ended, if it is enough to tell something.
+    fn window(&self, gauges: &Gauges, behind: bool, swallowed: bool) -> Option<Window> {
+        let span = gauges.now_ns.saturating_sub(self.start.now_ns);
+        let sent = gauges.sent_bytes.saturating_sub(self.start.sent_bytes);
+        let held_ns = gauges.link_ns.saturating_sub(self.start.link_ns);
+        let hurry = !self.is_measured() && !swallowed && held_ns < span / 4;
+        // What came through is known late, and while it waits for the receiver only the most of it tells of the link.
+        let span_min = if behind && self.is_measured() {
+            BEHIND_NS
+        } else if hurry {
+            WINDOW_NS / 4
+        } else {
+            WINDOW_NS
+        };
+        if span < span_min {
+            return None;
+        }
+        // Few bytes are mostly buffer. On slow links wait for more, within reason.
+        if !hurry && sent < WINDOW_BYTES && span < 4 * WINDOW_NS || sent == 0 {
+            return None;
+        }
+        let carried = gauges.link_bytes.saturating_sub(self.start.link_bytes);
+        // A receiver that lets its buffer run half empty before it says so acknowledges in bursts, and nothing between
+        // them.
+        if held_ns > span / 2 && carried < CARRIED_BYTES && span < CARRIED_NS {
+            return None;
+        }
+        Some(Window {
+            span,
+            sent,
+            held_ns,
+            carried,
+        })
+    }
+
+    /// Takes a sample of a link that held the sender up. `beyond_bucket` is the same without what a token bucket may
+    /// have let through.
+    fn follow(&mut self, window: Window, sample: f64, beyond_bucket: f64, now_ns: u64) {
+        let whole = window.held_ns as f64 / window.span as f64 > HELD_WHOLE;
+        let fresh = self.is_fresh(now_ns);
+        // One short window may hit a pause of whoever reads: what is much less than a moment ago must be seen
+        // twice.
+        let pause = fresh && window.span < 2 * WINDOW_NS && sample < PAUSED * self.bytes_per_ns;
+        // The first window after an idle one may begin with a full bucket: it shows too much.
+        let honest = match self.previous {
+            previous if pause => previous.map_or(self.bytes_per_ns, |previous| {
+                previous.max(sample).min(self.bytes_per_ns)
+            }),
+            Some(_) if whole => sample,
+            Some(previous) => previous.min(sample).max(beyond_bucket),
+            None => sample.min((1.5 * self.bytes_per_ns).max(beyond_bucket)),
+        };
+        let far = !(0.7..1.4).contains(&(honest / self.bytes_per_ns));
+        self.bytes_per_ns += if far { 1.0 } else { 0.4 } * (honest - self.bytes_per_ns);
+        self.previous = Some(sample);
+        // One that shows more than may be believed says nothing against what passes next.
+        let old_ns = if honest < sample { FRESH_NS } else { 0 };
+        self.measured_ns = Some(now_ns.saturating_sub(old_ns));
+    }
+
+    fn is_fresh(&self, now_ns: u64) -> bool {
+        self.measured_ns.is_some_and(|at| now_ns < at + FRESH_NS)
+    }
+}
+
+/// Times in nanoseconds, and bytes.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    span: u64,
+    sent: u64,
+    /// Bytes waited for the link.
+    held_ns: u64,
+    /// Bytes that came through.
+    carried: u64,
 }
 
 /// Shortest window, in nanoseconds: many chunks of a fast link, a fraction of one of a slow link.

@@ -115,6 +115,19 @@ pub struct ExpectedCost {
     pub unpack_prior: f32,
 }
 
+/// What a chunk or a slice of it was seen to cost.
+#[derive(Debug, Clone, Copy)]
+pub struct CostSample {
+    /// Raw bytes that were packed.
+    pub raw_len: usize,
+    /// Packed bytes per raw byte.
+    pub size: f32,
+    /// CPU nanoseconds per raw byte.
+    pub pack: f32,
+    /// A whole chunk or a slice.
+    pub basis: Basis,
+}
+
 impl CostTable {
     /// Nothing measured yet.
     #[must_use]
@@ -146,17 +159,14 @@ impl CostTable {
         }
     }
 
-    /// One outcome of a chunk of `raw_len` bytes, or what its slice shows where nothing else tells: `size` packed bytes
-    /// and `pack` CPU nanoseconds per raw byte.
-    pub fn learn(
-        &mut self,
-        class: Class,
-        index: usize,
-        raw_len: usize,
-        size: f32,
-        pack: f32,
-        basis: Basis,
-    ) {
+    /// One outcome of a chunk, or what its slice shows where nothing else tells.
+    pub fn learn(&mut self, class: Class, index: usize, sample: CostSample) {
+        let CostSample {
+            raw_len,
+            size,
+            pack,
+            basis,
+        } = sample;
         let size = size.max(SIZE_MIN);
         let pack = (pack - self.offers[index].indexing_beyond(raw_len)).max(pack / 2.0);
         let known = Known::of(&mut self.kinds, &self.offers, class);
@@ -545,10 +555,12 @@ mod tests {
         table.learn(
             class,
             one,
-            1,
-            first.size * 0.5,
-            first.pack * 2.0,
-            Basis::Slices,
+            CostSample {
+                raw_len: 1,
+                size: first.size * 0.5,
+                pack: first.pack * 2.0,
+                basis: Basis::Slices,
+            },
         );
         let mut row = Vec::new();
         table.estimate(class, 1, &mut row);
@@ -569,9 +581,27 @@ mod tests {
         let (one, three) = (find(&table, "zstd", 1), find(&table, "zstd", 3));
         for at in 0..5000 {
             let easy = if at % 20 == 17 { 0.05 } else { 1.0 };
-            table.learn(class, one, 1, 0.4 * easy, 3.0 * easy, Basis::Chunks);
+            table.learn(
+                class,
+                one,
+                CostSample {
+                    raw_len: 1,
+                    size: 0.4 * easy,
+                    pack: 3.0 * easy,
+                    basis: Basis::Chunks,
+                },
+            );
             if at < 8 {
-                table.learn(class, three, 1, 0.36 * easy, 6.0 * easy, Basis::Chunks);
+                table.learn(
+                    class,
+                    three,
+                    CostSample {
+                        raw_len: 1,
+                        size: 0.36 * easy,
+                        pack: 6.0 * easy,
+                        basis: Basis::Chunks,
+                    },
+                );
             }
         }
         let mut row = Vec::new();
@@ -597,7 +627,16 @@ mod tests {
             let easy = if at * 7 % 12 < 3 { 0.03 } else { 1.0 };
             let of = [(lz4, 0.5, 1.5), (one, 0.4, 3.0), (three, 0.36, 6.0)];
             let (index, size, pack) = of[if at < 12 { 0 } else { 1 + at * 5 % 11 % 2 }];
-            table.learn(class, index, 1, size * easy, pack * easy, Basis::Chunks);
+            table.learn(
+                class,
+                index,
+                CostSample {
+                    raw_len: 1,
+                    size: size * easy,
+                    pack: pack * easy,
+                    basis: Basis::Chunks,
+                },
+            );
         }
         let mut row = Vec::new();
         table.estimate(class, 1, &mut row);
@@ -609,7 +648,16 @@ mod tests {
     fn one_slow_slice_does_not_rule_a_candidate_out() {
         let (mut table, class) = table();
         let (one, lz4) = (find(&table, "zstd", 1), find(&table, "lz4", 0));
-        table.learn(class, one, 1, 0.4, 3.0, Basis::Chunks);
+        table.learn(
+            class,
+            one,
+            CostSample {
+                raw_len: 1,
+                size: 0.4,
+                pack: 3.0,
+                basis: Basis::Chunks,
+            },
+        );
         let beside = |table: &mut CostTable| {
             let mut row = Vec::new();
             table.estimate(class, 1, &mut row);
@@ -624,7 +672,16 @@ mod tests {
     fn an_audition_tells_how_candidates_compare_whatever_the_slice() {
         let (mut table, class) = table();
         let (one, lz4) = (find(&table, "zstd", 1), find(&table, "lz4", 0));
-        table.learn(class, one, 1, 0.4, 3.0, Basis::Chunks);
+        table.learn(
+            class,
+            one,
+            CostSample {
+                raw_len: 1,
+                size: 0.4,
+                pack: 3.0,
+                basis: Basis::Chunks,
+            },
+        );
         for _ in 0..20 {
             table.learn_audition(class, lz4, one, 1.2, 0.5);
         }
@@ -649,7 +706,16 @@ mod tests {
                 find(&table, "delta2-zstd", 1),
                 find(&table, "shuffle2-zstd", 1),
             );
-            table.learn(class, one, 1, 0.6, 3.0, Basis::Chunks);
+            table.learn(
+                class,
+                one,
+                CostSample {
+                    raw_len: 1,
+                    size: 0.6,
+                    pack: 3.0,
+                    basis: Basis::Chunks,
+                },
+            );
             for at in 0..40 {
                 table.learn_audition(class, other, one, slices[at % 2], 1.0);
             }
@@ -672,7 +738,16 @@ mod tests {
         let mut row = Vec::new();
         let mut unpack = |size: f32| {
             for _ in 0..60 {
-                table.learn(class, one, 1, size, 3.0, Basis::Chunks);
+                table.learn(
+                    class,
+                    one,
+                    CostSample {
+                        raw_len: 1,
+                        size,
+                        pack: 3.0,
+                        basis: Basis::Chunks,
+                    },
+                );
             }
             table.estimate(class, 1, &mut row);
             row[one].cost.unpack / prior.unpack
@@ -693,7 +768,16 @@ mod tests {
         for at in 0..200 {
             for (class, beside) in [(class, 1.2), (other, 0.8)] {
                 let (index, size) = [(one, 0.3), (low, 0.3 * beside)][at % 2];
-                table.learn(class, index, 1, size, 3.0, Basis::Chunks);
+                table.learn(
+                    class,
+                    index,
+                    CostSample {
+                        raw_len: 1,
+                        size,
+                        pack: 3.0,
+                        basis: Basis::Chunks,
+                    },
+                );
             }
         }
         let mut beside = |class: Class| {
@@ -716,7 +800,16 @@ mod tests {
         let mut row = Vec::new();
         for size in [0.5, 0.25] {
             for _ in 0..60 {
-                table.learn(class, one, 1, size, 3.0, Basis::Chunks);
+                table.learn(
+                    class,
+                    one,
+                    CostSample {
+                        raw_len: 1,
+                        size,
+                        pack: 3.0,
+                        basis: Basis::Chunks,
+                    },
+                );
             }
             table.estimate(class, 1, &mut row);
             assert!((row[one].cost.size - size).abs() < 0.01, "{:?}", row[one]);

@@ -567,36 +567,7 @@ impl<B> Session<B> {
             _ => {}
         }
         if !new {
-            if again {
-                let abort = self
-                    .ended
-                    .get(&channel)
-                    .filter(|ended| ended.serial == serial);
-                let answer = match abort.and_then(|ended| ended.abort.clone()) {
-                    Some((code, text)) => Message::Abort {
-                        channel,
-                        code,
-                        text,
-                    },
-                    None => Message::Closed { channel, serial },
-                };
-                self.say(link, &answer);
-            }
-            // Aborted before this side heard of it; its frames may follow on this link.
-            let unheard = Ended {
-                serial,
-                next_seq: 0,
-                told_on: None,
-                abort: None,
-            };
-            if !self.numbers.is_ours(channel)
-                && self
-                    .ended
-                    .get(&channel)
-                    .is_none_or(|ended| ended.serial < serial)
-            {
-                self.ended.insert(channel, unheard);
-            }
+            self.on_open_after_end(link, channel, serial, again);
             return Ok(());
         }
         self.numbers.opened(serial);
@@ -634,6 +605,40 @@ impl<B> Session<B> {
             );
         }
         Ok(())
+    }
+
+    /// The peer opens, or opens again, a channel that is over here.
+    fn on_open_after_end(&mut self, link: LinkId, channel: ChannelId, serial: u64, again: bool) {
+        if again {
+            let abort = self
+                .ended
+                .get(&channel)
+                .filter(|ended| ended.serial == serial);
+            let answer = match abort.and_then(|ended| ended.abort.clone()) {
+                Some((code, text)) => Message::Abort {
+                    channel,
+                    code,
+                    text,
+                },
+                None => Message::Closed { channel, serial },
+            };
+            self.say(link, &answer);
+        }
+        // Aborted before this side heard of it; its frames may follow on this link.
+        let unheard = Ended {
+            serial,
+            next_seq: 0,
+            told_on: None,
+            abort: None,
+        };
+        if !self.numbers.is_ours(channel)
+            && self
+                .ended
+                .get(&channel)
+                .is_none_or(|ended| ended.serial < serial)
+        {
+            self.ended.insert(channel, unheard);
+        }
     }
 
     /// The peer is done with a channel: all that was sent is consumed there, all that came is all there was.

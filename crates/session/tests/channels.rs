@@ -227,6 +227,7 @@ fn send(from: &mut Side, to: &mut Side, id: LinkId) {
     }
 }
 
+#[allow(clippy::too_many_lines, reason = "a scenario is told in one go")]
 fn run(seed: u64, links: usize) -> (u64, u64) {
     let dice = &mut Dice(seed * 2 + 1);
     let (mut a, mut b) = (Side::new(Role::Initiator), Side::new(Role::Acceptor));

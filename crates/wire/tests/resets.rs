@@ -126,6 +126,7 @@ struct Counts {
 }
 
 /// One transfer with a reset after `offset` bytes in `direction`; `None` is one without. Returns the bytes carried.
+#[allow(clippy::too_many_lines, reason = "a scenario is told in one go")]
 fn transfer(
     engine: &Engine,
     auth: &Auth,

@@ -44,6 +44,14 @@ impl Default for Parser {
     }
 }
 
+/// What is searched: the first `len` bytes of a page, for these codes.
+#[derive(Debug, Clone, Copy)]
+struct Text<'a> {
+    page: &'a Page,
+    len: usize,
+    ready: &'a Ready,
+}
+
 /// A match and what it saves.
 #[derive(Debug, Clone, Copy, Default)]
 struct Choice {
@@ -75,17 +83,18 @@ impl Parser {
 
     #[inline(always)]
     pub(super) fn parse_any(&mut self, page: &Page, len: usize, ready: &Ready) {
-        self.index(page, len, ready);
+        let text = Text { page, len, ready };
+        self.index(text);
         self.matches.clear();
         let (mut at, mut end_before, mut before) = (0, 0, OFFSET_FIRST);
         while at + LEN_MIN <= len {
-            let mut best = self.best(page, at, len, at - end_before, before, ready);
+            let mut best = self.best(text, at, at - end_before, before);
             if best.gain <= 0 {
                 at += 1;
                 continue;
             }
             while best.len < LONG && at + 1 + LEN_MIN <= len {
-                let next = self.best(page, at + 1, len, at + 1 - end_before, before, ready);
+                let next = self.best(text, at + 1, at + 1 - end_before, before);
                 if next.gain <= best.gain {
                     break;
                 }
@@ -104,7 +113,7 @@ impl Parser {
 
     /// Chains all positions, and sums what the bytes cost as literals.
     #[inline(always)]
-    fn index(&mut self, page: &Page, len: usize, ready: &Ready) {
+    fn index(&mut self, Text { page, len, ready }: Text<'_>) {
         self.heads.fill(0);
         let mut context = 0;
         let mut sum = 0;
@@ -121,15 +130,8 @@ impl Parser {
 
     /// The match at `at` that gains most, after `literals` literals and a match of offset `before`.
     #[inline(always)]
-    fn best(
-        &self,
-        page: &Page,
-        at: usize,
-        len: usize,
-        literals: usize,
-        before: u16,
-        ready: &Ready,
-    ) -> Choice {
+    fn best(&self, text: Text<'_>, at: usize, literals: usize, before: u16) -> Choice {
+        let Text { page, len, ready } = text;
         let literal_class = literal_class(literals);
         let mut best = Choice::default();
         let mut weigh = |offset: usize, match_len: usize| {

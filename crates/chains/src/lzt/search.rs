@@ -117,9 +117,21 @@ impl Finder {
             // Nothing begins after the page, and position 0 has no candidate but an empty entry.
             let inside = !0 << (BLOCK - (end - start)) & !(u64::from(start == 0) << (BLOCK - 1));
             let hits = hits & inside;
-            parse.block(page, start..end, len, hits, &block.candidates, matches);
+            let hits = Hits {
+                bits: hits,
+                candidates: &block.candidates,
+            };
+            parse.block(page, start..end, len, hits, matches);
         }
     }
+}
+
+/// Candidates of a block.
+#[derive(Clone, Copy)]
+struct Hits<'a> {
+    /// A bit for each position whose candidate is one, the first position's highest.
+    bits: u64,
+    candidates: &'a [u32; BLOCK],
 }
 
 /// Where the parse stands: next position to look at, end of the match before, its offset.
@@ -130,18 +142,20 @@ struct Parse {
 }
 
 impl Parse {
-    /// Goes through a block of a page of `len` bytes, with a bit in `hits` where a candidate is one, the first
-    /// position's highest.
+    /// Goes through a block of a page of `len` bytes.
     #[inline(always)]
     fn block(
         &mut self,
         page: &Page,
         block: Range<usize>,
         len: usize,
-        hits: u64,
-        candidates: &[u32; BLOCK],
+        hits: Hits<'_>,
         matches: &mut Vec<Match>,
     ) {
+        let Hits {
+            bits: hits,
+            candidates,
+        } = hits;
         let Range { start, end } = block;
         let Self {
             mut at,

@@ -140,7 +140,7 @@ fn copy_steps(
         if end < fast_end {
             // SAFETY: `end + COPY < out.len()`; `used + run <= count`, and `literals` goes on for `COPY` bytes;
             // `1 <= offset <= from`.
-            unsafe { copy_fast(literals, used, out, at, run, offset, len) };
+            unsafe { copy_fast(literals, used, out, at, Run { run, offset, len }) };
         } else {
             if end > out.len() {
                 return Err(Corrupt("match past the page"));
@@ -172,31 +172,31 @@ fn copy_last(literals: &[u8], out: &mut [u8], at: usize, offset: usize, end: usi
     }
 }
 
+/// So many literals, then a match of this length from so far before.
+#[derive(Clone, Copy)]
+struct Run {
+    run: usize,
+    offset: usize,
+    len: usize,
+}
+
 /// Copies literals, then a match, in whole words that may be longer.
 ///
 /// # Safety
-/// `at + literal_count + len + COPY <= out.len()`, `used + literal_count + COPY <= literals.len()`,
-/// `1 <= offset <= at + literal_count`.
+/// `at + run + len + COPY <= out.len()`, `used + run + COPY <= literals.len()`, `1 <= offset <= at + run`.
 #[inline(always)]
-unsafe fn copy_fast(
-    literals: &[u8],
-    used: usize,
-    out: &mut [u8],
-    at: usize,
-    literal_count: usize,
-    offset: usize,
-    len: usize,
-) {
+unsafe fn copy_fast(literals: &[u8], used: usize, out: &mut [u8], at: usize, copies: Run) {
+    let Run { run, offset, len } = copies;
     // SAFETY: each copy begins before the end of its run, and runs have `COPY` bytes of room after them in the source and
     // the target. A match's source ends before its target, if the copies are no longer than the offset.
     unsafe {
         let from = literals.as_ptr().add(used);
         let to = out.as_mut_ptr().add(at);
         copy::<32>(from, to);
-        if literal_count > 32 {
-            copy_long::<32>(from, to, literal_count);
+        if run > 32 {
+            copy_long::<32>(from, to, run);
         }
-        let to = to.add(literal_count);
+        let to = to.add(run);
         let from = to.sub(offset);
         if offset >= 16 {
             copy::<16>(from, to);

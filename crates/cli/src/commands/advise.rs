@@ -71,6 +71,7 @@ pub enum GoalName {
     Cost,
 }
 
+#[allow(clippy::too_many_lines, reason = "one story in order, not split yet")]
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     lab::places_of(&args.out)?;
     let registry = narrows::default_registry();
@@ -169,6 +170,7 @@ fn fault(fault: CalibrationError) -> anyhow::Error {
     }
 }
 
+#[allow(clippy::too_many_lines, reason = "prints a table, line by line")]
 fn print(
     args: &Args,
     advice: &Advice,

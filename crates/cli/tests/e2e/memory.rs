@@ -137,6 +137,7 @@ fn peak(id: u32) -> usize {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a scenario is told in one go")]
 fn both_ends_stay_within_the_stated_bound_while_the_reader_stalls() {
     let mut cases = vec![
         Case::new(

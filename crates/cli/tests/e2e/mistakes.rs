@@ -8,6 +8,7 @@ use crate::process::{run, start};
 
 // Goal: nothing is begun that cannot end well. Method: each mistake of the table, without anybody at the other side.
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table of cases")]
 fn mistakes_are_told_before_anything_begins() {
     let dir = TempDir::new().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();

@@ -22,6 +22,7 @@ fn advise_predicts_chooses_and_tries() {
 }
 
 /// How far the prediction was off, and how near the best other setting's the chosen one's is.
+#[allow(clippy::too_many_lines, reason = "a scenario is told in one go")]
 fn advised() -> (f64, f64) {
     let dir = tempfile::tempdir().unwrap();
     let words = [

@@ -139,6 +139,14 @@ pub fn generate(dir: &Path, request: &Request<'_>) -> Result<Vec<PathBuf>, KeysE
             0o600,
         ),
     ];
+    write_all(dir, files)
+}
+
+/// Writes files of that name, content and mode, or none if one is there.
+fn write_all<const N: usize>(
+    dir: &Path,
+    files: [(&str, String, u32); N],
+) -> Result<Vec<PathBuf>, KeysError> {
     // All are looked at before any is written: half a new set beside half an old one would not work.
     if let Some((name, ..)) = files
         .iter()

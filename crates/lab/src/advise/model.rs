@@ -159,6 +159,7 @@ mod tests {
 
     // Goal: the model never says that doing more work or having less to do it with is faster.
     #[test]
+    #[allow(clippy::too_many_lines, reason = "a scenario is told in one go")]
     fn more_work_or_fewer_processors_are_never_faster() {
         for (mbit, shared) in [1.0, 100.0, 1e3, 1e4, f64::INFINITY]
             .iter()

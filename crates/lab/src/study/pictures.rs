@@ -141,6 +141,10 @@ fn staged<'a>(rows: &[&'a Row]) -> Option<(&'a Row, usize)> {
 }
 
 /// As in the paper's tables: the best setting of each codec on each kind of data, on one link.
+#[allow(
+    clippy::too_many_lines,
+    reason = "a picture or a table, from top to bottom"
+)]
 fn best_table(rows: &[&Row], link: f64) -> Section {
     let columns = [
         "data",
@@ -305,6 +309,10 @@ fn axes(rows: &[&Row]) -> Option<Section> {
 }
 
 /// Figures 9 to 15: bandwidth over the length of the message; share of chunks packed.
+#[allow(
+    clippy::too_many_lines,
+    reason = "a picture or a table, from top to bottom"
+)]
 fn figure(rows: &[&Row], link: f64) -> Option<Section> {
     let here: Vec<&Row> = part(rows, "figure")
         .into_iter()
@@ -428,6 +436,10 @@ fn figure(rows: &[&Row], link: f64) -> Option<Section> {
 
 /// Where the paper's conclusions hold.
 #[must_use]
+#[allow(
+    clippy::too_many_lines,
+    reason = "a picture or a table, from top to bottom"
+)]
 pub fn findings(rows: &[&Row]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let cells = cells(rows);

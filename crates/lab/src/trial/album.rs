@@ -30,6 +30,10 @@ pub fn sections(run: &Run) -> Vec<Section> {
         .collect()
 }
 
+#[allow(
+    clippy::too_many_lines,
+    reason = "a picture or a table, from top to bottom"
+)]
 fn section(data: &str, rows: &[&Row]) -> Section {
     let mut names: Vec<String> = rows.iter().map(|row| name(row)).collect();
     let mut seen = std::collections::BTreeSet::new();

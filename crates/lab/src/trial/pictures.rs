@@ -208,6 +208,10 @@ fn numbers(link: &LinkResult) -> Table {
 }
 
 /// Three panels that share their rows: rate, wire bytes, processor time.
+#[allow(
+    clippy::too_many_lines,
+    reason = "a picture or a table, from top to bottom"
+)]
 fn bars(link: &LinkResult) -> Value {
     let arrived = || link.policies.iter().filter(|policy| policy.arrived());
     let names: Vec<_> = link
@@ -308,6 +312,10 @@ fn bars(link: &LinkResult) -> Value {
 }
 
 /// Share of each codec in equal parts of the data, with the names of the files above.
+#[allow(
+    clippy::too_many_lines,
+    reason = "a picture or a table, from top to bottom"
+)]
 fn timeline(link: &LinkResult) -> Value {
     let total = link
         .timeline

@@ -155,6 +155,7 @@ impl Encoder {
 
     /// Finds what pages have in common with those that are kept, then keeps them too. Appends the packet's turn, where
     /// it is one of those that keep or refer; returns its flags, and how many pages were kept before.
+    #[allow(clippy::too_many_lines, reason = "one story in order, not split yet")]
     fn keep(
         &mut self,
         header: &[u8; HEADER_LEN],

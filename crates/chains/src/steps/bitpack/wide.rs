@@ -39,6 +39,10 @@ struct Lanes<S> {
 /// Fills `block` with the words of `width` bits in `bytes`, which are those of the block and [`SLACK`] more; with
 /// `FOLDED` their signs are unfolded. Words of 8 bytes have at most [`WIDE_MAX`] bits.
 #[target_feature(enable = "avx2")]
+#[allow(
+    clippy::too_many_lines,
+    reason = "a SIMD kernel: one arm for each width"
+)]
 pub(super) fn unpack_block<W: Word, const FOLDED: bool>(
     bytes: &[u8],
     width: u32,

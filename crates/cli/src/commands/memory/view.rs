@@ -46,6 +46,7 @@ pub fn screen(report: &Report, before: Option<&Report>) -> String {
     text
 }
 
+#[allow(clippy::too_many_lines, reason = "prints a table, line by line")]
 fn draw(
     text: &mut String,
     store: &Named,

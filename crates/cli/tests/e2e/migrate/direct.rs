@@ -409,6 +409,7 @@ fn a_guest_moves_around_the_tunnel_under_tls_by_postcopy() {
 
 /// On a link too fast for the tunnel and too slow for what is not packed, whatever it carries: what QEMU packed arrives
 /// as it was, and both QEMUs are afterwards as they were before.
+#[allow(clippy::too_many_lines, reason = "a scenario is told in one go")]
 fn packed_by_qemu(is_tls: bool) {
     let Some(bench) = Bench::new() else { return };
     let (mut source, mut dest) = bench.pair();

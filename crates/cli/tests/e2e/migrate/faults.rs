@@ -119,6 +119,11 @@ fn channels(turn: usize) -> u8 {
 }
 
 /// Breaks a migration. The source runs the guest on however it ended, which is returned: too late, or who said why.
+#[allow(
+    clippy::too_many_lines,
+    clippy::too_many_arguments,
+    reason = "a scenario is told in one go"
+)]
 fn break_once(
     bench: &Bench,
     source: &mut Qemu,
