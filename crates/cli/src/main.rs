@@ -39,6 +39,8 @@ fn main() -> ExitCode {
     let matches = variables::beaten(Args::command(), &words).get_matches_from(words);
     let args = Args::from_arg_matches(&matches).unwrap_or_else(|fault| fault.exit());
     output::log(args.verbose, args.quiet);
+    narrows_io::limits::raise_open_files();
+    commands::common::survive_file_limit();
     match commands::run(args.command, args.quiet) {
         Ok(()) => ExitCode::SUCCESS,
         Err(fault) => {

@@ -7,13 +7,13 @@ use std::{
     io,
     sync::{
         Arc,
-        mpsc::{self, Receiver, Sender},
+        mpsc::{self, Receiver, SyncSender, TrySendError},
     },
 };
 
 use narrows_io::{
     Address, Listener, Lobby, Stop, Transport, Tuning,
-    lobby::STRANGERS_MAX,
+    limits::strangers_max,
     secure::{self, Auth, SecureError, Side},
     transport,
 };
@@ -118,6 +118,7 @@ pub fn parse(address: &str) -> Result<Address, Error> {
 pub struct Connector {
     address: Address,
     auth: Auth,
+    bytes_per_s: Option<f64>,
 }
 
 impl Connector {
@@ -132,7 +133,17 @@ impl Connector {
         Ok(Self {
             address,
             auth: access.auth,
+            bytes_per_s: None,
         })
+    }
+
+    /// The same, sending at most so many bytes a second over each connection.
+    #[must_use]
+    pub fn throttled(self, bytes_per_s: Option<f64>) -> Self {
+        Self {
+            bytes_per_s,
+            ..self
+        }
     }
 
     /// Where it connects to.
@@ -150,10 +161,17 @@ impl Connector {
     /// Makes authenticated connections, one at each call.
     #[must_use]
     pub fn dial(&self) -> Dial {
-        let Self { address, auth } = self.clone();
+        let Self {
+            address,
+            auth,
+            bytes_per_s,
+        } = self.clone();
         Box::new(move || {
-            let transport =
+            let mut transport =
                 transport::connect(&address, &Tuning::default()).map_err(io::Error::other)?;
+            if let Some(rate) = bytes_per_s {
+                transport = transport::throttled(transport, rate);
+            }
             let secured = secure::connect(transport, &auth, address.host());
             secured.map_err(|error| io::Error::from(unproven(&error)))
         })
@@ -226,7 +244,7 @@ impl SessionListener {
         let listener = Listener::bind(address, &Tuning::default())
             .map_err(|error| Error::new(Code::FAILED, error.to_string()))?;
         let (local, stop) = (listener.local().clone(), listener.stopper());
-        let (found, sessions) = mpsc::channel();
+        let (found, sessions) = mpsc::sync_channel(WAITING_MAX);
         let greeter = Greeter {
             auth: access.auth,
             acceptor: Arc::new(acceptor),
@@ -267,16 +285,26 @@ impl Drop for SessionListener {
     }
 }
 
+/// Sessions that wait to be accepted. One more is told that this end is busy.
+const WAITING_MAX: usize = 32;
+
 #[derive(Clone)]
 struct Greeter {
     auth: Auth,
     acceptor: Arc<Acceptor>,
-    found: Sender<Endpoint>,
+    found: SyncSender<Endpoint>,
 }
 
 impl Greeter {
+    fn hand_over(&self, endpoint: Endpoint) {
+        if let Err(TrySendError::Full(endpoint)) = self.found.try_send(endpoint) {
+            let text = "busy: others wait here already; try again later";
+            endpoint.fail(Code::LIMIT, text);
+        }
+    }
+
     fn run(&self, listener: &Listener) {
-        let lobby = Lobby::new(STRANGERS_MAX);
+        let lobby = Lobby::new(strangers_max());
         for transport in listener.incoming() {
             let (this, stranger) = (self.clone(), lobby.enter(&transport));
             let greet = move || {
@@ -286,7 +314,7 @@ impl Greeter {
                     .and_then(|transport| this.acceptor.take(transport));
                 drop(stranger);
                 match admitted {
-                    Ok(Some(endpoint)) => drop(this.found.send(endpoint)),
+                    Ok(Some(endpoint)) => this.hand_over(endpoint),
                     Ok(None) => {}
                     Err(error) => tracing::warn!(peer, "refused: {error}"),
                 }

@@ -22,7 +22,8 @@ use narrows_core::block::Execution;
 use narrows_io::{
     Address, Listener, Lobby, Shutdown, Stop, Stranger, Transport, Tuning, allocator,
     listener::ListenError,
-    lobby::STRANGERS_MAX,
+    deadline::{Late, deadline},
+    limits::strangers_max,
     secure::{self, Auth, HANDSHAKE_TIME, SecureError, Side},
 };
 use parking_lot::Mutex;
@@ -182,7 +183,7 @@ impl Server {
             config,
             stopping: AtomicBool::new(false),
             serial: AtomicU64::new(0),
-            lobby: Lobby::new(STRANGERS_MAX),
+            lobby: Lobby::new(strangers_max()),
             open: Mutex::default(),
         });
         let mut server = Self {
@@ -350,10 +351,14 @@ fn converse(
     let mut handshake = Handshake::new(config.exports.clone(), tls, &mut out);
     let agreed = loop {
         let shutdown = transport.shutdown.clone();
-        let negotiated = secure::deadline(&shutdown, HANDSHAKE_TIME, || {
+        let negotiated = deadline(&shutdown, HANDSHAKE_TIME, || {
             negotiate(&mut transport, &mut handshake, &mut inbox, &mut out)
         });
-        match negotiated.ok_or(Ended::Slow)?? {
+        let negotiated = negotiated.map_err(|late| match late {
+            Late::Timeout(_) => Ended::Slow,
+            Late::NoThread(error) => Ended::Io(error),
+        });
+        match negotiated?? {
             Negotiated::Agreed(agreed) => break agreed,
             Negotiated::Closed => return Ok(()),
             Negotiated::StartTls => {

@@ -22,8 +22,6 @@ use std::{
     io::{self, Read},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    sync::mpsc::{self, RecvTimeoutError},
-    thread,
     time::Duration,
 };
 
@@ -32,7 +30,8 @@ pub use tls_files::FileError;
 
 use crate::{
     address::Address,
-    transport::{Security, Shutdown, Transport, TransportRead, TransportWrite},
+    deadline::{Late, deadline},
+    transport::{Security, Transport, TransportRead, TransportWrite},
 };
 
 /// How long a peer may take to authenticate.
@@ -264,8 +263,9 @@ fn bounded(
     let result = match deadline(&transport.shutdown.clone(), time, || {
         handshake(&mut transport)
     }) {
-        Some(result) => result,
-        None => return Err(SecureError::Timeout(time)),
+        Ok(result) => result,
+        Err(Late::Timeout(_)) => return Err(SecureError::Timeout(time)),
+        Err(Late::NoThread(error)) => return Err(SecureError::Io(error)),
     };
     match result {
         Ok(halves) => Ok(halves.wrap(transport, security)),
@@ -312,27 +312,6 @@ impl Halves {
             ..transport
         }
     }
-}
-
-/// Runs `work`; aborts `shutdown` when it takes longer than `time`, and gives `None` then.
-///
-/// A thread rather than socket timeouts: those start anew with each byte, and pipes have none.
-#[must_use]
-pub fn deadline<T>(shutdown: &Shutdown, time: Duration, work: impl FnOnce() -> T) -> Option<T> {
-    thread::scope(|scope| {
-        let (done, waiting) = mpsc::channel::<()>();
-        let watch = scope.spawn(move || {
-            let late = waiting.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
-            if late {
-                shutdown.abort();
-            }
-            late
-        });
-        let result = work();
-        drop(done);
-        let late = watch.join().expect("the watch does nothing that panics");
-        (!late).then_some(result)
-    })
 }
 
 /// Reads at most [`HANDSHAKE_LEN_MAX`] bytes and remembers the first, to say what the peer speaks.

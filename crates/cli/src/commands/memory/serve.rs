@@ -6,19 +6,14 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
 use narrows_core::units::Size;
 use narrows_io::Address;
 use narrows_memory::{Profile, RamDisk, RamDiskConfig, RamDiskError};
 use narrows_nbd::{PORT, ServeError};
 use serde_json::json;
-use signal_hook::{
-    consts::{SIGINT, SIGTERM},
-    iterator::Signals,
-};
 
 use super::{control_path, view};
-use crate::{commands::options::seconds, exit::Usage, output};
+use crate::{commands::{common, options::seconds}, exit::Usage, output};
 
 /// All pages are looked at once in that time. In less, a server that nobody uses would do nothing else.
 const IDLE_AFTER_MIN: Duration = Duration::from_millis(100);
@@ -106,7 +101,7 @@ pub enum ProfileName {
 
 pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     // First, so that whoever stops us while we start is heard as well.
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot catch signals")?;
+    let mut signals = common::stop_signals()?;
     let control = control_path(args.control.clone());
     let disk = RamDisk::start(config(&args, control.clone())?).map_err(usage)?;
     announce(&args, &disk.uris(), &control)?;
