@@ -18,8 +18,20 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::exit::OutputClosed;
 
+/// Whether what is written to stderr has colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Color {
+    /// Where it is a terminal that has them
+    #[default]
+    Auto,
+    /// Yes
+    Always,
+    /// No
+    Never,
+}
+
 /// Sends log lines to stderr.
-pub fn log(verbose: u8, quiet: bool) {
+pub fn log(verbose: u8, quiet: bool, color: Color) {
     let level = match (quiet, verbose) {
         (true, _) => LevelFilter::ERROR,
         (false, 0) => LevelFilter::WARN,
@@ -32,8 +44,15 @@ pub fn log(verbose: u8, quiet: bool) {
         .without_time()
         .with_target(false);
     // In a file or a journal colours are noise.
-    let colours = io::stderr().is_terminal()
-        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let colours = match color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => {
+            io::stderr().is_terminal()
+                && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+                && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+        }
+    };
     plain.with_ansi(colours).init();
 }
 

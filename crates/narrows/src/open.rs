@@ -34,7 +34,7 @@ pub const PORT: u16 = 4242;
 ///
 /// let refused = narrows::listen("0.0.0.0:0", Auth::None).unwrap_err();
 /// assert!(matches!(refused, Error::Usage(_)));
-/// let access = Access { auth: Auth::None, insecure: true };
+/// let access = Access { insecure: true, ..Access::from(Auth::None) };
 /// assert!(narrows::listen("0.0.0.0:0", access).is_ok());
 /// ```
 #[derive(Debug, Clone)]
@@ -43,6 +43,8 @@ pub struct Access {
     pub auth: Auth,
     /// Allow a plain connection beyond this host: anybody on the way can read and change the data.
     pub insecure: bool,
+    /// Names of those who may connect, as their certificates carry them; all of the authority's where there are none.
+    pub allow: Vec<String>,
 }
 
 impl From<Auth> for Access {
@@ -50,6 +52,7 @@ impl From<Auth> for Access {
         Self {
             auth,
             insecure: false,
+            allow: Vec::new(),
         }
     }
 }
@@ -247,6 +250,7 @@ impl SessionListener {
         let (found, sessions) = mpsc::sync_channel(WAITING_MAX);
         let greeter = Greeter {
             auth: access.auth,
+            allow: access.allow.into(),
             acceptor: Arc::new(acceptor),
             found,
         };
@@ -291,6 +295,7 @@ const WAITING_MAX: usize = 32;
 #[derive(Clone)]
 struct Greeter {
     auth: Auth,
+    allow: Arc<[String]>,
     acceptor: Arc<Acceptor>,
     found: SyncSender<Endpoint>,
 }
@@ -309,7 +314,7 @@ impl Greeter {
             let (this, stranger) = (self.clone(), lobby.enter(&transport));
             let greet = move || {
                 let peer = transport.peer.clone();
-                let admitted = secure::accept(transport, &this.auth)
+                let admitted = secure::accept_named(transport, &this.auth, &this.allow)
                     .map_err(|error| unproven(&error))
                     .and_then(|transport| this.acceptor.take(transport));
                 drop(stranger);

@@ -46,6 +46,8 @@ pub struct Config {
     pub tls_certificates: Option<PathBuf>,
     /// Allow plain connections from other hosts even so.
     pub insecure: bool,
+    /// Names of clients that may connect, as their certificates carry them; all of the authority's where there are none.
+    pub allow: Vec<String>,
     /// Connections served at once, at most; one more is closed when its handshake is done.
     pub connections_max: usize,
 }
@@ -370,7 +372,7 @@ fn converse(
                     .as_ref()
                     .expect("TLS is offered where there are certificates");
                 stranger.spoke();
-                transport = secure::start_tls(transport, dir)?;
+                transport = secure::start_tls(transport, dir, &config.allow)?;
                 handshake.secured();
             }
         }

@@ -541,7 +541,8 @@ impl Sender<'_> {
                 self.count(data - at, path);
                 at = data;
             }
-            if stands != at {
+            // Looking for holes moves where the file stands.
+            if stands != at || input.is_sparse() {
                 input.file().seek(SeekFrom::Start(at)).map_err(read)?;
             }
             while at < end {
@@ -552,7 +553,7 @@ impl Sender<'_> {
             }
             stands = at;
         }
-        if stands != at {
+        if stands != at || input.is_sparse() {
             input.file().seek(SeekFrom::Start(at)).map_err(read)?;
         }
         loop {

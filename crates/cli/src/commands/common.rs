@@ -123,6 +123,11 @@ pub fn address(text: &str) -> anyhow::Result<Address> {
 
 /// How the flags want peers to prove who they are.
 pub fn auth(security: &Security) -> anyhow::Result<Auth> {
+    if !security.allow.is_empty() && security.tls_certificates.is_none() && security.tls_psk.is_none()
+    {
+        let text = "--allow names those who prove who they are: give --tls-certificates or --tls-psk";
+        return Err(Usage(text.into()).into());
+    }
     if let Some(dir) = &security.tls_certificates {
         return Ok(Auth::Tls {
             dir: dir.clone(),
@@ -131,10 +136,17 @@ pub fn auth(security: &Security) -> anyhow::Result<Auth> {
     }
     match &security.tls_psk {
         Some(path) => {
-            let psk = Psk::load(path, security.psk_user.as_deref());
-            Ok(Auth::Psk(psk.map_err(|fault| {
-                Error::new(Code::AUTH, fault.to_string())
-            })?))
+            let load = |user: Option<&str>| {
+                Psk::load(path, user).map_err(|fault| Error::new(Code::AUTH, fault.to_string()))
+            };
+            // A server takes the keys of those it allows; without a list there is one key for all.
+            let mut allowed = security.allow.iter().map(|name| load(Some(name)));
+            match allowed.next() {
+                Some(first) => Ok(Auth::Psk(
+                    first?.with_others(allowed.collect::<Result<_, _>>()?),
+                )),
+                None => Ok(Auth::Psk(load(security.psk_user.as_deref())?)),
+            }
         }
         None => Ok(Auth::None),
     }
@@ -145,6 +157,7 @@ pub fn access(security: &Security) -> anyhow::Result<Access> {
     Ok(Access {
         auth: auth(security)?,
         insecure: security.insecure,
+        allow: security.allow.clone(),
     })
 }
 

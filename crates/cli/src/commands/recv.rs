@@ -12,7 +12,9 @@ use std::{
     time::Duration,
 };
 
-use narrows::{Acceptor, Code, Endpoint, Incoming};
+use narrows::{
+    Acceptor, Auth, Code, Endpoint, Error, Incoming, Pairing, SessionListener,
+};
 use narrows_io::transport;
 use narrows_wire::{
     Received, SERVICE_TREE_2, TransferError,
@@ -34,6 +36,9 @@ use crate::{
     output::{self, Watched},
 };
 
+/// Where it listens if nobody says.
+const LISTEN: &str = "127.0.0.1:4242";
+
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "narrows recv [OPTIONS] [INTO]
        narrows recv [OPTIONS] <HOST:PATH>... [INTO]")]
@@ -43,7 +48,7 @@ pub struct Args {
     #[arg(value_name = "INTO", num_args = 0..)]
     pub words: Vec<OsString>,
     /// Address to listen on: HOST[:PORT] or unix:/PATH
-    #[arg(short, long, default_value = "127.0.0.1:4242", env = "NARROWS_LISTEN")]
+    #[arg(short, long, default_value = LISTEN, env = "NARROWS_LISTEN")]
     pub listen: String,
     /// Be the remote end of `narrows send … HOST:DIR`: the session is on standard input and output, and nothing is
     /// listened on
@@ -62,6 +67,10 @@ pub struct Args {
     /// Seconds after which a sender that sends nothing has to go when there are --senders-max of them and one more comes
     #[arg(long, default_value = "30", value_name = "SECONDS", value_parser = seconds)]
     pub idle_limit: Duration,
+    /// Print a one-time code that the sender proves itself by (`narrows send --code`), instead of keys; for one sender,
+    /// on all addresses of this host if --listen is not given
+    #[arg(long, conflicts_with_all = ["keep", "stdio", "tls_certificates", "tls_psk", "insecure"])]
+    pub code: bool,
     #[command(flatten)]
     pub compare: Compare,
     #[command(flatten)]
@@ -199,10 +208,23 @@ fn fetch(
 }
 
 fn listen(args: Args, acceptor: Acceptor, receiver: Receiver) -> anyhow::Result<()> {
-    let listener = common::listen(&args.listen, &args.security, acceptor)?;
+    let pairing = args.code.then(Pairing::random);
+    let mut access = common::access(&args.security)?;
+    let mut at = args.listen.as_str();
+    if let Some(pairing) = &pairing {
+        access.auth = Auth::Code(pairing.clone());
+        if at == LISTEN {
+            at = "0.0.0.0:4242";
+        }
+    }
+    let listener = SessionListener::start(&narrows::parse(at)?, access, acceptor)?;
     common::on_signal()?;
     if !receiver.quiet {
         eprintln!("listening on {}", listener.local());
+    }
+    if let Some(pairing) = &pairing {
+        eprintln!("code {}", pairing.code());
+        eprintln!("at the other host: narrows send --code {} PATH… THIS-HOST", pairing.code());
     }
     let (done, ends) = mpsc::channel();
     let receiver = Arc::new(receiver);
@@ -235,10 +257,17 @@ fn listen(args: Args, acceptor: Acceptor, receiver: Receiver) -> anyhow::Result<
         }
     })?;
     loop {
-        match ends.recv() {
+        match ends.recv_timeout(Duration::from_millis(200)) {
             Ok(Some(result)) => return result,
             Ok(None) => {}
-            Err(_) => return Ok(()),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                // A moment later than it was: one whose code was right is paired by then.
+                if pairing.as_ref().is_some_and(Pairing::is_spent) {
+                    let text = "somebody gave a wrong code, so it is used up; start again for a new one";
+                    return Err(Error::new(Code::AUTH, text).into());
+                }
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(()),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::Context;
-use narrows::{Endpoint, dial_once};
+use narrows::{Auth, Connector, Endpoint, Pairing, dial_once};
 use narrows_core::units::{Rate, Size};
 use narrows_io::transport::{self, ChildHandle};
 use narrows_wire::{
@@ -50,6 +50,9 @@ pub struct Args {
     /// Send no more than so many bits a second on the links, all together: 10mbit
     #[arg(long, value_name = "RATE")]
     pub bwlimit: Option<Rate>,
+    /// The one-time code that `narrows recv --code` shows, instead of keys
+    #[arg(long, value_name = "CODE", value_parser = code, conflicts_with_all = ["stdio", "tls_certificates", "tls_psk", "insecure"])]
+    pub code: Option<Pairing>,
     #[command(flatten)]
     pub reach: Reach,
     #[command(flatten)]
@@ -172,6 +175,10 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     deliver(&args, &endpoint, goods, quiet)
 }
 
+fn code(text: &str) -> Result<Pairing, String> {
+    Pairing::typed(text).ok_or_else(|| "not a code of eight letters and digits".into())
+}
+
 fn stream_to_dir(_: &OsStr) -> anyhow::Error {
     let text = "HOST:DIR takes files into a directory; for a stream start `narrows recv -` there and send to its address";
     Usage(text.into()).into()
@@ -257,7 +264,11 @@ fn connect(
         .to_str()
         .ok_or_else(|| Usage(format!("{} is no address", to.display())))?;
     let share = args.bwlimit.map(|rate| rate.0 / 8.0 / f64::from(args.session.connections));
-    let connector = common::connector(to, &args.security)?.throttled(share);
+    let mut access = common::access(&args.security)?;
+    if let Some(pairing) = &args.code {
+        access.auth = Auth::Code(pairing.clone());
+    }
+    let connector = Connector::new(to, access)?.throttled(share);
     Ok(connector.connect(engine, settings)?)
 }
 

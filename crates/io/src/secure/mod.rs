@@ -13,6 +13,7 @@
 
 pub mod keys;
 mod noise;
+mod pair;
 mod psk;
 mod tls;
 mod tls_files;
@@ -25,6 +26,7 @@ use std::{
     time::Duration,
 };
 
+pub use pair::Pairing;
 pub use psk::{Psk, PskError};
 pub use tls_files::FileError;
 
@@ -54,6 +56,8 @@ pub enum Auth {
     },
     /// A key both sides hold.
     Psk(Psk),
+    /// A code that one side shows and a person types at the other, for one peer.
+    Code(Pairing),
 }
 
 impl fmt::Debug for Auth {
@@ -62,6 +66,7 @@ impl fmt::Debug for Auth {
             Self::None => f.write_str("None"),
             Self::Tls { dir, .. } => write!(f, "Tls({})", dir.display()),
             Self::Psk(psk) => psk.fmt(f),
+            Self::Code(pairing) => pairing.fmt(f),
         }
     }
 }
@@ -82,7 +87,7 @@ impl Auth {
     /// A file is missing or unreadable, or key and certificate do not match.
     pub fn check(&self, side: Side) -> Result<(), SecureError> {
         match self {
-            Self::None | Self::Psk(_) => Ok(()),
+            Self::None | Self::Psk(_) | Self::Code(_) => Ok(()),
             Self::Tls { dir, .. } => match side {
                 Side::Client => tls_files::client_config(dir)
                     .map(drop)
@@ -131,6 +136,17 @@ pub enum SecureError {
         "the pre-shared keys differ; copy the same key file to both sides and choose the same user in it"
     )]
     KeyMismatch,
+    /// The codes differ.
+    #[error(
+        "the code is wrong; there is one guess, so start the receiver again, and type the code that it shows then"
+    )]
+    WrongCode,
+    /// The code was guessed at before.
+    #[error("the code is used up; start the receiver again, and type the code that it shows then")]
+    CodeSpent,
+    /// Who the peer is, is proved, and not allowed.
+    #[error("the peer is {0}, who is not among those allowed here (--allow)")]
+    NotAllowed(String),
     /// The peer left in the middle.
     #[error(
         "the peer hung up during authentication; look at its log: wrong key or certificate, or other flags"
@@ -162,6 +178,9 @@ pub fn connect(transport: Transport, auth: &Auth, host: &str) -> Result<Transpor
         Auth::Psk(psk) => bounded(transport, HANDSHAKE_TIME, Security::Psk, |link| {
             noise::connect(link, psk)
         }),
+        Auth::Code(pairing) => bounded(transport, HANDSHAKE_TIME, Security::Psk, |link| {
+            pair::connect(link, pairing)
+        }),
     }
 }
 
@@ -171,6 +190,27 @@ pub fn connect(transport: Transport, auth: &Auth, host: &str) -> Result<Transpor
 /// See [`SecureError`]; the connection is closed then. Log it and accept the next.
 pub fn accept(transport: Transport, auth: &Auth) -> Result<Transport, SecureError> {
     accept_within(transport, auth, HANDSHAKE_TIME)
+}
+
+/// [`accept`] of those only whose certificate carries one of `names`, as its common name or among its alternative
+/// names. Without names, of all. Who may connect by a key, the key says: [`Psk::with_others`].
+///
+/// # Errors
+/// As [`accept`], and [`SecureError::NotAllowed`].
+pub fn accept_named(
+    transport: Transport,
+    auth: &Auth,
+    names: &[String],
+) -> Result<Transport, SecureError> {
+    match auth {
+        Auth::Tls { dir, .. } => {
+            let config = tls_files::server_config(dir)?;
+            bounded(transport, HANDSHAKE_TIME, Security::Tls, |link| {
+                tls::accept(link, config, tls::Confirm::Byte, names)
+            })
+        }
+        auth => accept(transport, auth),
+    }
 }
 
 /// [`accept`] with a time limit of its own.
@@ -187,24 +227,32 @@ pub fn accept_within(
         Auth::Tls { dir, .. } => {
             let config = tls_files::server_config(dir)?;
             bounded(transport, time, Security::Tls, |link| {
-                tls::accept(link, config, tls::Confirm::Byte)
+                tls::accept(link, config, tls::Confirm::Byte, &[])
             })
         }
         Auth::Psk(psk) => bounded(transport, time, Security::Psk, |link| {
-            noise::accept(link, psk)
+            noise::accept(link, &psk.all(), &|| true)
+        }),
+        Auth::Code(pairing) => bounded(transport, time, Security::Psk, |link| {
+            pair::accept(link, pairing)
         }),
     }
 }
 
 /// Mutual TLS inside another protocol, whose client has just asked for it: STARTTLS of NBD. Nothing but TLS itself
-/// passes, so any TLS 1.3 client with a certificate will do. `dir` is that of [`Auth::Tls`].
+/// passes, so any TLS 1.3 client with a certificate will do. `dir` is that of [`Auth::Tls`], `names` are as in
+/// [`accept_named`].
 ///
 /// # Errors
 /// See [`SecureError`]; the connection is closed then.
-pub fn start_tls(transport: Transport, dir: &Path) -> Result<Transport, SecureError> {
+pub fn start_tls(
+    transport: Transport,
+    dir: &Path,
+    names: &[String],
+) -> Result<Transport, SecureError> {
     let config = tls_files::server_config(dir)?;
     bounded(transport, HANDSHAKE_TIME, Security::Tls, |link| {
-        tls::accept(link, config, tls::Confirm::Nothing)
+        tls::accept(link, config, tls::Confirm::Nothing, names)
     })
 }
 
