@@ -162,14 +162,13 @@ fn check(args: &Args, into: &Into) -> anyhow::Result<()> {
     }
 }
 
-/// Whether `dir` can be received into, or made: known at the start, and not when something has come.
+/// Makes `dir`, and whether it can be received into: known at the start, and not when something has come.
 fn writable(dir: &Path) -> anyhow::Result<()> {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
-    let there = dir.ancestors().find(|dir| dir.exists());
-    let there = there.filter(|there| !there.as_os_str().is_empty());
-    let there = there.unwrap_or(Path::new("."));
-    accessat(CWD, there, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
-        .map_err(|fault| anyhow::anyhow!("cannot write to {}: {fault}", there.display()))
+    let cannot = |fault: io::Error| anyhow::anyhow!("cannot write to {}: {fault}", dir.display());
+    std::fs::create_dir_all(dir).map_err(cannot)?;
+    accessat(CWD, dir, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
+        .map_err(|fault| cannot(fault.into()))
 }
 
 /// Fetches paths of one host.
