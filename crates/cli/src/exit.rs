@@ -73,6 +73,9 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
             ),
         };
     }
+    if cause.is::<LeftOut>() {
+        return Some(1);
+    }
     if cause.is::<Usage>() || cause.is::<Refused>() {
         return Some(2);
     }
@@ -101,6 +104,27 @@ impl std::fmt::Display for Usage {
 }
 
 impl std::error::Error for Usage {}
+
+/// Files that could not be read; the others are in place.
+#[derive(Debug)]
+pub struct LeftOut(pub u64);
+
+impl std::fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self(left_out) = self;
+        let noun = if *left_out == 1 {
+            "entry was"
+        } else {
+            "entries were"
+        };
+        write!(
+            f,
+            "{left_out} {noun} not sent, since the sender could not read them; the rest is in place"
+        )
+    }
+}
+
+impl std::error::Error for LeftOut {}
 
 /// Bytes arrived that were not sent.
 #[derive(Debug)]

@@ -15,18 +15,21 @@ mod exit;
 mod output;
 mod variables;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::LazyLock};
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 
 /// Adaptive, parallel lossless compression for data paths.
 // Flag beats environment (`NARROWS_…`) beats default.
 #[derive(Debug, Parser)]
-#[command(name = "narrows", version, after_help = exit::HELP, propagate_version = true)]
+#[command(name = "narrows", version = VERSION.as_str(), after_help = exit::HELP, propagate_version = true)]
 struct Args {
     /// Say more on stderr (twice: even more)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
+    /// Colours on stderr: always, never, or where it is a terminal that has them and NO_COLOR is not set
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    color: output::Color,
     /// Only errors on stderr, no progress
     #[arg(short, long, global = true)]
     quiet: bool,
@@ -34,11 +37,19 @@ struct Args {
     command: commands::Command,
 }
 
+/// With the commit that it was built of.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let commit = narrows_lab::machine::COMMIT;
+    format!("{} ({commit})", env!("CARGO_PKG_VERSION"))
+});
+
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     let matches = variables::beaten(Args::command(), &words).get_matches_from(words);
     let args = Args::from_arg_matches(&matches).unwrap_or_else(|fault| fault.exit());
-    output::log(args.verbose, args.quiet);
+    output::log(args.verbose, args.quiet, args.color);
+    narrows_io::limits::raise_open_files();
+    commands::common::survive_file_limit();
     match commands::run(args.command, args.quiet) {
         Ok(()) => ExitCode::SUCCESS,
         Err(fault) => {

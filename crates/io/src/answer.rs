@@ -15,8 +15,8 @@ use std::{
 
 use crate::{
     address::Address,
+    deadline::deadline,
     listener::{ListenError, Listener, Stop},
-    secure::deadline,
     transport::{self, Transport, Tuning},
 };
 
@@ -160,10 +160,7 @@ pub fn ask(address: &Address) -> io::Result<Vec<u8>> {
         let mut reader = (&mut transport.reader).take(DOCUMENT_LEN_MAX);
         reader.read_to_end(&mut document)
     });
-    match read {
-        Some(read) => read.map(|_| document),
-        None => Err(io::ErrorKind::TimedOut.into()),
-    }
+    read.map_err(io::Error::from)?.map(|_| document)
 }
 
 #[cfg(test)]

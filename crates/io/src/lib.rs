@@ -7,6 +7,10 @@
 //! | [`address`] | [`Address`]: `HOST[:PORT]`, `unix:/path`, `-` |
 //! | [`transport`] | [`Transport`], a connected stream in two halves for two threads |
 //! | [`listener`] | [`Listener`], accepts transports until stopped |
+//! | [`deadline`](mod@deadline) | cuts a connection whose peer takes too long |
+//! | [`limits`] | what the system allows this process |
+//! | [`input`] | where a file ends that is being read |
+//! | [`part`] | files that get their name when they are whole |
 //! | [`lobby`] | where connections wait until their peer has shown who it is |
 //! | [`secure`] | TLS or a pre-shared key around a transport, before any application byte |
 //! | [`emulator`] | a relay with the rate, delay and faults of a chosen link |
@@ -28,13 +32,17 @@ pub mod allocator;
 pub mod answer;
 pub mod background;
 pub mod blockdev;
+pub mod deadline;
 pub mod emulator;
 pub mod helper_pool;
 pub mod histogram;
+pub mod input;
+pub mod limits;
 pub mod listener;
 pub mod lobby;
 pub mod meter;
 pub mod metrics;
+pub mod part;
 pub mod region;
 pub mod secure;
 mod sys;

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::transport::{Shutdown, Transport};
 
-/// Strangers who may wait at once, where nobody says otherwise.
+/// Strangers who may wait at once, at most; see [`crate::limits::strangers_max`].
 pub const STRANGERS_MAX: usize = 128;
 
 /// Where strangers wait.

@@ -44,16 +44,17 @@ impl Meter {
 
     fn below(dir: &Path) -> Result<Self, Absent> {
         let entries = fs::read_dir(dir).map_err(|_| Absent::NoCounters)?;
-        // `intel-rapl:0` is a package (AMD's too), `intel-rapl:0:0` a part of it, which would count twice.
-        let package =
-            |name: &str| name.starts_with("intel-rapl:") && name.matches(':').count() == 1;
+        // `intel-rapl:0` is a package (AMD's too), `intel-rapl:0:0` a part of it, which would count twice. Beside the
+        // packages stands `psys`, the whole machine with them in it; so what a zone is, its name says.
+        let is_package = |path: &PathBuf| {
+            let zone = path.file_name().unwrap_or_default().to_string_lossy();
+            zone.starts_with("intel-rapl:")
+                && zone.matches(':').count() == 1
+                && fs::read_to_string(path.join("name"))
+                    .is_ok_and(|name| name.trim().starts_with("package"))
+        };
         let names = entries.flatten().map(|entry| entry.path());
-        let paths: Vec<_> = names
-            .filter(|path| {
-                path.file_name()
-                    .is_some_and(|name| package(&name.to_string_lossy()))
-            })
-            .collect();
+        let paths: Vec<_> = names.filter(is_package).collect();
         if paths.is_empty() {
             return Err(Absent::NoCounters);
         }
@@ -98,21 +99,34 @@ mod tests {
 
     fn zone(dir: &Path, name: &str, uj: u64) {
         fs::create_dir_all(dir.join(name)).unwrap();
+        let kind = match name {
+            "intel-rapl:0:0" => "core",
+            "intel-rapl:2" => "psys",
+            "intel-rapl:3" => "dram",
+            "intel-rapl:1" => "package-1-die-0",
+            _ => "package-0",
+        };
+        fs::write(dir.join(name).join("name"), format!("{kind}\n")).unwrap();
         fs::write(dir.join(name).join("energy_uj"), format!("{uj}\n")).unwrap();
         fs::write(dir.join(name).join("max_energy_range_uj"), "1000000000\n").unwrap();
     }
 
     #[test]
-    fn packages_are_summed_parts_are_not_and_counters_go_round() {
+    fn packages_are_summed_parts_and_the_whole_are_not_and_counters_go_round() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(Meter::below(dir.path()).unwrap_err(), Absent::NoCounters);
         zone(dir.path(), "intel-rapl:0", 5_000_000);
         zone(dir.path(), "intel-rapl:1", 999_000_000);
         zone(dir.path(), "intel-rapl:0:0", 0);
+        // The whole machine, and memory beside the packages.
+        zone(dir.path(), "intel-rapl:2", 0);
+        zone(dir.path(), "intel-rapl:3", 0);
         let meter = Meter::below(dir.path()).unwrap();
         zone(dir.path(), "intel-rapl:0", 7_500_000);
         zone(dir.path(), "intel-rapl:1", 1_000_000);
         zone(dir.path(), "intel-rapl:0:0", 900_000_000);
+        zone(dir.path(), "intel-rapl:2", 900_000_000);
+        zone(dir.path(), "intel-rapl:3", 900_000_000);
         assert_eq!(meter.joules(), Some(4.5));
         fs::remove_file(dir.path().join("intel-rapl:1/energy_uj")).unwrap();
         assert_eq!(meter.joules(), None);

@@ -7,6 +7,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+/// The commit that this was built of.
+pub const COMMIT: &str = env!("NARROWS_COMMIT");
+
 /// What something was measured on, and with what.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sheet {
@@ -69,7 +72,7 @@ impl Sheet {
             load: read("/proc/loadavg")
                 .and_then(|text| text.split_whitespace().next()?.parse().ok()),
             version: env!("CARGO_PKG_VERSION").into(),
-            commit: env!("NARROWS_COMMIT").into(),
+            commit: COMMIT.into(),
             build: if cfg!(debug_assertions) {
                 "debug"
             } else {

@@ -1,6 +1,6 @@
 //! What `narrows memory stat` reads from a server's control socket: one JSON document.
 
-use std::{io, path::Path, sync::Arc};
+use std::{fs, io, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
 use narrows_io::{
     Address,
@@ -61,11 +61,24 @@ pub fn serve(
     )
 }
 
+/// Refuses a socket of another user than ourselves and root: anybody may put one where others look for a server's.
+fn check_owner(path: &Path) -> io::Result<()> {
+    let owner = fs::symlink_metadata(path)?.uid();
+    if owner == 0 || owner == rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    let text = format!(
+        "it belongs to another user ({owner}), so what answers there is not to be believed"
+    );
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
 /// Asks the server at `path`.
 ///
 /// # Errors
-/// Nobody answers there, or not with a report.
+/// Nobody answers there, or not with a report; or the socket is another user's.
 pub fn ask(path: &Path) -> io::Result<Report> {
+    check_owner(path)?;
     let document = answer::ask(&Address::Unix(path.into()))?;
     serde_json::from_slice(&document).map_err(io::Error::from)
 }

@@ -49,6 +49,8 @@ pub struct RamDiskConfig {
     pub tls_certificates: Option<PathBuf>,
     /// Allow plain connections from other hosts.
     pub insecure: bool,
+    /// Names of clients that may connect, as their certificates carry them; all where there are none.
+    pub allow: Vec<String>,
     /// Connections served at once, at most.
     pub connections_max: usize,
     /// The control socket.
@@ -132,6 +134,7 @@ impl RamDisk {
             exports,
             tls_certificates: config.tls_certificates,
             insecure: config.insecure,
+            allow: config.allow,
             connections_max: config.connections_max,
         };
         let server = Arc::new(Server::bind(&config.listen, served)?);

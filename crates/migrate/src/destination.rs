@@ -72,6 +72,44 @@ impl Target {
     }
 }
 
+/// What the source's side may switch on in the destination's QEMU. Not among them: what reads or writes files and devices
+/// there (`mapped-ram`, `block`), keeps guests in step for ever (`x-colo`), or pins memory (`rdma-pin-all`).
+const CAPABILITIES: [&str; 17] = [
+    "auto-converge",
+    "compress",
+    "dirty-bitmaps",
+    "dirty-limit",
+    "events",
+    "late-block-activate",
+    "multifd",
+    "pause-before-switchover",
+    "postcopy-blocktime",
+    "postcopy-preempt",
+    "postcopy-ram",
+    "release-ram",
+    "return-path",
+    "switchover-ack",
+    "validate-uuid",
+    "xbzrle",
+    "zero-copy-send",
+];
+
+fn check_capabilities(asked: &[String]) -> Result<(), Error> {
+    match asked
+        .iter()
+        .find(|name| !CAPABILITIES.contains(&name.as_str()))
+    {
+        None => Ok(()),
+        Some(name) => Err(Error::new(
+            Code::PROTOCOL,
+            format!(
+                "the source's side may not switch on `{}` here",
+                name.escape_debug()
+            ),
+        )),
+    }
+}
+
 /// Attends to `run` at the other end, until it is done.
 ///
 /// # Errors
@@ -127,6 +165,7 @@ fn converse(
         )
         .into());
     };
+    check_capabilities(&capabilities)?;
     let cpu_before = CpuTime::of_process();
     let mut qemu = match &target.qmp {
         Some(address) => Some(Driven::prepare(address, multifd_channels, &capabilities)?),

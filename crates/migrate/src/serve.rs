@@ -23,7 +23,7 @@ const AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// Takes every migration that comes to `listener` to `target`, each on a thread of its own. `begun` is told of each.
 ///
 /// # Errors
-/// The system gives no thread, or nothing listens any more.
+/// Nothing listens any more.
 pub fn serve(
     listener: &SessionListener,
     target: &Target,
@@ -35,7 +35,11 @@ pub fn serve(
         let migration = Migration::new(Arc::new(endpoint), options, LinkProbe::default());
         begun(&migration);
         let target = target.clone();
-        narrows_io::thread::spawn("migrate-session", move || attend(&migration, &target))?;
+        let attended =
+            narrows_io::thread::spawn("migrate-session", move || attend(&migration, &target));
+        if let Err(fault) = attended {
+            tracing::warn!("a migration is dropped: {fault}");
+        }
     }
 }
 

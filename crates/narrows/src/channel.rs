@@ -278,6 +278,14 @@ impl ChannelReader {
         }))
     }
 
+    /// Whether all of the current chunk was read: the next call may wait.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.current
+            .as_ref()
+            .is_none_or(|(chunk, at)| *at == chunk.bytes.len())
+    }
+
     /// Ends the channel at once and tells the sender why.
     pub fn abort(&self, code: Code, text: &str) {
         self.inner.abort(self.channel, code, text);

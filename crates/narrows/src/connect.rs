@@ -4,12 +4,15 @@ use std::{
     collections::HashMap,
     fs,
     io::{self, IoSlice},
-    sync::{Arc, Weak, mpsc},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
 use narrows_core::{ChannelId, Limits, Seq};
-use narrows_io::{Shutdown, Transport};
+use narrows_io::{
+    Shutdown, Transport,
+    deadline::{Late, deadline},
+};
 use narrows_pipeline::{Counters, Packing, Unpacking};
 use narrows_session::{Code, Config, Hello, Message, Role, Session, SessionError};
 use parking_lot::{Condvar, Mutex};
@@ -23,7 +26,6 @@ use crate::{
     settings::Near,
     state::State,
     tallies::Tallies,
-    thread::spawn,
 };
 
 /// Makes one more connection to the same peer. An error ends the first connect; after a loss it is tried again.
@@ -217,7 +219,11 @@ impl Inner {
 }
 
 fn config(engine: &Engine, settings: &Settings, role: Role, session: [u8; 16]) -> Config {
-    let agent = concat!("narrows ", env!("CARGO_PKG_VERSION")).into();
+    let mut agent = concat!("narrows ", env!("CARGO_PKG_VERSION")).to_string();
+    for service in &settings.services {
+        agent.push(' ');
+        agent.push_str(service);
+    }
     let mut limits = settings.limits;
     if !settings.history {
         limits.history_len_max = 0;
@@ -378,9 +384,10 @@ fn read_hello(ahead: &mut ReadAhead) -> Result<Hello, Error> {
     let mut payload = vec![0; header.packed_len as usize];
     ahead.fill_payload(&mut payload).map_err(lost)?;
     check_control(&header, &payload).map_err(|fault| refused(fault.into()))?;
-    match Message::parse_all(&payload).map_err(refused)?.pop() {
-        Some(Message::Hello(hello)) => Ok(hello),
-        Some(Message::Bye { code, text }) => Err(Error::new(code, text)),
+    // Exactly one message: with a second one beside it, it would be unclear which was meant.
+    match <[Message; 1]>::try_from(Message::parse_all(&payload).map_err(refused)?) {
+        Ok([Message::Hello(hello)]) => Ok(hello),
+        Ok([Message::Bye { code, text }]) => Err(Error::new(code, text)),
         _ => Err(Error::new(
             Code::PROTOCOL,
             "the peer did not begin with a handshake",
@@ -417,17 +424,10 @@ fn within<T>(
     limit: Duration,
     work: impl FnOnce() -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let (done, wait) = mpsc::channel::<()>();
-    let shutdown = shutdown.clone();
-    // Not waited for: it ends when it learns that the work is done.
-    spawn("hello-limit", move || {
-        if wait.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
-            shutdown.abort();
-        }
-    })?;
-    let result = work();
-    drop(done);
-    result
+    deadline(shutdown, limit, work).map_err(|late| match late {
+        Late::Timeout(_) => Error::new(Code::FAILED, format!("the peer's handshake: {late}")),
+        Late::NoThread(error) => Error::new(Code::FAILED, error.to_string()),
+    })?
 }
 
 /// 128 bits nobody guesses: a stranger who could name a session could disturb it.

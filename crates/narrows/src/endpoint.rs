@@ -220,6 +220,43 @@ impl Endpoint {
         self.inner.changed.notify_all();
     }
 
+    /// Whether the peer says that it takes channels of this service ([`crate::Settings::services`] there).
+    #[must_use]
+    pub fn peer_takes(&self, service: &str) -> bool {
+        let state = self.inner.state.lock();
+        let agent = state.machine.peer().map(|hello| hello.agent.as_str());
+        agent.is_some_and(|agent| agent.split(' ').skip(2).any(|word| word == service))
+    }
+
+    /// Whether both ends run on one machine, as far as both know.
+    #[must_use]
+    pub fn shares_host(&self) -> bool {
+        self.inner.state.lock().machine.shares_host()
+    }
+
+    /// Whether the session has a link now; without one it waits for the initiator to make another.
+    #[must_use]
+    pub fn is_linked(&self) -> bool {
+        let state = self.inner.state.lock();
+        state.ended.is_none() && !state.links.is_empty()
+    }
+
+    /// How long the session waits for a link.
+    #[must_use]
+    pub fn resume_within(&self) -> std::time::Duration {
+        self.inner.settings.resume_within
+    }
+
+    /// Waits until the session has a link, or has ended.
+    pub fn wait_linked(&self) {
+        let mut state = self.inner.state.lock();
+        while state.ended.is_none() && state.links.is_empty() {
+            self.inner
+                .changed
+                .wait_for(&mut state, std::time::Duration::from_millis(20));
+        }
+    }
+
     /// The session's end, once it has come.
     #[must_use]
     pub fn ended(&self) -> Option<Error> {

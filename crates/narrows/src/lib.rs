@@ -50,7 +50,7 @@ pub use narrows_core::{
 };
 pub use narrows_io::{
     Address, Transport,
-    secure::{Auth, Psk, SecureError},
+    secure::{Auth, Pairing, Psk, SecureError},
 };
 pub use narrows_pipeline::{Buf, Bytes, Chunk, Explain};
 pub use narrows_session::Code;

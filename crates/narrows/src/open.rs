@@ -7,13 +7,13 @@ use std::{
     io,
     sync::{
         Arc,
-        mpsc::{self, Receiver, Sender},
+        mpsc::{self, Receiver, SyncSender, TrySendError},
     },
 };
 
 use narrows_io::{
     Address, Listener, Lobby, Stop, Transport, Tuning,
-    lobby::STRANGERS_MAX,
+    limits::strangers_max,
     secure::{self, Auth, SecureError, Side},
     transport,
 };
@@ -34,7 +34,7 @@ pub const PORT: u16 = 4242;
 ///
 /// let refused = narrows::listen("0.0.0.0:0", Auth::None).unwrap_err();
 /// assert!(matches!(refused, Error::Usage(_)));
-/// let access = Access { auth: Auth::None, insecure: true };
+/// let access = Access { insecure: true, ..Access::from(Auth::None) };
 /// assert!(narrows::listen("0.0.0.0:0", access).is_ok());
 /// ```
 #[derive(Debug, Clone)]
@@ -43,6 +43,8 @@ pub struct Access {
     pub auth: Auth,
     /// Allow a plain connection beyond this host: anybody on the way can read and change the data.
     pub insecure: bool,
+    /// Names of those who may connect, as their certificates carry them; all of the authority's where there are none.
+    pub allow: Vec<String>,
 }
 
 impl From<Auth> for Access {
@@ -50,6 +52,7 @@ impl From<Auth> for Access {
         Self {
             auth,
             insecure: false,
+            allow: Vec::new(),
         }
     }
 }
@@ -118,6 +121,7 @@ pub fn parse(address: &str) -> Result<Address, Error> {
 pub struct Connector {
     address: Address,
     auth: Auth,
+    bytes_per_s: Option<f64>,
 }
 
 impl Connector {
@@ -132,7 +136,17 @@ impl Connector {
         Ok(Self {
             address,
             auth: access.auth,
+            bytes_per_s: None,
         })
+    }
+
+    /// The same, sending at most so many bytes a second over each connection.
+    #[must_use]
+    pub fn throttled(self, bytes_per_s: Option<f64>) -> Self {
+        Self {
+            bytes_per_s,
+            ..self
+        }
     }
 
     /// Where it connects to.
@@ -150,10 +164,17 @@ impl Connector {
     /// Makes authenticated connections, one at each call.
     #[must_use]
     pub fn dial(&self) -> Dial {
-        let Self { address, auth } = self.clone();
+        let Self {
+            address,
+            auth,
+            bytes_per_s,
+        } = self.clone();
         Box::new(move || {
-            let transport =
+            let mut transport =
                 transport::connect(&address, &Tuning::default()).map_err(io::Error::other)?;
+            if let Some(rate) = bytes_per_s {
+                transport = transport::throttled(transport, rate);
+            }
             let secured = secure::connect(transport, &auth, address.host());
             secured.map_err(|error| io::Error::from(unproven(&error)))
         })
@@ -226,9 +247,10 @@ impl SessionListener {
         let listener = Listener::bind(address, &Tuning::default())
             .map_err(|error| Error::new(Code::FAILED, error.to_string()))?;
         let (local, stop) = (listener.local().clone(), listener.stopper());
-        let (found, sessions) = mpsc::channel();
+        let (found, sessions) = mpsc::sync_channel(WAITING_MAX);
         let greeter = Greeter {
             auth: access.auth,
+            allow: access.allow.into(),
             acceptor: Arc::new(acceptor),
             found,
         };
@@ -267,26 +289,37 @@ impl Drop for SessionListener {
     }
 }
 
+/// Sessions that wait to be accepted. One more is told that this end is busy.
+const WAITING_MAX: usize = 32;
+
 #[derive(Clone)]
 struct Greeter {
     auth: Auth,
+    allow: Arc<[String]>,
     acceptor: Arc<Acceptor>,
-    found: Sender<Endpoint>,
+    found: SyncSender<Endpoint>,
 }
 
 impl Greeter {
+    fn hand_over(&self, endpoint: Endpoint) {
+        if let Err(TrySendError::Full(endpoint)) = self.found.try_send(endpoint) {
+            let text = "busy: others wait here already; try again later";
+            endpoint.fail(Code::LIMIT, text);
+        }
+    }
+
     fn run(&self, listener: &Listener) {
-        let lobby = Lobby::new(STRANGERS_MAX);
+        let lobby = Lobby::new(strangers_max());
         for transport in listener.incoming() {
             let (this, stranger) = (self.clone(), lobby.enter(&transport));
             let greet = move || {
                 let peer = transport.peer.clone();
-                let admitted = secure::accept(transport, &this.auth)
+                let admitted = secure::accept_named(transport, &this.auth, &this.allow)
                     .map_err(|error| unproven(&error))
                     .and_then(|transport| this.acceptor.take(transport));
                 drop(stranger);
                 match admitted {
-                    Ok(Some(endpoint)) => drop(this.found.send(endpoint)),
+                    Ok(Some(endpoint)) => this.hand_over(endpoint),
                     Ok(None) => {}
                     Err(error) => tracing::warn!(peer, "refused: {error}"),
                 }

@@ -72,6 +72,9 @@ pub struct Settings {
     pub silence: Duration,
     /// Told of each decision and what became of it.
     pub explain: Option<Explain>,
+    /// Services that this side takes, as [`crate::Endpoint::peer_takes`] tells the peer: for those that came after the
+    /// first version, which no older peer knows. Words without spaces.
+    pub services: Vec<String>,
 }
 
 impl Default for Settings {
@@ -91,6 +94,7 @@ impl Default for Settings {
             resume_within: Duration::from_secs(10),
             silence: Duration::from_secs(20),
             explain: None,
+            services: Vec::new(),
         }
     }
 }
@@ -155,6 +159,8 @@ setters! {
     also: Vec<(String, i16)>;
     /// See [`Settings::history`].
     history: bool;
+    /// See [`Settings::services`].
+    services: Vec<String>;
     /// See [`Settings::limits`].
     limits: Limits;
     /// See [`Settings::connections`].

@@ -21,8 +21,9 @@ use std::{
 use narrows_core::block::Execution;
 use narrows_io::{
     Address, Listener, Lobby, Shutdown, Stop, Stranger, Transport, Tuning, allocator,
+    deadline::{Late, deadline},
+    limits::strangers_max,
     listener::ListenError,
-    lobby::STRANGERS_MAX,
     secure::{self, Auth, HANDSHAKE_TIME, SecureError, Side},
 };
 use parking_lot::Mutex;
@@ -45,6 +46,8 @@ pub struct Config {
     pub tls_certificates: Option<PathBuf>,
     /// Allow plain connections from other hosts even so.
     pub insecure: bool,
+    /// Names of clients that may connect, as their certificates carry them; all of the authority's where there are none.
+    pub allow: Vec<String>,
     /// Connections served at once, at most; one more is closed when its handshake is done.
     pub connections_max: usize,
 }
@@ -182,7 +185,7 @@ impl Server {
             config,
             stopping: AtomicBool::new(false),
             serial: AtomicU64::new(0),
-            lobby: Lobby::new(STRANGERS_MAX),
+            lobby: Lobby::new(strangers_max()),
             open: Mutex::default(),
         });
         let mut server = Self {
@@ -350,10 +353,14 @@ fn converse(
     let mut handshake = Handshake::new(config.exports.clone(), tls, &mut out);
     let agreed = loop {
         let shutdown = transport.shutdown.clone();
-        let negotiated = secure::deadline(&shutdown, HANDSHAKE_TIME, || {
+        let negotiated = deadline(&shutdown, HANDSHAKE_TIME, || {
             negotiate(&mut transport, &mut handshake, &mut inbox, &mut out)
         });
-        match negotiated.ok_or(Ended::Slow)?? {
+        let negotiated = negotiated.map_err(|late| match late {
+            Late::Timeout(_) => Ended::Slow,
+            Late::NoThread(error) => Ended::Io(error),
+        });
+        match negotiated?? {
             Negotiated::Agreed(agreed) => break agreed,
             Negotiated::Closed => return Ok(()),
             Negotiated::StartTls => {
@@ -365,7 +372,7 @@ fn converse(
                     .as_ref()
                     .expect("TLS is offered where there are certificates");
                 stranger.spoke();
-                transport = secure::start_tls(transport, dir)?;
+                transport = secure::start_tls(transport, dir, &config.allow)?;
                 handshake.secured();
             }
         }

@@ -579,6 +579,7 @@ fn a_device_that_panics_costs_its_connection_and_no_place_for_others() {
         exports,
         tls_certificates: None,
         insecure: false,
+        allow: Vec::new(),
         connections_max: 1,
     };
     let server = Server::start(vec![listener], config).unwrap();

@@ -172,14 +172,18 @@ pub(crate) fn run(
     let told = Mutex::new(Told::default());
     let result = thread::scope(|scope| {
         let desk = &desk;
-        scope.spawn(move || desk.guard(|| feed(desk, options, depth, craft, source)));
+        desk.start(scope, move || {
+            desk.guard(|| feed(desk, options, depth, craft, source));
+        });
         if let Some((writer, reader)) = ends {
-            scope.spawn(move || send(desk, writer));
+            desk.start(scope, move || send(desk, writer));
             let told = &told;
-            scope.spawn(move || receive(desk, reader, options.block_len, told));
+            desk.start(scope, move || {
+                receive(desk, reader, options.block_len, told)
+            });
         }
         for _ in 0..threads {
-            scope.spawn(move || desk.guard(|| hand(desk, craft)));
+            desk.start(scope, move || desk.guard(|| hand(desk, craft)));
         }
         let written = write(desk, sink, stop);
         let elapsed = began.elapsed();
@@ -234,7 +238,8 @@ fn ask(
 fn within<T>(limit: Duration, endpoint: &Endpoint, work: impl FnOnce() -> T) -> T {
     let (done, wait) = mpsc::channel::<()>();
     thread::scope(|scope| {
-        scope.spawn(move || {
+        // Where there is no thread for it, the session's own time limits are left.
+        let _ = narrows_io::thread::spawn_scoped(scope, "offload-limit", move || {
             if wait.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
                 endpoint.fail(
                     Code::FAILED,
@@ -320,6 +325,16 @@ impl Desk {
                 None => self.changed.wait(&mut ledger),
             }
         }
+    }
+
+    /// Starts a thread of the job, or ends the job.
+    fn start<'scope>(
+        &self,
+        scope: &'scope thread::Scope<'scope, '_>,
+        work: impl FnOnce() + Send + 'scope,
+    ) {
+        let started = narrows_io::thread::spawn_scoped(scope, "offload-job", work);
+        self.guard(|| started.map(drop).map_err(|fault| Error::from(fault).into()));
     }
 
     /// Runs a thread's work; a fault of it ends the job.

@@ -2,9 +2,9 @@
 //! nothing behind.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, BufWriter, Read, Write},
-    os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt},
+    fs::{self, File, FileTimes, Metadata, Permissions},
+    io::{self, BufWriter, Write},
+    os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown},
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicBool},
     time::Instant,
@@ -12,6 +12,10 @@ use std::{
 
 use narrows::{Endpoint, Engine};
 use narrows_core::Workspace;
+use narrows_io::{
+    input::Input,
+    part::{self, Part},
+};
 use xxhash_rust::xxh32::Xxh32;
 
 use crate::{
@@ -61,8 +65,8 @@ pub fn pack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadErro
         verify: options.verify,
         engine,
     };
-    let mut input = Input::open(from, options.block_len)?;
-    let mut target = Target::make(to, Some(from))?;
+    let mut input = Blocks::open(from, options.block_len)?;
+    let mut target = Target::make(to, from)?;
     let abandon = target.abandon();
     let mut writer = container::writer(method, options.block_len);
     let (mut raw_bytes, mut stored) = (0, 0);
@@ -119,7 +123,7 @@ pub fn unpack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadEr
         path: from,
         engine,
     };
-    let mut target = Target::make(to, Some(from))?;
+    let mut target = Target::make(to, from)?;
     let abandon = target.abandon();
     let (mut raw_bytes, mut content) = (0, (method == Method::Lz4).then(|| Xxh32::new(0)));
     let tally = {
@@ -174,7 +178,7 @@ pub fn copy(job: &Job<'_>, from: &Path, back: f64) -> Result<Report, OffloadErro
     let craft = Copying {
         back: (back.clamp(0.0, 1.0) * 65_536.0) as u32,
     };
-    let mut input = Input::open(from, job.options.block_len)?;
+    let mut input = Blocks::open(from, job.options.block_len)?;
     let (mut raw_bytes, mut back_bytes) = (0, 0);
     let mut sink = |block: &Block, done: &Done| {
         raw_bytes += u64::from(block.raw_len);
@@ -387,18 +391,19 @@ pub fn readable(path: &Path) -> Result<(), OffloadError> {
 }
 
 /// A file that is read in blocks.
-struct Input {
-    file: File,
+struct Blocks {
+    input: Input,
+    at: u64,
     path: PathBuf,
     block_len: usize,
 }
 
-impl Input {
+impl Blocks {
     fn open(path: &Path, block_len: usize) -> Result<Self, OffloadError> {
-        let file =
-            File::open(path).map_err(|fault| OffloadError::file("cannot read", path, fault))?;
+        let input = File::open(path).and_then(Input::new);
         Ok(Self {
-            file,
+            input: input.map_err(|fault| OffloadError::file("cannot read", path, fault))?,
+            at: 0,
             path: path.into(),
             block_len,
         })
@@ -406,17 +411,14 @@ impl Input {
 
     fn next(&mut self, engine: &Engine) -> Result<Option<Piece>, OffloadError> {
         let mut bytes = engine.buffer(Question::HEAD_LEN + self.block_len);
-        let mut filled = Question::HEAD_LEN;
-        while filled < bytes.len() {
-            match self.file.read(&mut bytes[filled..]) {
-                Ok(0) => break,
-                Ok(len) => filled += len,
-                Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
-                Err(fault) => return Err(OffloadError::file("cannot read", &self.path, fault)),
-            }
-        }
-        let raw_len = (filled - Question::HEAD_LEN) as u32;
-        bytes.truncate(filled);
+        // Short only at its end, or where what it claims to be ends: then the next call finds whether there is more.
+        let got = self
+            .input
+            .read(self.at, &mut bytes[Question::HEAD_LEN..])
+            .map_err(|fault| OffloadError::file("cannot read", &self.path, fault))?;
+        self.at += got as u64;
+        let raw_len = got as u32;
+        bytes.truncate(Question::HEAD_LEN + got);
         Ok((raw_len > 0).then_some(Piece {
             bytes,
             raw_len,
@@ -476,64 +478,73 @@ impl<'a> Ahead<'a> {
 /// A file being written; gone unless it is put in its place.
 struct Target {
     out: BufWriter<File>,
-    part: PathBuf,
+    part: Part,
     place: PathBuf,
-    placed: bool,
+    like: Option<Metadata>,
 }
 
 impl Target {
-    /// With the mode of `like`, where there is such a file.
-    fn make(place: &Path, like: Option<&Path>) -> Result<Self, OffloadError> {
+    /// To become what `from` was packed or unpacked to, with its mode, times and, where that may be, owner.
+    fn make(place: &Path, from: &Path) -> Result<Self, OffloadError> {
+        let write = |fault| OffloadError::file("cannot write", place, fault);
         let dir = place
             .parent()
             .filter(|dir| !dir.as_os_str().is_empty())
             .unwrap_or(Path::new("."));
-        let mode = like
-            .and_then(|like| fs::metadata(like).ok())
-            .map_or(0o600, |meta| meta.permissions().mode() & 0o777);
-        for serial in 0_u32.. {
-            let part = dir.join(format!(".narrows-{}-{serial}.part", std::process::id()));
-            match OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(mode | 0o200)
-                .open(&part)
-            {
-                Ok(file) => {
-                    let out = BufWriter::with_capacity(256 << 10, file);
-                    return Ok(Self {
-                        out,
-                        part,
-                        place: place.into(),
-                        placed: false,
-                    });
-                }
-                Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(fault) => return Err(OffloadError::file("cannot write", place, fault)),
-            }
+        let like = fs::metadata(from).ok().filter(Metadata::is_file);
+        if let (Some(like), Ok(there)) = (&like, fs::metadata(place))
+            && (like.dev(), like.ino()) == (there.dev(), there.ino())
+        {
+            let fault = io::Error::other("it is the file that is read");
+            return Err(write(fault));
         }
-        unreachable!("some name is free")
+        part::sweep(dir);
+        let part = Part::create(dir, 0o600).map_err(write)?;
+        let file = part.file().try_clone().map_err(write)?;
+        Ok(Self {
+            out: BufWriter::with_capacity(256 << 10, file),
+            part,
+            place: place.into(),
+            like,
+        })
     }
 
     /// Removes it, from outside.
     fn abandon(&self) -> impl Fn() + use<> {
-        let part = self.part.clone();
+        let part = self.part.path().to_path_buf();
         move || drop(fs::remove_file(&part))
     }
 
     /// Gives it its name, and says how long it is.
     fn place(mut self) -> Result<u64, OffloadError> {
-        let mut place = || {
+        let place = std::mem::take(&mut self.place);
+        let mut finish = || {
             self.out.flush()?;
-            let len = self.out.get_ref().metadata()?.len();
-            fs::rename(&self.part, &self.place)?;
-            Ok(len)
+            if let Some(like) = &self.like {
+                become_like(self.part.file(), like)?;
+            }
+            Ok(self.out.get_ref().metadata()?.len())
         };
-        let len =
-            place().map_err(|fault| OffloadError::file("cannot write", &self.place, fault))?;
-        self.placed = true;
-        Ok(len)
+        let done = finish().and_then(|len| self.part.place(&place).map(|()| len));
+        done.map_err(|fault| OffloadError::file("cannot write", &place, fault))
     }
+}
+
+/// Owner where that may be given away, mode, times: as gzip, zstd and lz4 have it.
+fn become_like(file: &File, like: &Metadata) -> io::Result<()> {
+    let mine = file.metadata()?;
+    let mut mode = like.mode() & 0o777;
+    if (mine.uid(), mine.gid()) != (like.uid(), like.gid()) {
+        let owner = fchown(file, Some(like.uid()), Some(like.gid()))
+            .or_else(|_| fchown(file, None, Some(like.gid())));
+        // What its group might, another group may not.
+        if owner.is_err() {
+            mode &= !0o070;
+        }
+    }
+    file.set_permissions(Permissions::from_mode(mode))?;
+    let (read, written) = (like.accessed()?, like.modified()?);
+    file.set_times(FileTimes::new().set_accessed(read).set_modified(written))
 }
 
 impl Out for Target {
@@ -544,14 +555,6 @@ impl Out for Target {
     fn rewrite_start(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.out.flush()?;
         self.out.get_ref().write_all_at(bytes, 0)
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        if !self.placed {
-            let _ = fs::remove_file(&self.part);
-        }
     }
 }
 

@@ -33,6 +33,7 @@ pub mod message;
 pub mod method;
 mod queue;
 pub mod report;
+mod room;
 pub mod server;
 
 use std::{io, path::Path};

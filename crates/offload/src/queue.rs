@@ -21,6 +21,8 @@ struct State<T> {
     /// Jobs with something in their lines, next first.
     turns: VecDeque<u64>,
     closed: bool,
+    /// Times that all who wait were told to look at themselves.
+    calls: u64,
 }
 
 impl<T> Queue<T> {
@@ -29,6 +31,7 @@ impl<T> Queue<T> {
             lines: BTreeMap::new(),
             turns: VecDeque::new(),
             closed: false,
+            calls: 0,
         };
         Self {
             state: Mutex::new(state),
@@ -47,12 +50,22 @@ impl<T> Queue<T> {
         self.more.notify_one();
     }
 
-    /// The next work; `None` once the queue is closed. Waits.
-    pub(crate) fn pop(&self) -> Option<T> {
+    /// Wakes all who wait, with nothing to do.
+    pub(crate) fn call(&self) {
+        self.state.lock().calls += 1;
+        self.more.notify_all();
+    }
+
+    /// The next work, or nothing where there was a call that the caller has not `heard`; `None` once the queue is
+    /// closed. Waits.
+    pub(crate) fn pop(&self, heard: &mut u64) -> Option<Option<T>> {
         let mut state = self.state.lock();
         loop {
             if state.closed {
                 return None;
+            }
+            if std::mem::replace(heard, state.calls) != state.calls {
+                return Some(None);
             }
             if let Some(job) = state.turns.pop_front() {
                 let line = state.lines.get_mut(&job).expect("a turn is a line's");
@@ -62,7 +75,7 @@ impl<T> Queue<T> {
                 } else {
                     state.turns.push_back(job);
                 }
-                return work;
+                return Some(work);
             }
             self.more.wait(&mut state);
         }
@@ -98,7 +111,7 @@ mod tests {
         (0..5).for_each(|n| queue.push(1, (1, n)));
         (0..2).for_each(|n| queue.push(2, (2, n)));
         queue.push(3, (3, 0));
-        let order: Vec<_> = (0..8).filter_map(|_| queue.pop()).collect();
+        let order: Vec<_> = (0..8).filter_map(|_| queue.pop(&mut 0)?).collect();
         assert_eq!(
             order,
             [
@@ -121,8 +134,12 @@ mod tests {
         queue.push(2, "other");
         queue.forget(1);
         queue.push(1, "new");
-        assert_eq!([queue.pop(), queue.pop()], [Some("other"), Some("new")]);
+        let heard = &mut 0;
+        assert_eq!(queue.pop(heard), Some(Some("other")));
+        queue.call();
+        assert_eq!(queue.pop(heard), Some(None), "a call");
+        assert_eq!(queue.pop(heard), Some(Some("new")));
         queue.close();
-        assert_eq!(queue.pop(), None);
+        assert_eq!(queue.pop(heard), None);
     }
 }

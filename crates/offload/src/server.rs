@@ -31,6 +31,7 @@ use crate::{
     message::{self, Answer, Op, Outcome, Question, Reply, Request, Summary},
     method::{Worker, packed_len_max},
     queue::Queue,
+    room::Rooms,
 };
 
 /// What a server allows.
@@ -104,9 +105,7 @@ pub struct Server {
     engine: Engine,
     options: ServerOptions,
     queue: Arc<Queue<Work>>,
-    held_bytes: AtomicUsize,
-    /// Of the largest context that each worker may have by now: it keeps it.
-    context_len: Mutex<usize>,
+    rooms: Arc<Rooms>,
     clients: AtomicUsize,
     next_job: AtomicU64,
 }
@@ -122,10 +121,19 @@ struct Work {
 struct Job {
     task: Task,
     block_len: usize,
+    context_len: usize,
     engine: Engine,
     slots: Slots,
     answers: mpsc::Sender<Buf>,
     work_cpu_ns: AtomicU64,
+}
+
+/// What a job needs, in bytes.
+struct Need {
+    block_len: usize,
+    bytes: usize,
+    /// What its blocks leave in each worker.
+    context_len: usize,
 }
 
 /// What is done with a job's blocks.
@@ -145,17 +153,22 @@ impl Server {
             engine,
             options,
             queue: Arc::new(Queue::new()),
-            held_bytes: AtomicUsize::new(0),
-            context_len: Mutex::new(0),
+            rooms: Rooms::new(options.memory_max, options.workers),
             clients: AtomicUsize::new(0),
             next_job: AtomicU64::new(0),
         };
         for index in 0..options.workers.max(1) {
-            let queue = server.queue.clone();
+            let (queue, rooms) = (server.queue.clone(), server.rooms.clone());
             narrows_io::thread::spawn(&format!("offload-{index}"), move || {
-                let mut ws = Workspace::default();
-                while let Some(work) = queue.pop() {
-                    work.run(&mut ws, options.queue_max);
+                let (mut ws, mut heard) = (Workspace::default(), 0);
+                while let Some(work) = queue.pop(&mut heard) {
+                    if rooms.shall_drop(index) {
+                        ws = Workspace::default();
+                    }
+                    if let Some(work) = work {
+                        rooms.keep(index, work.job.context_len);
+                        work.run(&mut ws, options.queue_max);
+                    }
                 }
             })?;
         }
@@ -208,7 +221,7 @@ impl Server {
             return Err(Error::new(Code::PROTOCOL, text));
         }
         let request: Request = message::hear(&mut reader)?;
-        let (task, bytes) = match self.plan(&request) {
+        let (task, need) = match self.plan(&request) {
             Ok(plan) => plan,
             Err(text) => {
                 message::say(&mut writer, &Reply::Refused { text: text.clone() })?;
@@ -217,7 +230,6 @@ impl Server {
                 return Err(Error::new(Code::LIMIT, text));
             }
         };
-        let _leave = Leave(&self.held_bytes, bytes);
         let (backend, level) = match &task {
             Task::Pack(worker) | Task::Unpack(worker) => (worker.backend, worker.level.0),
             Task::Copy { .. } => ("none", 0),
@@ -232,11 +244,11 @@ impl Server {
                 depth,
             },
         )?;
-        self.carry(task, request.block_len as usize, writer, &mut reader)
+        self.carry(task, need, writer, &mut reader)
     }
 
-    /// What is to be done, and the bytes set aside for it; or why not.
-    fn plan(&self, request: &Request) -> Result<(Task, usize), String> {
+    /// What is to be done, and what it needs; or why not.
+    fn plan(&self, request: &Request) -> Result<(Task, Need), String> {
         let block_len = request.block_len as usize;
         if !(BLOCK_LEN_MIN..=BLOCK_LEN_MAX).contains(&block_len) {
             return Err(format!(
@@ -261,36 +273,31 @@ impl Server {
             Task::Pack(worker) => worker.context_len(block_len),
             Task::Unpack(_) | Task::Copy { .. } => 0,
         };
-        let bytes = self.options.job_bytes(block_len);
-        // Jobs begin one after the other, so that two do not take the same room; one that ends meanwhile makes some.
-        let mut largest = self.context_len.lock();
-        let context_len = context_len.max(*largest);
-        let contexts = self.options.workers.max(1) * context_len;
-        let (held, max) = (self.held_bytes.load(Relaxed), self.options.memory_max);
-        if held + bytes + contexts > max {
-            return Err(format!(
-                "this server is full: it holds at most {max} bytes; other jobs have {held}, this one needs {bytes} and its workers {contexts}, \
-                 less at lower levels"
-            ));
-        }
-        *largest = context_len;
-        self.held_bytes.fetch_add(bytes, Relaxed);
-        Ok((task, bytes))
+        let need = Need {
+            block_len,
+            bytes: self.options.job_bytes(block_len),
+            context_len,
+        };
+        // Taken when the first block comes; so late, it may be another's by then.
+        self.rooms.look(need.bytes, need.context_len)?;
+        Ok((task, need))
     }
 
     fn carry(
         &self,
         task: Task,
-        block_len: usize,
+        need: Need,
         writer: ChannelWriter,
         reader: &mut ChannelReader,
     ) -> Result<(), Error> {
+        let block_len = need.block_len;
         let id = self.next_job.fetch_add(1, Relaxed);
         let cpu = CpuTime::of_process();
         let (answers, outgoing) = mpsc::channel();
         let job = Arc::new(Job {
             task,
             block_len,
+            context_len: need.context_len,
             engine: self.engine.clone(),
             slots: Slots::new(self.options.depth),
             answers,
@@ -300,8 +307,10 @@ impl Server {
             let (slots, answered) = (job.clone(), outgoing);
             let unconsumed_max =
                 (self.options.depth * chunk_len_max(block_len) + WINDOW_LEN) as u64;
-            let sending =
-                scope.spawn(move || send_answers(writer, &answered, &slots.slots, unconsumed_max));
+            let sending = narrows_io::thread::spawn_scoped(scope, "offload-answers", move || {
+                send_answers(writer, &answered, &slots.slots, unconsumed_max)
+            })?;
+            let mut room = None;
             let taken = loop {
                 job.slots.take();
                 match reader.next_shared() {
@@ -311,6 +320,16 @@ impl Server {
                         break Err(Error::new(Code::PROTOCOL, text));
                     }
                     Ok(Some(question)) => {
+                        if room.is_none() {
+                            room = self.rooms.take(need.bytes, need.context_len).ok();
+                        }
+                        if room.is_none() {
+                            // Others have the room by now: its client packs the block itself.
+                            let index = Question::parse(&question).map_or(0, |asked| asked.index);
+                            let busy = job.answer(index, Outcome::Busy, 0, 0, &[]);
+                            let _ = job.answers.send(busy);
+                            continue;
+                        }
                         let work = Work {
                             job: job.clone(),
                             question,
@@ -340,6 +359,9 @@ impl Server {
             // An empty chunk, which no answer is, ends the sending: senders live in works that are being done, too.
             let _ = job.answers.send(job.engine.buffer(0));
             let sent = sending.join().expect("the sender does not panic");
+            drop(room);
+            // Workers that wait drop what only this job needed.
+            self.queue.call();
             taken.and(sent)
         })
     }

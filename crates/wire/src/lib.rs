@@ -3,13 +3,18 @@
 //! | module | holds |
 //! |---|---|
 //! | [`tree`] | the bytes of a tree of files on a channel (`docs/specs/tree.md`) |
+//! | [`source`] | what is to be sent, and what is found there |
 //! | [`send`] | reads paths or standard input into a channel |
 //! | [`recv`] | writes a channel into a directory or to standard output; a file gets its name when it is whole |
+//! | [`dialogue`] | what the two ends of a tree tell each other beside it (`tree/2`) |
 //! | [`tunnel`] | carries connections of other programs, many over one session |
 #![forbid(unsafe_code)]
 
+pub mod dialogue;
+mod place;
 pub mod recv;
 pub mod send;
+pub mod source;
 pub mod tree;
 pub mod tunnel;
 
@@ -22,10 +27,27 @@ pub struct Received {
     pub entries: u64,
     /// Content bytes, holes included.
     pub bytes: u64,
+    /// Of those bytes, in holes.
+    #[serde(default)]
+    pub holes: u64,
+    /// Files of `entries` that were there already, as they are at the sender.
+    #[serde(default)]
+    pub unchanged: u64,
+    /// Files of `entries` that were there and stay as they were, since the sender wanted that of newer or of any.
+    #[serde(default)]
+    pub kept: u64,
+    /// Files that were replaced though they were newer, or write-protected.
+    #[serde(default)]
+    pub replaced: u64,
+    /// Files that the sender could not read.
+    #[serde(default)]
+    pub left_out: u64,
 }
 
 /// Service name of a channel that carries a tree.
 pub const SERVICE_TREE: &str = "tree";
+/// Service name of a channel that carries a tree, and answers.
+pub const SERVICE_TREE_2: &str = "tree/2";
 /// Service name of a channel that carries plain bytes.
 pub const SERVICE_STREAM: &str = "stream";
 /// Service name of a channel that carries a connection.
@@ -50,6 +72,14 @@ pub enum TransferError {
     /// The peer's bytes are no tree, or one that may not be written here.
     #[error("refused from the peer: {0}")]
     Refused(String),
+    /// A file here is not what was begun to be sent, and the receiver cannot be told to forget it.
+    #[error("cannot read {path}: {fault}; the receiver is of a version that cannot leave it out")]
+    Torn {
+        /// Which.
+        path: String,
+        /// The system's word.
+        fault: std::io::Error,
+    },
     /// More than is held here.
     #[error("more than is held here: {0}")]
     Limit(&'static str),
@@ -73,7 +103,7 @@ impl TransferError {
     pub fn code(&self) -> Code {
         match self {
             Self::Session(end) => end.code(),
-            Self::File { .. } => Code::FAILED,
+            Self::File { .. } | Self::Torn { .. } => Code::FAILED,
             Self::Refused(_) => Code::PROTOCOL,
             Self::Limit(_) => Code::LIMIT,
         }

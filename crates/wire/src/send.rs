@@ -1,78 +1,135 @@
 //! Reads paths or a stream into a channel.
 //!
-//! File bytes are read straight into the chunk that will travel; heads of entries are put between them.
+//! File bytes are read straight into the chunk that will travel; heads of entries are put between them. What cannot be
+//! read is told, counted and left out; the rest is sent.
 
 use std::{
+    collections::VecDeque,
     ffi::OsString,
-    fs::{self, File, Metadata, OpenOptions},
-    io::{self, Read, Write},
+    fs::{self, File, Metadata},
+    io::{self, Read, Seek, SeekFrom, Write},
     os::{
         fd::AsFd,
         unix::{
-            ffi::{OsStrExt, OsStringExt},
-            fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+            ffi::OsStrExt,
+            fs::{MetadataExt, PermissionsExt},
         },
     },
     path::{Path, PathBuf},
 };
 
 use narrows::{Buf, ChannelReader, ChannelWriter, Code, Endpoint};
+use narrows_io::input::Input;
 use rustix::{
-    fs::{OFlags, SeekFrom, seek},
+    fs::{SeekFrom as Look, seek},
     io::Errno,
 };
 
 use crate::{
-    Received, SERVICE_STREAM, SERVICE_TREE, TransferError,
-    tree::{EXTENT_LEN_MAX, Entry, Extent, Meta},
+    Received, SERVICE_STREAM, SERVICE_TREE, SERVICE_TREE_2, TransferError,
+    dialogue::{Answer, OFFERS_MAX, Request, Verdict, read_document, write_document},
+    recv::hash_of,
+    source::{Found, Source},
+    tree::{EXTENT_LEN_MAX, Entry, Extent, Meta, Offer, PATH_LEN_MAX},
 };
 
-/// Told how many content bytes have been read so far.
-pub type Progress<'a> = &'a mut dyn FnMut(u64);
+/// How far a transfer is.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment<'a> {
+    /// Content bytes so far, holes included.
+    pub bytes: u64,
+    /// Entries that are done.
+    pub entries: u64,
+    /// What is at work.
+    pub path: &'a Path,
+}
+
+/// Told how far a transfer is.
+pub type Progress<'a> = &'a mut dyn FnMut(&Moment<'_>);
 
 /// A stream that pauses this long is sent as far as it is.
 const FLUSH_AFTER_MS: i32 = 5;
 
-/// Fails where one of `paths` cannot be opened: worth knowing before anybody is dialled.
-///
-/// # Errors
-/// [`TransferError`] with the path and the system's reason.
-pub fn check(paths: &[PathBuf]) -> Result<(), TransferError> {
-    paths.iter().try_for_each(|path| {
-        let opened = fs::metadata(path).and_then(|meta| match meta.file_type() {
-            kind if kind.is_dir() => fs::read_dir(path).map(drop),
-            kind if kind.is_file() => File::open(path).map(drop),
-            // Opening a pipe would wait for its writer; it is left out with a warning later.
-            _ => Ok(()),
-        });
-        opened.map_err(|fault| TransferError::file("cannot read", path, fault))
-    })
+/// What a sender wants beside sending.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wishes {
+    /// What the receiver is asked.
+    pub request: Request,
+    /// Files are compared by their content and not by their time.
+    pub checksum: bool,
 }
 
-/// Sends `paths`, directories with all they hold, and waits until the receiver has them in place. Each arrives under
-/// its last name: `send a/b` makes `b`.
+impl Wishes {
+    /// Whether a receiver of the first version does not do.
+    fn need_answers(&self) -> bool {
+        let Request {
+            update,
+            ignore_existing,
+            partial,
+            ask: _,
+        } = self.request;
+        update || ignore_existing || partial || self.checksum
+    }
+}
+
+/// What became of a tree.
+#[derive(Debug, Clone, Copy)]
+pub struct Sent {
+    /// The receiver's report.
+    pub received: Received,
+    /// Files, directories and links that could not be read, or were gone when it was their turn.
+    pub left_out: u64,
+}
+
+/// Sends what `source` names and waits until the receiver has it in place.
 ///
 /// # Errors
-/// [`TransferError`]; the receiver is told and keeps nothing that is not whole.
+/// [`TransferError`]; the receiver is told and keeps nothing that is not whole. What could not be read is no error: see
+/// [`Sent::left_out`].
 pub fn paths(
     endpoint: &Endpoint,
-    paths: &[PathBuf],
+    source: &Source,
+    wishes: &Wishes,
     progress: Progress<'_>,
-) -> Result<Received, TransferError> {
-    let (writer, reader) = endpoint.open(SERVICE_TREE)?;
+) -> Result<Sent, TransferError> {
+    let answers = endpoint.peer_takes(SERVICE_TREE_2);
+    if wishes.need_answers() && !answers {
+        return Err(TransferError::Refused(
+            "a receiver that cannot compare or continue files: it is of an older version".into(),
+        ));
+    }
+    let service = if answers {
+        SERVICE_TREE_2
+    } else {
+        SERVICE_TREE
+    };
+    let (writer, reader) = endpoint.open(service)?;
     let mut sender = Sender {
+        source,
+        wishes,
         out: Filler::new(writer),
+        reader,
+        answers,
+        ask: false,
+        offers: VecDeque::new(),
+        not_into: None,
         head: Vec::new(),
-        entries: 0,
-        bytes: 0,
+        made: Received::default(),
+        left_out: 0,
         progress,
     };
-    match paths
-        .iter()
-        .try_for_each(|path| sender.root(path))
-        .and_then(|()| sender.end())
-    {
-        Ok(()) => answer(reader),
+    match sender.all(endpoint) {
+        Ok(()) => {
+            let mut received = answer(&mut sender.reader)?;
+            sender.check(&received)?;
+            // A receiver of the first version does not tell.
+            received.holes = sender.made.holes;
+            received.left_out = sender.left_out;
+            Ok(Sent {
+                received,
+                left_out: sender.left_out,
+            })
+        }
         Err(fault) => {
             sender.out.writer.abort(fault.code(), &fault.to_string());
             Err(fault)
@@ -89,7 +146,7 @@ pub fn stream(
     from: &mut (impl Read + AsFd),
     progress: Progress<'_>,
 ) -> Result<Received, TransferError> {
-    let (writer, reader) = endpoint.open(SERVICE_STREAM)?;
+    let (writer, mut reader) = endpoint.open(SERVICE_STREAM)?;
     let mut out = Filler::new(writer);
     let mut bytes = 0;
     loop {
@@ -101,7 +158,11 @@ pub fn stream(
             Ok(len) => {
                 out.advance(len)?;
                 bytes += len as u64;
-                progress(bytes);
+                progress(&Moment {
+                    bytes,
+                    entries: 0,
+                    path: Path::new("-"),
+                });
             }
             Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
             Err(fault) => {
@@ -113,11 +174,16 @@ pub fn stream(
     }
     out.flush()?;
     out.writer.finish()?;
-    answer(reader)
+    let received = answer(&mut reader)?;
+    if (received.entries, received.bytes) == (1, bytes) {
+        Ok(received)
+    } else {
+        Err(another_report())
+    }
 }
 
 /// The receiver's report, which comes when everything is in place.
-fn answer(mut reader: ChannelReader) -> Result<Received, TransferError> {
+fn answer(reader: &mut ChannelReader) -> Result<Received, TransferError> {
     let mut report = Vec::new();
     while let Some(chunk) = reader.next_chunk()? {
         report.extend_from_slice(chunk);
@@ -129,6 +195,10 @@ fn answer(mut reader: ChannelReader) -> Result<Received, TransferError> {
     }
     serde_json::from_slice(&report)
         .map_err(|fault| TransferError::Refused(format!("an unreadable report: {fault}")))
+}
+
+fn another_report() -> TransferError {
+    TransferError::Refused("a report of something else than was sent".into())
 }
 
 fn is_readable(fd: &impl AsFd, wait_ms: i32) -> bool {
@@ -195,92 +265,124 @@ impl Filler {
     }
 }
 
-/// What is at a path, opened before anything of it is told.
-enum Found {
-    /// With what it holds, in order.
-    Dir(Metadata, Vec<OsString>),
-    /// With its target.
-    Link(Metadata, Vec<u8>),
-    File(Metadata, File),
-    /// In words.
-    Other(&'static str),
-}
-
-impl Found {
-    fn at(path: &Path, meta: Metadata, flags: OFlags) -> io::Result<Self> {
-        let kind = meta.file_type();
-        if kind.is_dir() {
-            // Names and not entries, each of which keeps the directory open.
-            let names = fs::read_dir(path)?.map(|entry| Ok(entry?.file_name()));
-            let mut names = names.collect::<io::Result<Vec<_>>>()?;
-            names.sort();
-            Ok(Self::Dir(meta, names))
-        } else if kind.is_symlink() {
-            Ok(Self::Link(
-                meta,
-                fs::read_link(path)?.into_os_string().into_vec(),
-            ))
-        } else if kind.is_file() {
-            // Were it a pipe by now, opening it would wait for a writer.
-            let flags = (flags | OFlags::NONBLOCK).bits() as i32;
-            Ok(Self::File(
-                meta,
-                OpenOptions::new()
-                    .read(true)
-                    .custom_flags(flags)
-                    .open(path)?,
-            ))
-        } else {
-            Ok(Self::Other(if kind.is_socket() {
-                "a socket"
-            } else {
-                "a device or pipe"
-            }))
-        }
-    }
+/// A file that was offered.
+struct Offered {
+    path: PathBuf,
+    follows: bool,
+    meta: Meta,
 }
 
 struct Sender<'a> {
+    source: &'a Source,
+    wishes: &'a Wishes,
     out: Filler,
+    reader: ChannelReader,
+    /// The receiver takes `tree/2`.
+    answers: bool,
+    /// Files are offered first.
+    ask: bool,
+    offers: VecDeque<Offered>,
+    /// Device and inode of the receiver's directory, where that is on this machine.
+    not_into: Option<(u64, u64)>,
     head: Vec<u8>,
-    entries: u64,
-    bytes: u64,
+    made: Received,
+    left_out: u64,
     progress: Progress<'a>,
 }
 
 impl Sender<'_> {
-    fn root(&mut self, path: &Path) -> Result<(), TransferError> {
-        // `.`, `a/.`, `..` and `/` have no name of their own: what they hold goes into the receiver's directory itself.
-        let name = match path
-            .file_name()
-            .filter(|_| !path.as_os_str().as_bytes().ends_with(b"/."))
-        {
-            Some(name) => PathBuf::from(name),
-            None => PathBuf::new(),
-        };
-        // What the user names may be a link to what is meant; below it, links travel as links.
-        let found = fs::metadata(path).and_then(|meta| Found::at(path, meta, OFlags::empty()));
-        self.entry(
-            path,
-            &name,
-            found.map_err(|fault| TransferError::file("cannot read", path, fault))?,
-        )
+    fn all(&mut self, endpoint: &Endpoint) -> Result<(), TransferError> {
+        if self.answers {
+            let request = Request {
+                ask: true,
+                ..self.wishes.request
+            };
+            self.head.clear();
+            write_document(&mut self.head, &request);
+            self.out.put(&self.head)?;
+            self.out.flush()?;
+            let answer: Answer = read_document(&mut self.reader).map_err(unreadable)?;
+            self.not_into = endpoint.shares_host().then_some(answer.directory);
+            self.ask = !answer.empty || self.wishes.request.partial;
+        }
+        for root in self.source.roots() {
+            let found = Found::named(&root.path);
+            self.found(&root.path, &root.name, root.below, found)?;
+        }
+        self.settle(0)?;
+        if self.answers && self.left_out > 0 {
+            self.put_entry(&Entry::LeftOut(self.left_out))?;
+        }
+        self.put_entry(&Entry::End(self.made.entries))?;
+        self.out.flush()?;
+        Ok(self.out.writer.finish()?)
     }
 
-    fn entry(&mut self, path: &Path, name: &Path, found: Found) -> Result<(), TransferError> {
+    fn check(&self, received: &Received) -> Result<(), TransferError> {
+        let of = |it: &Received| (it.entries, it.bytes, it.unchanged, it.kept);
+        if of(received) == of(&self.made) {
+            Ok(())
+        } else {
+            Err(another_report())
+        }
+    }
+
+    /// What is not sent is told and counted.
+    fn leave_out(&mut self, path: &Path, why: &dyn std::fmt::Display) {
+        self.left_out += 1;
+        tracing::error!(path = %path.display(), "not sent: {why}");
+    }
+
+    fn found(
+        &mut self,
+        path: &Path,
+        name: &Path,
+        below: bool,
+        found: io::Result<Found>,
+    ) -> Result<(), TransferError> {
         match found {
-            Found::Dir(meta, names) => {
-                if !name.as_os_str().is_empty() {
-                    self.head(&Entry::Dir(describe(&meta, name)))?;
-                }
-                names
-                    .iter()
-                    .try_for_each(|below| self.below(&path.join(below), &name.join(below)))
+            Ok(found) => self.entry(path, name, below, found),
+            // In a tree in use, files come and go.
+            Err(fault) if fault.kind() == io::ErrorKind::NotFound => {
+                self.leave_out(path, &"it was removed meanwhile");
+                Ok(())
             }
-            Found::Link(meta, target) => self.head(&Entry::Link(describe(&meta, name), target)),
-            Found::File(meta, file) => {
-                self.head(&Entry::File(describe(&meta, name)))?;
-                self.content(file, path)
+            Err(fault) => {
+                self.leave_out(path, &format!("cannot read it: {fault}"));
+                Ok(())
+            }
+        }
+    }
+
+    fn entry(
+        &mut self,
+        path: &Path,
+        name: &Path,
+        below: bool,
+        found: Found,
+    ) -> Result<(), TransferError> {
+        if name.as_os_str().len() > PATH_LEN_MAX {
+            self.leave_out(path, &"its path is longer than 4,096 bytes");
+            return Ok(());
+        }
+        match found {
+            Found::Dir(meta, names) => self.dir(path, name, &meta, below.then_some(names)),
+            Found::Link(meta, target) => {
+                tracing::info!("{}", name.display());
+                self.made.entries += 1;
+                self.put_entry(&Entry::Link(describe(&meta, name), target))
+            }
+            Found::File(meta, _, follows) if self.ask => {
+                let offered = Offered {
+                    path: path.to_path_buf(),
+                    follows,
+                    meta: describe(&meta, name),
+                };
+                self.offer(offered, meta.len())
+            }
+            Found::File(meta, input, _) => {
+                self.put_entry(&Entry::File(describe(&meta, name)))?;
+                self.content(input, path, 0)
             }
             Found::Other(what) => {
                 tracing::warn!(path = %path.display(), "not sent: it is {what}");
@@ -289,106 +391,247 @@ impl Sender<'_> {
         }
     }
 
-    /// An entry of a directory that was read a while ago.
-    fn below(&mut self, path: &Path, name: &Path) -> Result<(), TransferError> {
-        // What was put in its place since is not followed out of the tree.
-        match fs::symlink_metadata(path).and_then(|meta| Found::at(path, meta, OFlags::NOFOLLOW)) {
-            Ok(found) => self.entry(path, name, found),
-            // In a tree in use, files come and go.
-            Err(fault) if fault.kind() == io::ErrorKind::NotFound => {
-                tracing::warn!(path = %path.display(), "not sent: it was removed meanwhile");
+    fn dir(
+        &mut self,
+        path: &Path,
+        name: &Path,
+        meta: &Metadata,
+        names: Option<io::Result<Vec<OsString>>>,
+    ) -> Result<(), TransferError> {
+        if self.not_into == Some((meta.dev(), meta.ino())) {
+            if name.as_os_str().is_empty() {
+                self.leave_out(path, &"the receiver writes into it");
+            } else {
+                tracing::warn!(path = %path.display(), "not sent: the receiver writes into it");
+            }
+            return Ok(());
+        }
+        if !name.as_os_str().is_empty() {
+            self.made.entries += 1;
+            self.put_entry(&Entry::Dir(describe(meta, name)))?;
+        }
+        match names {
+            None => Ok(()),
+            Some(Ok(names)) => names
+                .iter()
+                .try_for_each(|below| self.below(&path.join(below), &name.join(below))),
+            Some(Err(fault)) => {
+                self.leave_out(path, &format!("cannot read it: {fault}"));
                 Ok(())
             }
-            Err(fault) => Err(TransferError::file("cannot read", path, fault)),
         }
     }
 
-    fn content(&mut self, mut file: File, path: &Path) -> Result<(), TransferError> {
-        let read = |fault: io::Error| TransferError::file("cannot read", path, fault);
-        let mut at = 0;
-        loop {
-            // Asked for before the data: what is appended in between is read, and no hole.
-            let len = file.metadata().map_err(read)?.len();
-            let (data, end) = match seek(&file, SeekFrom::Data(at)) {
-                Ok(data) => (
-                    data,
-                    seek(&file, SeekFrom::Hole(data)).map_err(|fault| read(fault.into()))?,
-                ),
-                Err(Errno::NXIO) => (len.max(at), len.max(at)),
-                // No file system has to know of holes: then all of a file is data.
-                Err(Errno::INVAL | Errno::OPNOTSUPP) => (at, len.max(at)),
-                Err(fault) => return Err(read(fault.into())),
-            };
-            if data > at {
-                self.extent(Extent::Hole(data - at))?;
-                self.count(data - at);
-            }
-            if data == end {
-                return self.extent(Extent::End);
-            }
-            seek(&file, SeekFrom::Start(data)).map_err(|fault| read(fault.into()))?;
-            at = data + self.data(&mut file, end - data, path)?;
-            if at < end {
-                return Err(read(io::Error::other("it shrank while it was read")));
-            }
+    /// An entry of a directory that was read a while ago.
+    fn below(&mut self, path: &Path, name: &Path) -> Result<(), TransferError> {
+        let meta = fs::symlink_metadata(path);
+        if let Ok(meta) = &meta
+            && self.source.is_excluded(name, meta.is_dir())
+        {
+            return Ok(());
         }
+        // What was put in its place since is not followed out of the tree.
+        self.found(
+            path,
+            name,
+            true,
+            meta.and_then(|meta| Found::below(path, meta)),
+        )
     }
 
-    /// Sends `len` bytes of `file` from where it stands; fewer where it ends.
-    fn data(&mut self, file: &mut File, len: u64, path: &Path) -> Result<u64, TransferError> {
-        let mut sent = 0;
-        while sent < len {
-            // The head says how many bytes follow before they are read, so it promises no more than fit this chunk.
-            if self.out.room()?.len() <= Extent::LEN_MAX {
-                self.out.flush()?;
-            }
-            let fits = self.out.room()?.len() - 5;
-            let now = (len - sent).min(fits as u64).min(EXTENT_LEN_MAX.into()) as usize;
-            let mut got = 0;
-            while got < now {
-                match file.read(&mut self.out.room()?[5 + got..5 + now]) {
-                    Ok(0) => break,
-                    Ok(read) => got += read,
-                    Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
-                    Err(fault) => return Err(TransferError::file("cannot read", path, fault)),
+    /// Offers a file, and sends of those offered before what is wanted when they are many.
+    fn offer(&mut self, offered: Offered, len: u64) -> Result<(), TransferError> {
+        let mut hash = None;
+        if self.wishes.checksum {
+            match File::open(&offered.path).and_then(|file| hash_of(file, len)) {
+                Ok((_, found)) => hash = Some(found),
+                Err(fault) => {
+                    self.leave_out(&offered.path, &format!("cannot read it: {fault}"));
+                    return Ok(());
                 }
             }
-            if got == 0 {
-                return Ok(sent);
+        }
+        self.put_entry(&Entry::Offer(offered.meta.clone(), Offer { len, hash }))?;
+        self.offers.push_back(offered);
+        if self.offers.len() == OFFERS_MAX {
+            self.settle(OFFERS_MAX / 2)?;
+        }
+        Ok(())
+    }
+
+    /// Hears of offers, and sends what is wanted, until no more than `left` are under way.
+    fn settle(&mut self, left: usize) -> Result<(), TransferError> {
+        if self.offers.len() > left {
+            self.out.flush()?;
+        }
+        while self.offers.len() > left {
+            let verdict = Verdict::read(&mut self.reader).map_err(unreadable)?;
+            let Some(offered) = self.offers.pop_front() else {
+                break;
+            };
+            match verdict {
+                Verdict::Unchanged => {
+                    self.made.entries += 1;
+                    self.made.unchanged += 1;
+                }
+                Verdict::Kept => {
+                    tracing::info!("{}: kept", offered.path.display());
+                    self.made.entries += 1;
+                    self.made.kept += 1;
+                }
+                Verdict::Whole => self.wanted(&offered, None)?,
+                Verdict::From { len, hash } => self.wanted(&offered, Some((len, hash)))?,
             }
-            let room = self.out.room()?;
+        }
+        Ok(())
+    }
+
+    /// Sends an offered file, from behind what is there if that is how it begins.
+    fn wanted(
+        &mut self,
+        offered: &Offered,
+        there: Option<(u64, u128)>,
+    ) -> Result<(), TransferError> {
+        let (meta, input) = match Found::again(&offered.path, offered.follows) {
+            Ok(Found::File(meta, input, _)) => (meta, input),
+            other => {
+                let why = other.map_or_else(|fault| fault.to_string(), |_| "no file now".into());
+                self.leave_out(&offered.path, &why);
+                return self.put_entry(&Entry::Withdrawn);
+            }
+        };
+        let head = describe(&meta, Path::new(""));
+        let same = (head.mtime_s, head.mtime_ns) == (offered.meta.mtime_s, offered.meta.mtime_ns);
+        let begins = |(len, hash): &(u64, u128)| {
+            let found = File::open(&offered.path).and_then(|file| hash_of(file, *len));
+            found.is_ok_and(|found| found == (*len, *hash))
+        };
+        let start = there
+            .filter(|(len, _)| same && *len <= meta.len())
+            .filter(begins)
+            .map_or(0, |(len, _)| len);
+        self.put_entry(&Entry::Content(head, start))?;
+        self.content(input, &offered.path, start)
+    }
+
+    /// Sends a file's extents from byte `start` on.
+    fn content(&mut self, mut input: Input, path: &Path, start: u64) -> Result<(), TransferError> {
+        let before = (self.made.bytes, self.made.holes);
+        match self.extents(&mut input, path, start) {
+            Ok(()) => {
+                tracing::info!("{}", path.display());
+                self.made.entries += 1;
+                self.put_extent(Extent::End)
+            }
+            Err(TransferError::File { fault, .. }) if self.answers => {
+                (self.made.bytes, self.made.holes) = before;
+                self.leave_out(path, &fault);
+                self.put_extent(Extent::Abandoned)
+            }
+            Err(TransferError::File { path, fault, .. }) => {
+                Err(TransferError::Torn { path, fault })
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    fn extents(&mut self, input: &mut Input, path: &Path, start: u64) -> Result<(), TransferError> {
+        let read = |fault: io::Error| TransferError::file("cannot read", path, fault);
+        let (len, mut at) = (input.claimed_len(), start);
+        let mut stands = 0;
+        while at < len {
+            let (data, end) = next_data(input, at, len).map_err(read)?;
+            if data > at {
+                self.put_extent(Extent::Hole(data - at))?;
+                self.made.holes += data - at;
+                self.count(data - at, path);
+                at = data;
+            }
+            // Looking for holes moves where the file stands.
+            if stands != at || input.is_sparse() {
+                input.file().seek(SeekFrom::Start(at)).map_err(read)?;
+            }
+            while at < end {
+                match self.piece(input, at, end - at, path)? {
+                    0 => return Ok(()),
+                    got => at += got,
+                }
+            }
+            stands = at;
+        }
+        if stands != at || input.is_sparse() {
+            input.file().seek(SeekFrom::Start(at)).map_err(read)?;
+        }
+        loop {
+            match self.piece(input, at, u64::MAX, path)? {
+                0 => return Ok(()),
+                got => at += got,
+            }
+        }
+    }
+
+    /// Sends up to `most` bytes of a file as one extent; 0 at its end.
+    fn piece(
+        &mut self,
+        input: &mut Input,
+        at: u64,
+        most: u64,
+        path: &Path,
+    ) -> Result<u64, TransferError> {
+        // The head says how many bytes follow before they are read, so it promises no more than fit this chunk.
+        if self.out.room()?.len() <= Extent::LEN_MAX {
+            self.out.flush()?;
+        }
+        let room = self.out.room()?;
+        let fits = (room.len() - 5) as u64;
+        let now = fits.min(most).min(EXTENT_LEN_MAX.into()) as usize;
+        let got = input
+            .read(at, &mut room[5..5 + now])
+            .map_err(|fault| TransferError::file("cannot read", path, fault))?;
+        if got > 0 {
             room[0] = 1;
             room[1..5].copy_from_slice(&(got as u32).to_le_bytes());
             self.out.advance(5 + got)?;
-            sent += got as u64;
-            self.count(got as u64);
+            self.count(got as u64, path);
         }
-        Ok(sent)
+        Ok(got as u64)
     }
 
-    fn end(&mut self) -> Result<(), TransferError> {
-        let entries = self.entries;
-        self.head(&Entry::End(entries))?;
-        self.out.flush()?;
-        Ok(self.out.writer.finish()?)
-    }
-
-    fn head(&mut self, entry: &Entry) -> Result<(), TransferError> {
-        self.entries += 1;
+    fn put_entry(&mut self, entry: &Entry) -> Result<(), TransferError> {
         self.head.clear();
         entry.write(&mut self.head);
         self.out.put(&self.head)
     }
 
-    fn extent(&mut self, extent: Extent) -> Result<(), TransferError> {
+    fn put_extent(&mut self, extent: Extent) -> Result<(), TransferError> {
         self.head.clear();
         extent.write(&mut self.head);
         self.out.put(&self.head)
     }
 
-    fn count(&mut self, bytes: u64) {
-        self.bytes += bytes;
-        (self.progress)(self.bytes);
+    fn count(&mut self, bytes: u64, path: &Path) {
+        self.made.bytes += bytes;
+        (self.progress)(&Moment {
+            bytes: self.made.bytes,
+            entries: self.made.entries,
+            path,
+        });
+    }
+}
+
+/// Where the next data of a file are, from `at` on and before `len`: their begin and end. A hole reaches to `len` where
+/// there are none.
+fn next_data(input: &Input, at: u64, len: u64) -> io::Result<(u64, u64)> {
+    if !input.is_sparse() {
+        return Ok((at, len));
+    }
+    match seek(input.file(), Look::Data(at)) {
+        Ok(data) if data >= len => Ok((len, len)),
+        Ok(data) => Ok((data, seek(input.file(), Look::Hole(data))?.min(len))),
+        Err(Errno::NXIO) => Ok((len, len)),
+        // No file system has to know of holes: then all of a file is data.
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok((at, len)),
+        Err(fault) => Err(fault.into()),
     }
 }
 
@@ -398,6 +641,14 @@ fn describe(meta: &Metadata, name: &Path) -> Meta {
         mtime_s: meta.mtime(),
         mtime_ns: meta.mtime_nsec() as u32,
         path: name.as_os_str().as_bytes().to_vec(),
+    }
+}
+
+/// A fault while reading what the receiver says: the session's own, or bytes that are none of it.
+fn unreadable(fault: io::Error) -> TransferError {
+    match fault.downcast::<narrows::Error>() {
+        Ok(end) => TransferError::Session(end),
+        Err(fault) => TransferError::Refused(format!("an unreadable answer: {fault}")),
     }
 }
 

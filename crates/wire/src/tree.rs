@@ -10,6 +10,17 @@
 //! 0 end         entries u64
 //! ```
 //!
+//! Service `tree/2` has more, by which a receiver says what it has already (`dialogue`), and a sender leaves out a file
+//! that it could not read to its end:
+//!
+//! ```text
+//! 4 offer       as a file, then length u64, flag u8, and where that is 1 XXH3-128 of the content; no extents
+//! 5 content     as a file without its path, start u64, extents: the oldest offer that is wanted
+//! 6 withdrawn   nothing: the oldest offer that is wanted does not come
+//! 7 left out    files u64 that the sender could not read, before the end
+//! extent 3      the file is not whole, and ends here
+//! ```
+//!
 //! Small files stand close together, so one chunk holds many and they share a codec's window.
 
 use std::io::{self, Read};
@@ -43,6 +54,24 @@ pub enum Entry {
     Link(Meta, Vec<u8>),
     /// The tree is complete, with this many entries.
     End(u64),
+    /// A file that the receiver may have (`tree/2`).
+    Offer(Meta, Offer),
+    /// An offered file that it wants (`tree/2`), from byte `start` on; extents follow. The path is the offer's, empty
+    /// here.
+    Content(Meta, u64),
+    /// An offered file that it wants and that is gone (`tree/2`).
+    Withdrawn,
+    /// Files that the sender could not read (`tree/2`).
+    LeftOut(u64),
+}
+
+/// What a file is, beside its head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offer {
+    /// Its length in bytes.
+    pub len: u64,
+    /// XXH3-128 of its content, where the receiver shall go by that and not by its time.
+    pub hash: Option<u128>,
 }
 
 /// A piece of a file.
@@ -54,6 +83,8 @@ pub enum Extent {
     Hole(u64),
     /// No more.
     End,
+    /// No more, and the file is not whole (`tree/2`).
+    Abandoned,
 }
 
 impl Entry {
@@ -63,19 +94,31 @@ impl Entry {
             Self::Dir(meta) => (1, meta),
             Self::File(meta) => (2, meta),
             Self::Link(meta, _) => (3, meta),
-            Self::End(entries) => {
-                out.push(0);
-                out.extend_from_slice(&entries.to_le_bytes());
+            Self::Offer(meta, _) => (4, meta),
+            Self::Content(meta, _) => (5, meta),
+            Self::End(number) | Self::LeftOut(number) => {
+                out.push(if matches!(self, Self::End(_)) { 0 } else { 7 });
+                out.extend_from_slice(&number.to_le_bytes());
                 return;
             }
+            Self::Withdrawn => return out.push(6),
         };
         out.push(kind);
         out.extend_from_slice(&meta.mode.to_le_bytes());
         out.extend_from_slice(&meta.mtime_s.to_le_bytes());
         out.extend_from_slice(&meta.mtime_ns.to_le_bytes());
+        if let Self::Content(_, start) = self {
+            return out.extend_from_slice(&start.to_le_bytes());
+        }
         write_name(out, &meta.path);
-        if let Self::Link(_, target) = self {
-            write_name(out, target);
+        match self {
+            Self::Link(_, target) => write_name(out, target),
+            Self::Offer(_, offer) => {
+                out.extend_from_slice(&offer.len.to_le_bytes());
+                out.push(offer.hash.is_some().into());
+                out.extend(offer.hash.iter().flat_map(|hash| hash.to_le_bytes()));
+            }
+            _ => {}
         }
     }
 
@@ -85,8 +128,11 @@ impl Entry {
     /// The reader's own, or `InvalidData` where the bytes are no entry.
     pub fn read(from: &mut impl Read) -> io::Result<Self> {
         let kind = u8::from_le_bytes(take(from)?);
-        if kind == 0 {
-            return Ok(Self::End(u64::from_le_bytes(take(from)?)));
+        match kind {
+            0 => return Ok(Self::End(u64::from_le_bytes(take(from)?))),
+            6 => return Ok(Self::Withdrawn),
+            7 => return Ok(Self::LeftOut(u64::from_le_bytes(take(from)?))),
+            _ => {}
         }
         let mode = u32::from_le_bytes(take(from)?);
         let mtime_s = i64::from_le_bytes(take(from)?);
@@ -94,13 +140,26 @@ impl Entry {
         if mode > 0o7777 || mtime_ns >= 1_000_000_000 {
             return Err(invalid("mode or time out of range"));
         }
-        let meta = Meta {
+        let mut meta = Meta {
             mode,
             mtime_s,
             mtime_ns,
-            path: read_name(from)?,
+            path: Vec::new(),
         };
+        if kind == 5 {
+            return Ok(Self::Content(meta, u64::from_le_bytes(take(from)?)));
+        }
+        meta.path = read_name(from)?;
         match kind {
+            4 => {
+                let len = u64::from_le_bytes(take(from)?);
+                let hash = match take(from)? {
+                    [0] => None,
+                    [1] => Some(u128::from_le_bytes(take(from)?)),
+                    _ => return Err(invalid("flag that is neither 0 nor 1")),
+                };
+                Ok(Self::Offer(meta, Offer { len, hash }))
+            }
             1 => Ok(Self::Dir(meta)),
             2 => Ok(Self::File(meta)),
             3 => Ok(Self::Link(meta, read_name(from)?)),
@@ -125,6 +184,7 @@ impl Extent {
                 out.extend_from_slice(&len.to_le_bytes());
             }
             Self::End => out.push(0),
+            Self::Abandoned => out.push(3),
         }
     }
 
@@ -140,12 +200,13 @@ impl Extent {
                 _ => Err(invalid("extent of over 1 GiB")),
             },
             2 => Ok(Self::Hole(u64::from_le_bytes(take(from)?))),
+            3 => Ok(Self::Abandoned),
             _ => Err(invalid("extent of an unknown kind")),
         }
     }
 }
 
-fn take<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
+pub(crate) fn take<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     from.read_exact(&mut bytes)?;
     Ok(bytes)
@@ -169,7 +230,7 @@ fn write_name(out: &mut Vec<u8>, name: &[u8]) {
     out.extend_from_slice(name);
 }
 
-fn invalid(what: &'static str) -> io::Error {
+pub(crate) fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
@@ -188,8 +249,31 @@ mod tests {
         let entries = [
             Entry::Dir(meta.clone()),
             Entry::File(meta.clone()),
-            Entry::Link(meta, b"../x".to_vec()),
+            Entry::Link(meta.clone(), b"../x".to_vec()),
             Entry::End(3),
+            Entry::Offer(
+                meta.clone(),
+                Offer {
+                    len: 1 << 40,
+                    hash: None,
+                },
+            ),
+            Entry::Offer(
+                meta.clone(),
+                Offer {
+                    len: 5,
+                    hash: Some(u128::MAX - 1),
+                },
+            ),
+            Entry::Content(
+                Meta {
+                    path: Vec::new(),
+                    ..meta
+                },
+                7,
+            ),
+            Entry::Withdrawn,
+            Entry::LeftOut(2),
         ];
         for entry in entries {
             let mut bytes = Vec::new();
@@ -202,7 +286,12 @@ mod tests {
                 );
             }
         }
-        for extent in [Extent::Data(9), Extent::Hole(1 << 40), Extent::End] {
+        for extent in [
+            Extent::Data(9),
+            Extent::Hole(1 << 40),
+            Extent::End,
+            Extent::Abandoned,
+        ] {
             let mut bytes = Vec::new();
             extent.write(&mut bytes);
             assert_eq!(Extent::read(&mut &bytes[..]).unwrap(), extent);

@@ -14,7 +14,7 @@ use std::{
     io::Write,
     sync::{Arc, Mutex},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use narrows::{ChannelReader, ChannelWriter, Code, Endpoint, Error, Incoming, Settings};
@@ -32,23 +32,42 @@ const HISTORY_LEN: usize = 256 << 10;
 const CHUNK_LEN: usize = 256 << 10;
 /// Between two attempts to reach the other end.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// How long a connection is held that came while the other end was away.
+const HOLD_WITHIN: Duration = Duration::from_secs(10);
 
 /// The near end: carries every connection that `listener` accepts, until it is stopped or the session ends.
 ///
 /// # Errors
 /// [`TransferError`] when the session ends otherwise than well.
 pub fn near(endpoint: &Endpoint, listener: &Listener) -> Result<(), TransferError> {
-    for local in listener.incoming() {
+    carry_near(endpoint, listener, &mut None)
+}
+
+/// [`near`], beginning with the connection that `waiting` holds. One that came when the session had ended already is
+/// left there: nothing of it went anywhere, so the next session can carry it.
+fn carry_near(
+    endpoint: &Endpoint,
+    listener: &Listener,
+    waiting: &mut Option<Transport>,
+) -> Result<(), TransferError> {
+    loop {
+        let Some(local) = waiting.take().or_else(|| listener.incoming().next()) else {
+            return Ok(());
+        };
+        // Whether a session whose link was lost goes on is not known yet: what it took now could be lost with it.
+        endpoint.wait_linked();
         match endpoint.open(SERVICE_TUNNEL) {
             Ok((writer, reader)) => splice(local, writer, reader),
             Err(end) => match endpoint.ended() {
-                Some(end) => return Err(end.into()),
+                Some(end) => {
+                    *waiting = Some(local);
+                    return Err(end.into());
+                }
                 // The peer's bound on connections: this one is closed, others go on.
                 None => tracing::warn!(%end, peer = local.peer, "connection refused"),
             },
         }
     }
-    Ok(())
 }
 
 /// Is told of each session that [`keep_near`] makes, and whether it is the first.
@@ -57,25 +76,42 @@ pub type Begun<'a> = dyn FnMut(&Arc<Endpoint>, bool) -> Result<(), Error> + 'a;
 /// Keeps a near end going: carries what `listener` accepts over the session that `connect` makes, and over a new one
 /// when that is lost. `begun` is told of each session, and whether it is the first.
 ///
+/// A far end that does not answer is waited for, from the start on: who starts first does not matter.
+///
 /// # Errors
-/// The first session cannot be had, when the user is there to mend it. Later, the other end may be restarting, and is
-/// tried again. Errors of `begun` end it as well.
+/// The first session cannot be had for a reason that waiting does not mend: keys, a wrong program, flags. Errors of
+/// `begun` end it as well.
 pub fn keep_near(
     connect: &dyn Fn() -> Result<Arc<Endpoint>, Error>,
     listener: &Listener,
     begun: &mut Begun<'_>,
 ) -> Result<(), Error> {
-    let mut first = true;
+    let (mut first, mut told, mut waiting) = (true, false, None);
+    let mut waits_since = Instant::now();
     loop {
         match connect() {
             Ok(endpoint) => {
+                told = false;
                 begun(&endpoint, std::mem::replace(&mut first, false))?;
-                if let Err(fault) = near(&endpoint, listener) {
-                    tracing::warn!("{fault}; connecting again");
+                match carry_near(&endpoint, listener, &mut waiting) {
+                    // At once where somebody waits: the far end may be there again.
+                    Err(_) if waiting.is_some() => {
+                        waits_since = Instant::now();
+                        continue;
+                    }
+                    Err(fault) => tracing::warn!("{fault}; connecting again"),
+                    Ok(()) => return Ok(()),
                 }
             }
-            Err(end) if first => return Err(end),
-            Err(end) => tracing::warn!("{end}; trying again"),
+            Err(end) if first && !matches!(end, Error::Io { .. }) => return Err(end),
+            Err(end) => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!("{end}; trying again until it answers");
+                }
+                if waits_since.elapsed() > HOLD_WITHIN {
+                    waiting = None;
+                }
+            }
         }
         thread::sleep(AGAIN_AFTER);
     }

@@ -25,7 +25,11 @@ use narrows_io::{
     transport,
 };
 use narrows_testkit::data::{Kind, make};
-use narrows_wire::{TransferError, recv, send};
+use narrows_wire::{
+    TransferError, recv,
+    send::{self, Moment, Wishes},
+    source::{Filter, Source},
+};
 use tempfile::TempDir;
 
 /// Longer than any of it takes unless something waits for what never comes.
@@ -177,7 +181,10 @@ fn transfer(
     )
     .map_err(TransferError::from)
     .and_then(|endpoint| {
-        let sent = send::paths(&endpoint, &[tree.join(".")], &mut |_| {});
+        let sent = source(&tree.join(".")).and_then(|source| {
+            let sent = send::paths(&endpoint, &source, &Wishes::default(), &mut |_| {})?;
+            Ok(sent.received)
+        });
         resumed = endpoint.stats().resumed;
         endpoint.close();
         sent
@@ -320,13 +327,15 @@ fn a_large_transfer_resumes_after_every_cut() {
         });
         let endpoint = Endpoint::connect(&engine, settings, dial(to, Auth::None)).unwrap();
         let mut cuts = 0_u64;
-        let mut progress = |_| {
+        let mut progress = |_: &Moment<'_>| {
             if emulator.carried(Direction::Up) > (cuts + 1) * (5 << 20) && cuts < 4 {
                 cuts += 1;
                 emulator.reset_all();
             }
         };
-        let received = send::paths(&endpoint, &[from.path().join("big")], &mut progress).unwrap();
+        let source = source(&from.path().join("big")).unwrap();
+        let sent = send::paths(&endpoint, &source, &Wishes::default(), &mut progress).unwrap();
+        let received = sent.received;
         let stats = endpoint.stats();
         endpoint.close();
         receiving.join().unwrap();
@@ -344,4 +353,8 @@ fn a_large_transfer_resumes_after_every_cut() {
             "a cut costs no more than the window"
         );
     }
+}
+
+fn source(path: &Path) -> Result<Source, TransferError> {
+    Source::named(&[path.to_path_buf()], Filter::default())
 }

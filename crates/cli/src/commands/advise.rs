@@ -17,7 +17,7 @@ use narrows_lab::{
 
 use super::{
     lab::{self, Out},
-    options::{milliseconds, seconds},
+    options::{milliseconds, some_seconds},
 };
 use crate::{
     exit::{Damaged, Usage},
@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
     pub repeat: u16,
     /// Seconds that sending raw takes in a verification: a slow link gets an excerpt of the data
-    #[arg(long, default_value = "2", value_parser = seconds)]
+    #[arg(long, default_value = "2", value_parser = some_seconds)]
     pub seconds: Duration,
     #[command(flatten)]
     pub out: Out,
@@ -74,6 +74,7 @@ pub enum GoalName {
 #[allow(clippy::too_many_lines, reason = "one story in order, not split yet")]
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     lab::places_of(&args.out)?;
+    lab::warn_of_load();
     let registry = narrows::default_registry();
     let mut codecs = Vec::new();
     for text in &args.codec {

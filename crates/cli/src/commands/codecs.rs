@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
+use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use narrows::default_registry;
 use serde_json::json;
 
@@ -51,7 +51,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         );
     }
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY).set_header([
+    // Plain, and as wide as the narrowest terminal.
+    table
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(80);
+    table.load_style(NOTHING).set_header([
         "id", "codec", "levels", "default", "history", "backend", "format",
     ]);
     for entries in registry.entries() {

@@ -1,9 +1,10 @@
 //! What send, recv and tunnel share: flags to settings, addresses, keys, signals.
 
 use std::{
+    ffi::OsStr,
     fs::File,
     io::{self, Write},
-    os::fd::AsFd,
+    os::{fd::AsFd, unix::ffi::OsStrExt},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -24,6 +25,10 @@ use narrows_io::{
 use narrows_wire::TransferError;
 use parking_lot::Mutex;
 use rustix::pipe;
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ},
+    iterator::Signals,
+};
 
 use super::options::{Packing, PolicyName, Security, Session};
 use crate::exit::Usage;
@@ -118,6 +123,14 @@ pub fn address(text: &str) -> anyhow::Result<Address> {
 
 /// How the flags want peers to prove who they are.
 pub fn auth(security: &Security) -> anyhow::Result<Auth> {
+    if !security.allow.is_empty()
+        && security.tls_certificates.is_none()
+        && security.tls_psk.is_none()
+    {
+        let text =
+            "--allow names those who prove who they are: give --tls-certificates or --tls-psk";
+        return Err(Usage(text.into()).into());
+    }
     if let Some(dir) = &security.tls_certificates {
         return Ok(Auth::Tls {
             dir: dir.clone(),
@@ -126,10 +139,17 @@ pub fn auth(security: &Security) -> anyhow::Result<Auth> {
     }
     match &security.tls_psk {
         Some(path) => {
-            let psk = Psk::load(path, security.psk_user.as_deref());
-            Ok(Auth::Psk(psk.map_err(|fault| {
-                Error::new(Code::AUTH, fault.to_string())
-            })?))
+            let load = |user: Option<&str>| {
+                Psk::load(path, user).map_err(|fault| Error::new(Code::AUTH, fault.to_string()))
+            };
+            // A server takes the keys of those it allows; without a list there is one key for all.
+            let mut allowed = security.allow.iter().map(|name| load(Some(name)));
+            match allowed.next() {
+                Some(first) => Ok(Auth::Psk(
+                    first?.with_others(allowed.collect::<Result<_, _>>()?),
+                )),
+                None => Ok(Auth::Psk(load(security.psk_user.as_deref())?)),
+            }
         }
         None => Ok(Auth::None),
     }
@@ -140,6 +160,7 @@ pub fn access(security: &Security) -> anyhow::Result<Access> {
     Ok(Access {
         auth: auth(security)?,
         insecure: security.insecure,
+        allow: security.allow.clone(),
     })
 }
 
@@ -162,8 +183,8 @@ pub fn connector(to: &str, security: &Security) -> anyhow::Result<Connector> {
     Ok(Connector::new(to, access(security)?)?)
 }
 
-/// The session that an interrupt ends; set once, before the work begins.
-static CURRENT: OnceLock<Mutex<std::sync::Weak<Endpoint>>> = OnceLock::new();
+/// The sessions that an interrupt ends.
+static CURRENT: Mutex<Vec<std::sync::Weak<Endpoint>>> = Mutex::new(Vec::new());
 
 /// From now on Ctrl-C and SIGTERM end `endpoint`'s session in words before the process goes.
 pub fn interruptible(endpoint: &Arc<Endpoint>) -> anyhow::Result<()> {
@@ -172,29 +193,59 @@ pub fn interruptible(endpoint: &Arc<Endpoint>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// From now on the signals that [`on_signal`] catches end this session.
+/// From now on the signals that [`on_signal`] catches end this session too.
 pub fn current(endpoint: &Arc<Endpoint>) {
-    *CURRENT.get_or_init(Mutex::default).lock() = Arc::downgrade(endpoint);
+    let mut current = CURRENT.lock();
+    current.retain(|one| one.strong_count() > 0);
+    current.push(Arc::downgrade(endpoint));
 }
 
-/// Installs the handler for Ctrl-C and SIGTERM, once.
+/// What asks to stop: Ctrl-C, SIGTERM, and SIGHUP when the terminal or `ssh` is gone, unless `nohup` started us.
+pub fn stop_kinds() -> impl Iterator<Item = i32> {
+    let kinds = [SIGINT, SIGTERM].into_iter();
+    kinds.chain(Some(SIGHUP).filter(|signal| !is_ignored(*signal)))
+}
+
+/// Those, caught.
+pub fn stop_signals() -> anyhow::Result<Signals> {
+    Signals::new(stop_kinds()).context("cannot catch signals")
+}
+
+/// Whether whoever started this process had it ignore `signal`.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & 1 << (signal - 1) != 0)
+}
+
+/// From now on a file that becomes longer than `ulimit -f` allows is an error of the write, and not the end of us.
+pub fn survive_file_limit() {
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
+}
+
+/// Installs the handler for Ctrl-C, SIGTERM and SIGHUP, once.
 pub fn on_signal() -> anyhow::Result<()> {
-    use signal_hook::{
-        consts::{SIGINT, SIGTERM},
-        iterator::Signals,
-    };
     static INSTALLED: OnceLock<()> = OnceLock::new();
     if INSTALLED.set(()).is_err() {
         return Ok(());
     }
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot catch signals")?;
+    let mut signals = stop_signals()?;
     narrows_io::thread::spawn("signals", move || {
         if let Some(signal) = signals.forever().next() {
             INTERRUPTED.store(true, Ordering::SeqCst);
-            let endpoint = CURRENT.get().and_then(|current| current.lock().upgrade());
-            if let Some(endpoint) = endpoint {
-                endpoint.fail(Code::CANCELLED, "the peer was interrupted");
-            }
+            let current: Vec<_> = CURRENT
+                .lock()
+                .iter()
+                .filter_map(|one| one.upgrade())
+                .collect();
+            // Side by side: each waits a moment for its peer to hear it.
+            thread::scope(|scope| {
+                for endpoint in &current {
+                    let end = || endpoint.fail(Code::CANCELLED, "the peer was interrupted");
+                    let _ = narrows_io::thread::spawn_scoped(scope, "last-words", end);
+                }
+            });
             // Whoever read it may be gone, and `eprintln` would then end this thread before it ends the process.
             let _ = writeln!(io::stderr(), "narrows: interrupted");
             cleanup();
@@ -266,19 +317,50 @@ pub fn descriptor(stream: &impl AsFd) -> io::Result<File> {
 
 /// As it could be typed again.
 pub fn command_line() -> String {
-    let words = std::env::args().map(|word| {
-        // An argument with a NUL cannot have come.
-        shlex::try_quote(&word).map_or_else(|_| word.clone(), Into::into)
-    });
+    let words = std::env::args_os().skip(1).map(|word| typed(&word));
     std::iter::once("narrows".to_string())
-        .chain(words.skip(1))
+        .chain(words)
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// A word as a shell reads it.
+fn typed(word: &OsStr) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./,:=+@%".contains(c);
+    match word.to_str() {
+        Some(word) if !word.is_empty() && word.chars().all(plain) => word.into(),
+        Some(word) => format!("'{}'", word.replace('\'', r"'\''")),
+        // Bytes that are no text: as bash and zsh write them.
+        None => {
+            let bytes = word.as_bytes().iter();
+            let escaped: String = bytes
+                .map(|byte| match byte {
+                    b'\'' | b'\\' => format!("\\{}", char::from(*byte)),
+                    b' '..=b'~' => char::from(*byte).to_string(),
+                    byte => format!("\\x{byte:02x}"),
+                })
+                .collect();
+            format!("$'{escaped}'")
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_line_can_be_typed_again() {
+        let words: [(&[u8], &str); 4] = [
+            (b"a-b", "a-b"),
+            (b"it's", r"'it'\''s'"),
+            (b"", "''"),
+            (b"n\xff'\n", r"$'n\xff\'\x0a'"),
+        ];
+        for (word, text) in words {
+            assert_eq!(typed(OsStr::from_bytes(word)), text);
+        }
+    }
 
     #[test]
     fn a_pipe_is_widened_to_a_chunk_and_a_file_is_left_as_it_is() {

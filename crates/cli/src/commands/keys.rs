@@ -13,6 +13,9 @@ pub struct Args {
     /// Names and addresses under which the receiver is reached
     #[arg(long = "host", value_name = "NAME", value_parser = host)]
     pub hosts: Vec<String>,
+    /// Name in the client's certificate, for --allow of servers, and user of the pre-shared key
+    #[arg(long, value_name = "NAME", value_parser = client)]
+    pub client: Option<String>,
 }
 
 fn host(text: &str) -> Result<String, String> {
@@ -21,9 +24,18 @@ fn host(text: &str) -> Result<String, String> {
         .ok_or_else(|| "not a host name or an address".into())
 }
 
+fn client(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+    (!text.is_empty() && text.len() <= 64 && text.chars().all(plain))
+        .then(|| text.into())
+        .ok_or_else(|| "not a name of letters, digits and -_.@".into())
+}
+
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let request = Request {
         server_names: &args.hosts,
+        client: args.client.as_deref().unwrap_or("narrows client"),
+        psk_user: args.client.as_deref().unwrap_or("narrows"),
         ..Request::default()
     };
     for path in generate(&args.dir, &request)? {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context;
-use narrows_lab::{album, report::Report, result::Run};
+use narrows_lab::{album, machine::Sheet, report::Report, result::Run};
 
 use crate::{exit::Usage, output};
 
@@ -23,6 +23,19 @@ pub struct Out {
     /// Print the results as JSON Lines
     #[arg(long)]
     pub json: bool,
+}
+
+/// Says so where others use this machine: what is measured then is slow by chance, and what chooses by speed
+/// (`adaptive`) looks worse than it is.
+pub fn warn_of_load() {
+    let load = Sheet::of_this_machine().load;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if let Some(load) = load.filter(|load| *load > 0.5 * processors as f64) {
+        tracing::warn!(
+            "this machine is busy (load {load:.1} on {processors} processors): times are too long, and `adaptive` looks \
+             worse than on an idle one"
+        );
+    }
 }
 
 /// Results and reports are what a user waits minutes for: a place that cannot be written is to be known before. Each

@@ -16,7 +16,9 @@ mod migrate;
 mod offload;
 pub mod options;
 mod recv;
+mod remote;
 mod report;
+mod seats;
 mod send;
 mod study;
 mod tco;
@@ -67,7 +69,6 @@ pub enum Command {
     /// Print a completion script for a shell
     Completions(manual::CompletionsArgs),
     /// Write the manual pages
-    #[command(hide = true)]
     Man(manual::PagesArgs),
 }
 
@@ -95,10 +96,7 @@ pub fn run(command: Command, quiet: bool) -> anyhow::Result<()> {
         Command::Report(args) => report::run(&args),
         Command::Gen(args) => gen_::run(&args),
         Command::Keys(args) => keys::run(&args),
-        Command::Completions(args) => {
-            manual::completions(&args);
-            Ok(())
-        }
+        Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::pages(&args),
     }
 }

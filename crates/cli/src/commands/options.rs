@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use narrows_core::units::{ParseUnitError, Size};
+use narrows_core::{
+    limits::{CHUNK_LEN_MAX, CHUNK_LEN_MIN},
+    units::{ParseUnitError, Size},
+};
 
 /// How to pack.
 #[derive(Debug, Clone, clap::Args)]
@@ -95,6 +98,9 @@ pub struct Security {
     /// Whose key of the file; the first if not given
     #[arg(long, value_name = "USER", requires = "tls_psk")]
     pub psk_user: Option<String>,
+    /// Take only clients of this name, by their certificate or as a user of the key file; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub allow: Vec<String>,
     /// Allow a plain connection beyond this host: anybody on the way can read and change the data
     #[arg(long)]
     pub insecure: bool,
@@ -106,6 +112,33 @@ pub fn threads(text: &str) -> Result<usize, String> {
         .ok()
         .filter(|threads| *threads <= 1024)
         .ok_or_else(|| "not a number from 0 to 1024".into())
+}
+
+/// Reads a length, one byte at least.
+pub fn size(text: &str) -> Result<Size, String> {
+    let size: Size = text
+        .parse()
+        .map_err(|fault: ParseUnitError| fault.to_string())?;
+    (size.0 > 0)
+        .then_some(size)
+        .ok_or_else(|| "not a length of at least 1 byte".into())
+}
+
+/// Reads a length of chunks.
+pub fn chunk_len(text: &str) -> Result<Size, String> {
+    let size = size(text)?;
+    (CHUNK_LEN_MIN as u64..=CHUNK_LEN_MAX as u64)
+        .contains(&size.0)
+        .then_some(size)
+        .ok_or_else(|| "not from 512 to 16M".into())
+}
+
+/// Reads a span that is longer than nothing.
+pub fn some_seconds(text: &str) -> Result<Duration, String> {
+    let span = seconds(text)?;
+    (!span.is_zero())
+        .then_some(span)
+        .ok_or_else(|| "not a number of seconds above 0".into())
 }
 
 fn window(text: &str) -> Result<Size, String> {

@@ -1,22 +1,32 @@
 //! `narrows send`
 
 use std::{
-    ffi::OsString,
-    io::{self, IsTerminal},
+    ffi::{OsStr, OsString},
+    fs::{self, File},
+    io::{self, IsTerminal, Read},
     path::{Path, PathBuf},
-    process::Command,
     sync::Arc,
 };
 
-use narrows::{Dial, Endpoint};
-use narrows_io::transport;
-use narrows_wire::send;
+use anyhow::Context;
+use narrows::{Auth, Connector, Endpoint, Pairing, dial_once};
+use narrows_core::units::{Rate, Size};
+use narrows_io::transport::{self, ChildHandle};
+use narrows_wire::{
+    dialogue::Request,
+    send::{self, Moment, Wishes},
+    source::{Filter, Source},
+};
 
 use super::{
     common,
     options::{Packing, Security, Session},
+    remote::{self, Reach},
 };
-use crate::{exit::Usage, output};
+use crate::{
+    exit::{LeftOut, Usage},
+    output::{self, Watched},
+};
 
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "narrows send [OPTIONS] <PATH>... <TO>")]
@@ -24,19 +34,27 @@ pub struct Args {
     /// Files and directories, or `-` for standard input; and last, where to: HOST[:PORT], unix:/PATH, or HOST:DIR,
     /// which starts the receiver there over ssh
     // One list: clap cannot part two when flags stand between them.
-    #[arg(required = true, value_names = ["PATH", "TO"], num_args = 1..)]
+    #[arg(value_names = ["PATH", "TO"], num_args = 0..)]
     pub paths_and_to: Vec<OsString>,
-    /// Program that reaches the remote host for HOST:DIR
-    #[arg(
-        long,
-        default_value = "ssh",
-        value_name = "COMMAND",
-        env = "NARROWS_RSH"
-    )]
-    pub rsh: String,
-    /// The narrows program on the remote host
-    #[arg(long, default_value = "narrows", value_name = "PATH")]
-    pub remote_program: String,
+    /// Be the remote end of `narrows recv HOST:PATH… DIR`: the session is on standard input and output, and all names
+    /// are paths
+    #[arg(long, hide = true, conflicts_with = "json")]
+    pub stdio: bool,
+    /// With --stdio: the one path's content as a stream
+    #[arg(long, hide = true, requires = "stdio")]
+    pub content: bool,
+    #[command(flatten)]
+    pub choice: Choice,
+    #[command(flatten)]
+    pub compare: Compare,
+    /// Send no more than so many bits a second on the links, all together: 10mbit
+    #[arg(long, value_name = "RATE")]
+    pub bwlimit: Option<Rate>,
+    /// The one-time code that `narrows recv --code` shows, instead of keys
+    #[arg(long, value_name = "CODE", value_parser = code, conflicts_with_all = ["stdio", "tls_certificates", "tls_psk", "insecure"])]
+    pub code: Option<Pairing>,
+    #[command(flatten)]
+    pub reach: Reach,
     #[command(flatten)]
     pub packing: Packing,
     #[command(flatten)]
@@ -48,134 +66,252 @@ pub struct Args {
     pub json: bool,
 }
 
+/// What of the paths is sent.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "What is sent")]
+pub struct Choice {
+    /// Leave out what fits: a pattern as in .gitignore; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    pub exclude: Vec<String>,
+    /// Send what fits though --exclude leaves it out; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    pub include: Vec<String>,
+    /// Send the paths that this file lists, a line each, by their whole names; `-` for standard input
+    #[arg(long, value_name = "FILE")]
+    pub files_from: Option<PathBuf>,
+    /// Paths in that file end with a zero byte, as `find -print0` writes them
+    #[arg(long, requires = "files_from")]
+    pub from0: bool,
+    /// Print what would be sent, and send nothing
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+}
+
+/// What becomes of files that are there already. Those of the same length and time are not sent again.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "What is there already")]
+pub struct Compare {
+    /// Compare files by their content, and not by their time
+    #[arg(short = 'c', long)]
+    pub checksum: bool,
+    /// Leave files alone that are newer there
+    #[arg(short = 'u', long)]
+    pub update: bool,
+    /// Leave files alone that are there
+    #[arg(long)]
+    pub ignore_existing: bool,
+    /// Keep what is cut short, under a hidden name, and continue it the next time
+    #[arg(short = 'P', long)]
+    pub partial: bool,
+}
+
+impl Compare {
+    fn wishes(&self) -> Wishes {
+        Wishes {
+            request: Request {
+                ask: true,
+                update: self.update,
+                ignore_existing: self.ignore_existing,
+                partial: self.partial,
+            },
+            checksum: self.checksum,
+        }
+    }
+
+    /// The same for a remote sender.
+    pub fn words(&self) -> impl Iterator<Item = OsString> {
+        let flags = [
+            (self.checksum, "--checksum"),
+            (self.update, "--update"),
+            (self.ignore_existing, "--ignore-existing"),
+            (self.partial, "--partial"),
+        ];
+        flags
+            .into_iter()
+            .filter_map(|(set, word)| set.then(|| word.into()))
+    }
+}
+
+/// What goes out.
+enum Goods {
+    Stdin,
+    Content(PathBuf),
+    Files(Source),
+}
+
 pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
-    let (to, paths) = args
-        .paths_and_to
-        .split_last()
-        .expect("the command line requires one");
-    if paths.is_empty() {
+    let (to, paths) = match args.paths_and_to.split_last() {
+        _ if args.stdio => (None, &args.paths_and_to[..]),
+        Some((to, paths)) => (Some(to.as_os_str()), paths),
+        None if args.choice.dry_run => (None, &[][..]),
+        None => (None, &[][..]),
+    };
+    let no_target = to.is_none() && !args.stdio;
+    if no_target || (paths.is_empty() && args.choice.files_from.is_none()) {
         return Err(Usage("what to send, and where to? narrows send PATH… HOST".into()).into());
     }
-    let to = to
-        .to_str()
-        .ok_or_else(|| Usage(format!("{} is no address", to.display())))?;
     let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
-    let from_stdin = paths == [Path::new("-")];
-    if from_stdin && io::stdin().is_terminal() {
-        return Err(
-            Usage("standard input is a terminal; give files, or pipe something in".into()).into(),
-        );
+    let goods = goods(&args, &paths)?;
+    if let (Goods::Stdin, Some((_, dir))) = (&goods, to.and_then(remote::split)) {
+        return Err(stream_to_dir(dir));
     }
-    if let Some((_, dir)) = remote_dir(to)
-        && (from_stdin || dir == "-")
+    if let Some((_, dir)) = to.and_then(remote::split)
+        && dir == "-"
     {
-        let text = "HOST:DIR takes files into a directory; for a stream start `narrows recv -` there and send to its address";
-        return Err(Usage(text.into()).into());
+        return Err(stream_to_dir(dir));
     }
-    if !from_stdin {
-        send::check(&paths)?;
+    if args.choice.dry_run {
+        return dry_run(&goods);
     }
     let engine = common::engine(&args.packing);
     let settings = common::settings(&engine, &args.packing, &args.session)?;
-    let dial = dial(to, &args)?;
-    let endpoint = Arc::new(Endpoint::connect(&engine, settings, dial)?);
+    let endpoint = match to {
+        None => Endpoint::connect(
+            &engine,
+            settings,
+            dial_once(throttled(&args, transport::stdio()?)),
+        )?,
+        Some(to) => connect(to, &args, &engine, settings)?,
+    };
+    let endpoint = Arc::new(endpoint);
     common::interruptible(&endpoint)?;
     common::metered(&args.session, &endpoint)?;
-    let bar = output::progress(quiet);
-    let mut progress = |bytes| bar.set_position(bytes);
-    let received = if from_stdin {
-        send::stream(
-            &endpoint,
-            &mut common::descriptor(&io::stdin())?,
-            &mut progress,
-        )
-    } else {
-        send::paths(&endpoint, &paths, &mut progress)
+    deliver(&args, &endpoint, goods, quiet)
+}
+
+fn code(text: &str) -> Result<Pairing, String> {
+    Pairing::typed(text).ok_or_else(|| "not a code of eight letters and digits".into())
+}
+
+fn stream_to_dir(_: &OsStr) -> anyhow::Error {
+    let text = "HOST:DIR takes files into a directory; for a stream start `narrows recv -` there and send to its address";
+    Usage(text.into()).into()
+}
+
+fn goods(args: &Args, paths: &[PathBuf]) -> anyhow::Result<Goods> {
+    if args.content {
+        return match paths {
+            [path] => Ok(Goods::Content(path.clone())),
+            _ => Err(Usage("one file makes one stream".into()).into()),
+        };
+    }
+    let filter = Filter {
+        exclude: &args.choice.exclude,
+        include: &args.choice.include,
     };
-    let received = common::last_words(&endpoint, received)?;
-    bar.finish_and_clear();
-    let transfer = output::Transfer::new("send", received, &endpoint.stats());
-    endpoint.close();
-    if args.json {
-        return output::print(&serde_json::to_string(&transfer)?);
+    if let Some(list) = &args.choice.files_from {
+        if !paths.is_empty() {
+            return Err(Usage("paths, or a list of them: not both".into()).into());
+        }
+        let mut bytes = Vec::new();
+        let read = if list == Path::new("-") {
+            io::stdin().read_to_end(&mut bytes)
+        } else {
+            File::open(list).and_then(|mut file| file.read_to_end(&mut bytes))
+        };
+        read.with_context(|| format!("cannot read {}", list.display()))?;
+        let source = Source::listed(&bytes, args.choice.from0, filter)?;
+        return Ok(Goods::Files(source));
     }
-    if !quiet {
-        eprintln!("{}", transfer.line());
+    if paths == [Path::new("-")] {
+        if io::stdin().is_terminal() {
+            let text = "standard input is a terminal; give files, or pipe something in";
+            return Err(Usage(text.into()).into());
+        }
+        return Ok(Goods::Stdin);
     }
+    Ok(Goods::Files(Source::named(paths, filter)?))
+}
+
+fn dry_run(goods: &Goods) -> anyhow::Result<()> {
+    let Goods::Files(source) = goods else {
+        return Err(Usage("--dry-run lists files; a stream has none".into()).into());
+    };
+    let (mut lines, mut bytes, mut files) = (Ok(()), 0, 0_u64);
+    source.walk(&mut |name, meta| {
+        if lines.is_ok() {
+            let mark = if meta.is_dir() { "/" } else { "" };
+            lines = output::print(&format!("{}{mark}", name.display()));
+        }
+        if meta.is_file() {
+            (bytes, files) = (bytes + meta.len(), files + 1);
+        }
+    });
+    lines?;
+    eprintln!("{files} files, {}; nothing was sent", Size(bytes));
     Ok(())
 }
 
-fn dial(to: &str, args: &Args) -> anyhow::Result<Dial> {
-    if let Some((host, dir)) = remote_dir(to) {
-        if host.starts_with('-') {
-            return Err(Usage(format!(
-                "`{host}` is no host: {} would take it for an option",
-                args.rsh
-            ))
-            .into());
-        }
-        let mut words = args.rsh.split_whitespace();
-        let program = words
-            .next()
-            .ok_or_else(|| Usage("--rsh names no program".into()))?;
-        let mut command = Command::new(program);
-        command
-            .args(words)
-            .arg(host)
-            .arg("--")
-            .arg(&args.remote_program)
-            .args(["recv", "--quiet", "--stdio", "--"]);
-        command.arg(quote(dir));
-        let transport = transport::spawn(command).map_err(|fault| {
-            anyhow::anyhow!(
-                "cannot start {program}: {fault}; install it or name another with --rsh"
-            )
-        })?;
-        return Ok(narrows::dial_once(transport));
+fn throttled(args: &Args, transport: narrows::Transport) -> narrows::Transport {
+    match args.bwlimit {
+        Some(rate) => transport::throttled(transport, rate.0 / 8.0),
+        None => transport,
     }
-    Ok(common::connector(to, &args.security)?.dial())
 }
 
-/// `HOST:DIR` as scp and rsync have it: what follows the colon is not a port.
-fn remote_dir(to: &str) -> Option<(&str, &str)> {
-    if to.starts_with('[') || to.starts_with("unix:") || to.contains("://") {
-        return None;
+fn connect(
+    to: &OsStr,
+    args: &Args,
+    engine: &narrows::Engine,
+    settings: narrows::Settings,
+) -> anyhow::Result<Endpoint> {
+    if let Some((host, dir)) = remote::split(to) {
+        let words = ["recv", "--quiet", "--stdio", "--"].map(OsString::from);
+        let words: Vec<_> = words.into_iter().chain([remote::quote(dir)]).collect();
+        let (transport, child): (_, ChildHandle) = args.reach.start(host, &words)?;
+        let dial = dial_once(throttled(args, transport));
+        return Endpoint::connect(engine, settings, dial)
+            .map_err(|error| args.reach.explain(error, host, &child));
     }
-    let (host, dir) = to.split_once(':')?;
-    let is_port = !dir.is_empty() && dir.bytes().all(|byte| byte.is_ascii_digit());
-    (!is_port && !dir.contains(':') && !host.is_empty())
-        .then_some((host, if dir.is_empty() { "." } else { dir }))
+    // A path of a Unix socket need not be text, but an address is.
+    let to = to
+        .to_str()
+        .ok_or_else(|| Usage(format!("{} is no address", to.display())))?;
+    let share = args
+        .bwlimit
+        .map(|rate| rate.0 / 8.0 / f64::from(args.session.connections));
+    let mut access = common::access(&args.security)?;
+    if let Some(pairing) = &args.code {
+        access.auth = Auth::Code(pairing.clone());
+    }
+    let connector = Connector::new(to, access)?.throttled(share);
+    Ok(connector.connect(engine, settings)?)
 }
 
-/// The remote shell takes the words apart again.
-fn quote(word: &str) -> String {
-    shlex::try_quote(word).map_or_else(|_| word.into(), Into::into)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_directory_is_told_from_a_port() {
-        assert_eq!(remote_dir("host:dir"), Some(("host", "dir")));
-        assert_eq!(remote_dir("me@host:/a b"), Some(("me@host", "/a b")));
-        assert_eq!(remote_dir("host:"), Some(("host", ".")));
-        for address in [
-            "host",
-            "host:4242",
-            "[::1]:4242",
-            "unix:/run/x",
-            "tcp://h:1",
-        ] {
-            assert_eq!(remote_dir(address), None, "{address}");
+fn deliver(args: &Args, endpoint: &Arc<Endpoint>, goods: Goods, quiet: bool) -> anyhow::Result<()> {
+    let watched = Watched::start(quiet, endpoint);
+    let mut progress = |moment: &Moment<'_>| watched.show(moment);
+    let (received, left_out) = match goods {
+        Goods::Stdin => {
+            let mut input = common::descriptor(&io::stdin())?;
+            let sent = send::stream(endpoint, &mut input, &mut progress);
+            (common::last_words(endpoint, sent)?, 0)
         }
-    }
-
-    #[test]
-    fn the_remote_shell_sees_one_word() {
-        for word in ["it's", "two words", "$HOME;`id`", "~"] {
-            assert_eq!(shlex::split(&quote(word)), Some(vec![word.into()]));
+        Goods::Content(path) => {
+            let mut input =
+                File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            watched.expect(fs::metadata(&path).map_or(0, |meta| meta.len()), 1);
+            let sent = send::stream(endpoint, &mut input, &mut progress);
+            (common::last_words(endpoint, sent)?, 0)
         }
+        Goods::Files(source) => {
+            let source = Arc::new(source);
+            watched.count(&source);
+            let sent = send::paths(endpoint, &source, &args.compare.wishes(), &mut progress);
+            let sent = common::last_words(endpoint, sent)?;
+            (sent.received, sent.left_out)
+        }
+    };
+    drop(watched);
+    let transfer = output::Transfer::new("send", received, &endpoint.stats());
+    endpoint.close();
+    if args.json {
+        output::print(&serde_json::to_string(&transfer)?)?;
+    } else if !quiet {
+        eprintln!("{}", transfer.line());
     }
+    if left_out > 0 {
+        return Err(LeftOut(left_out).into());
+    }
+    Ok(())
 }

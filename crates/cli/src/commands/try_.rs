@@ -13,7 +13,7 @@ use narrows_lab::{
 
 use super::{
     common, lab,
-    options::{milliseconds, seconds, threads},
+    options::{milliseconds, size, some_seconds, threads},
 };
 use crate::{
     exit::{Damaged, Usage},
@@ -46,10 +46,10 @@ pub struct Args {
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
     /// Seconds that sending raw may take on a link: a slow link gets an excerpt of the data, spread evenly
-    #[arg(long, default_value = "3", value_parser = seconds)]
+    #[arg(long, default_value = "3", value_parser = some_seconds)]
     pub seconds: Duration,
     /// Most bytes a link gets
-    #[arg(long, default_value = "256M")]
+    #[arg(long, default_value = "256M", value_parser = size)]
     pub size: Size,
     /// Threads of each end; 0 means one for each processor
     #[arg(short = 'T', long, default_value_t = 0, value_parser = threads)]
@@ -106,6 +106,7 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
         len_max: args.size.0,
         command: common::command_line(),
     };
+    lab::warn_of_load();
     let bar = output::bar(quiet);
     let mut progress = |now: trial::Progress| {
         bar.set_length(now.total as u64);

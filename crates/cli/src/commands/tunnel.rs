@@ -87,11 +87,14 @@ fn far(args: &Args, to: &str, engine: narrows::Engine, settings: Settings) -> an
         let endpoint = Arc::new(endpoint);
         common::metered(&args.session, &endpoint)?;
         let target = target.clone();
-        narrows_io::thread::spawn("tunnel-session", move || {
+        let carried = narrows_io::thread::spawn("tunnel-session", move || {
             if let Err(fault) = tunnel::far(&endpoint, &target) {
                 tracing::warn!("{fault}");
             }
-        })?;
+        });
+        if let Err(fault) = carried {
+            tracing::warn!("a session is dropped: {fault}");
+        }
     }
     Ok(())
 }

@@ -36,11 +36,21 @@ fn every_command_has_help_that_names_its_flags() {
         let short = run([command, "-h"]).expect(0);
         assert!(!short.stdout.is_empty());
     }
+    // With the commit, which a report of a fault needs.
     let version = run(["--version"]).expect(0);
-    assert_eq!(
-        String::from_utf8(version.stdout).unwrap(),
-        concat!("narrows ", env!("CARGO_PKG_VERSION"), "\n")
+    let version = String::from_utf8(version.stdout).unwrap();
+    let begin = concat!("narrows ", env!("CARGO_PKG_VERSION"), " (");
+    assert!(
+        version.starts_with(begin) && version.ends_with(")\n"),
+        "{version}"
     );
+    let codecs = String::from_utf8(run(["codecs"]).expect(0).stdout).unwrap();
+    let table = codecs
+        .lines()
+        .take_while(|line| !line.starts_with("backend "));
+    for line in table {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn split(line: &str) -> (String, String) {
 }
 
 /// Sends back what it gets, and ends its direction after the client's.
-fn echo_server() -> String {
+pub fn echo_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {

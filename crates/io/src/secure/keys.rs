@@ -29,6 +29,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 pub struct Request<'a> {
     /// Host names and addresses the server is reached by, beside `localhost` and its addresses.
     pub server_names: &'a [String],
+    /// Name in the client's certificate.
+    pub client: &'a str,
     /// User in the key file.
     pub psk_user: &'a str,
     /// How long the server's and client's certificates are valid. The authority's is valid for ten years.
@@ -40,6 +42,7 @@ impl Default for Request<'_> {
     fn default() -> Self {
         Self {
             server_names: &[],
+            client: "narrows client",
             psk_user: "narrows",
             valid_for: 825 * DAY,
         }
@@ -121,7 +124,7 @@ pub fn generate(dir: &Path, request: &Request<'_>) -> Result<Vec<PathBuf>, KeysE
     let (server_cert, server_key) =
         leaf("narrows server", names, ExtendedKeyUsagePurpose::ServerAuth)?;
     let (client_cert, client_key) = leaf(
-        "narrows client",
+        request.client,
         Vec::new(),
         ExtendedKeyUsagePurpose::ClientAuth,
     )?;

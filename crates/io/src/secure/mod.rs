@@ -13,6 +13,7 @@
 
 pub mod keys;
 mod noise;
+mod pair;
 mod psk;
 mod tls;
 mod tls_files;
@@ -22,17 +23,17 @@ use std::{
     io::{self, Read},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    sync::mpsc::{self, RecvTimeoutError},
-    thread,
     time::Duration,
 };
 
+pub use pair::Pairing;
 pub use psk::{Psk, PskError};
 pub use tls_files::FileError;
 
 use crate::{
     address::Address,
-    transport::{Security, Shutdown, Transport, TransportRead, TransportWrite},
+    deadline::{Late, deadline},
+    transport::{Security, Transport, TransportRead, TransportWrite},
 };
 
 /// How long a peer may take to authenticate.
@@ -55,6 +56,8 @@ pub enum Auth {
     },
     /// A key both sides hold.
     Psk(Psk),
+    /// A code that one side shows and a person types at the other, for one peer.
+    Code(Pairing),
 }
 
 impl fmt::Debug for Auth {
@@ -63,6 +66,7 @@ impl fmt::Debug for Auth {
             Self::None => f.write_str("None"),
             Self::Tls { dir, .. } => write!(f, "Tls({})", dir.display()),
             Self::Psk(psk) => psk.fmt(f),
+            Self::Code(pairing) => pairing.fmt(f),
         }
     }
 }
@@ -83,7 +87,7 @@ impl Auth {
     /// A file is missing or unreadable, or key and certificate do not match.
     pub fn check(&self, side: Side) -> Result<(), SecureError> {
         match self {
-            Self::None | Self::Psk(_) => Ok(()),
+            Self::None | Self::Psk(_) | Self::Code(_) => Ok(()),
             Self::Tls { dir, .. } => match side {
                 Side::Client => tls_files::client_config(dir)
                     .map(drop)
@@ -132,6 +136,17 @@ pub enum SecureError {
         "the pre-shared keys differ; copy the same key file to both sides and choose the same user in it"
     )]
     KeyMismatch,
+    /// The codes differ.
+    #[error(
+        "the code is wrong; there is one guess, so start the receiver again, and type the code that it shows then"
+    )]
+    WrongCode,
+    /// The code was guessed at before.
+    #[error("the code is used up; start the receiver again, and type the code that it shows then")]
+    CodeSpent,
+    /// Who the peer is, is proved, and not allowed.
+    #[error("the peer is {0}, who is not among those allowed here (--allow)")]
+    NotAllowed(String),
     /// The peer left in the middle.
     #[error(
         "the peer hung up during authentication; look at its log: wrong key or certificate, or other flags"
@@ -163,6 +178,9 @@ pub fn connect(transport: Transport, auth: &Auth, host: &str) -> Result<Transpor
         Auth::Psk(psk) => bounded(transport, HANDSHAKE_TIME, Security::Psk, |link| {
             noise::connect(link, psk)
         }),
+        Auth::Code(pairing) => bounded(transport, HANDSHAKE_TIME, Security::Psk, |link| {
+            pair::connect(link, pairing)
+        }),
     }
 }
 
@@ -172,6 +190,27 @@ pub fn connect(transport: Transport, auth: &Auth, host: &str) -> Result<Transpor
 /// See [`SecureError`]; the connection is closed then. Log it and accept the next.
 pub fn accept(transport: Transport, auth: &Auth) -> Result<Transport, SecureError> {
     accept_within(transport, auth, HANDSHAKE_TIME)
+}
+
+/// [`accept`] of those only whose certificate carries one of `names`, as its common name or among its alternative
+/// names. Without names, of all. Who may connect by a key, the key says: [`Psk::with_others`].
+///
+/// # Errors
+/// As [`accept`], and [`SecureError::NotAllowed`].
+pub fn accept_named(
+    transport: Transport,
+    auth: &Auth,
+    names: &[String],
+) -> Result<Transport, SecureError> {
+    match auth {
+        Auth::Tls { dir, .. } => {
+            let config = tls_files::server_config(dir)?;
+            bounded(transport, HANDSHAKE_TIME, Security::Tls, |link| {
+                tls::accept(link, config, tls::Confirm::Byte, names)
+            })
+        }
+        auth => accept(transport, auth),
+    }
 }
 
 /// [`accept`] with a time limit of its own.
@@ -188,24 +227,32 @@ pub fn accept_within(
         Auth::Tls { dir, .. } => {
             let config = tls_files::server_config(dir)?;
             bounded(transport, time, Security::Tls, |link| {
-                tls::accept(link, config, tls::Confirm::Byte)
+                tls::accept(link, config, tls::Confirm::Byte, &[])
             })
         }
         Auth::Psk(psk) => bounded(transport, time, Security::Psk, |link| {
-            noise::accept(link, psk)
+            noise::accept(link, &psk.all(), &|| true)
+        }),
+        Auth::Code(pairing) => bounded(transport, time, Security::Psk, |link| {
+            pair::accept(link, pairing)
         }),
     }
 }
 
 /// Mutual TLS inside another protocol, whose client has just asked for it: STARTTLS of NBD. Nothing but TLS itself
-/// passes, so any TLS 1.3 client with a certificate will do. `dir` is that of [`Auth::Tls`].
+/// passes, so any TLS 1.3 client with a certificate will do. `dir` is that of [`Auth::Tls`], `names` are as in
+/// [`accept_named`].
 ///
 /// # Errors
 /// See [`SecureError`]; the connection is closed then.
-pub fn start_tls(transport: Transport, dir: &Path) -> Result<Transport, SecureError> {
+pub fn start_tls(
+    transport: Transport,
+    dir: &Path,
+    names: &[String],
+) -> Result<Transport, SecureError> {
     let config = tls_files::server_config(dir)?;
     bounded(transport, HANDSHAKE_TIME, Security::Tls, |link| {
-        tls::accept(link, config, tls::Confirm::Nothing)
+        tls::accept(link, config, tls::Confirm::Nothing, names)
     })
 }
 
@@ -264,8 +311,9 @@ fn bounded(
     let result = match deadline(&transport.shutdown.clone(), time, || {
         handshake(&mut transport)
     }) {
-        Some(result) => result,
-        None => return Err(SecureError::Timeout(time)),
+        Ok(result) => result,
+        Err(Late::Timeout(_)) => return Err(SecureError::Timeout(time)),
+        Err(Late::NoThread(error)) => return Err(SecureError::Io(error)),
     };
     match result {
         Ok(halves) => Ok(halves.wrap(transport, security)),
@@ -312,27 +360,6 @@ impl Halves {
             ..transport
         }
     }
-}
-
-/// Runs `work`; aborts `shutdown` when it takes longer than `time`, and gives `None` then.
-///
-/// A thread rather than socket timeouts: those start anew with each byte, and pipes have none.
-#[must_use]
-pub fn deadline<T>(shutdown: &Shutdown, time: Duration, work: impl FnOnce() -> T) -> Option<T> {
-    thread::scope(|scope| {
-        let (done, waiting) = mpsc::channel::<()>();
-        let watch = scope.spawn(move || {
-            let late = waiting.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
-            if late {
-                shutdown.abort();
-            }
-            late
-        });
-        let result = work();
-        drop(done);
-        let late = watch.join().expect("the watch does nothing that panics");
-        (!late).then_some(result)
-    })
 }
 
 /// Reads at most [`HANDSHAKE_LEN_MAX`] bytes and remembers the first, to say what the peer speaks.

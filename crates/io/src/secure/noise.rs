@@ -45,7 +45,7 @@ pub(super) fn connect(link: &mut Transport, psk: &Psk) -> Result<Halves, SecureE
         .expect("pattern and key are complete");
     let mut reader = Bounded::new(&mut *link.reader);
     send_handshake(&mut noise, &mut *link.writer)?;
-    if recv_handshake(&mut noise, &mut reader)? == 0 {
+    if !recv_handshake(&mut noise, &mut reader)? {
         return Err(SecureError::KeyMismatch);
     }
     let state = noise
@@ -59,16 +59,30 @@ pub(super) fn connect(link: &mut Transport, psk: &Psk) -> Result<Halves, SecureE
     Ok(halves(writer, 0))
 }
 
-pub(super) fn accept(link: &mut Transport, psk: &Psk) -> Result<Halves, SecureError> {
-    let mut noise = builder(psk)
-        .build_responder()
-        .expect("pattern and key are complete");
+/// Takes a peer that holds one of `keys`. Once its message is here that shows that, `judge` says whether it may be judged.
+pub(super) fn accept(
+    link: &mut Transport,
+    keys: &[Psk],
+    judge: &dyn Fn() -> bool,
+) -> Result<Halves, SecureError> {
     let mut reader = Bounded::new(&mut *link.reader);
-    let first = recv_handshake(&mut noise, &mut reader);
-    if let Err(SecureError::KeyMismatch) = first {
+    let message = read_message(&mut reader, false)?.ok_or(SecureError::Closed)?;
+    let responder = |psk| {
+        let mut noise = builder(psk)
+            .build_responder()
+            .expect("pattern and key are complete");
+        let read = noise.read_message(&message, &mut [0; TAG_LEN]);
+        read.ok().map(|_| noise)
+    };
+    let found = if judge() {
+        keys.iter().find_map(responder)
+    } else {
+        None
+    };
+    let Some(mut noise) = found else {
         let _ = link.writer.write_all(&[MAGIC, &[0_u8; 2][..]].concat());
-    }
-    first?;
+        return Err(SecureError::KeyMismatch);
+    };
     send_handshake(&mut noise, &mut *link.writer)?;
     let state = noise
         .into_stateless_transport_mode()
@@ -106,11 +120,25 @@ fn send_handshake(
     writer.write_all(&message).map_err(SecureError::Io)
 }
 
-/// Takes the peer's handshake message and returns its length, 0 for a refusal.
+/// Takes the peer's handshake message; false for a refusal.
 fn recv_handshake(
     noise: &mut HandshakeState,
     reader: &mut Bounded<'_>,
-) -> Result<usize, SecureError> {
+) -> Result<bool, SecureError> {
+    let Some(message) = read_message(reader, true)? else {
+        return Ok(false);
+    };
+    noise
+        .read_message(&message, &mut [0; TAG_LEN])
+        .map_err(|_| SecureError::KeyMismatch)?;
+    Ok(true)
+}
+
+/// The peer's handshake message; `None` for a refusal, where that may come.
+fn read_message(
+    reader: &mut Bounded<'_>,
+    may_refuse: bool,
+) -> Result<Option<[u8; HANDSHAKE_MESSAGE_LEN]>, SecureError> {
     let mut head = [0; 10];
     reader
         .read_exact(&mut head)
@@ -122,8 +150,8 @@ fn recv_handshake(
         });
     }
     let len = usize::from(u16::from_be_bytes([head[8], head[9]]));
-    if len == 0 && noise.is_initiator() {
-        return Ok(0);
+    if len == 0 && may_refuse {
+        return Ok(None);
     }
     if len != HANDSHAKE_MESSAGE_LEN {
         return Err(SecureError::Protocol {
@@ -135,13 +163,10 @@ fn recv_handshake(
     reader
         .read_exact(&mut message)
         .map_err(|err| explain(err, reader))?;
-    noise
-        .read_message(&message, &mut [0; TAG_LEN])
-        .map_err(|_| SecureError::KeyMismatch)?;
-    Ok(len)
+    Ok(Some(message))
 }
 
-fn explain(err: io::Error, seen: &Bounded<'_>) -> SecureError {
+pub(super) fn explain(err: io::Error, seen: &Bounded<'_>) -> SecureError {
     match (err.kind(), seen.speaks()) {
         _ if seen.is_spent() => SecureError::TooLong(HANDSHAKE_LEN_MAX),
         (

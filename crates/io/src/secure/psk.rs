@@ -9,6 +9,8 @@ use blake2::{Blake2s256, Digest};
 pub struct Psk {
     user: String,
     key: [u8; 32],
+    /// Of others who may connect; for a server.
+    others: Vec<Psk>,
 }
 
 impl fmt::Debug for Psk {
@@ -109,7 +111,26 @@ impl Psk {
         Self {
             user: user.into(),
             key: key.into(),
+            others: Vec::new(),
         }
+    }
+
+    /// Takes others' keys as well, where this one is a server's.
+    #[must_use]
+    pub fn with_others(self, others: Vec<Self>) -> Self {
+        Self { others, ..self }
+    }
+
+    /// This key, and those of others who may connect.
+    pub(super) fn all(&self) -> Vec<Self> {
+        let own = Self {
+            others: Vec::new(),
+            ..self.clone()
+        };
+        [own]
+            .into_iter()
+            .chain(self.others.iter().cloned())
+            .collect()
     }
 
     /// Whose key it is; empty for a bare line. Not sent to the peer.

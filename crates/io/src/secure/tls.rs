@@ -15,6 +15,7 @@ use std::{
 use parking_lot::Mutex;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 use rustls_pki_types::ServerName;
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use super::{Bounded, Halves, SecureError, Speaks};
 use crate::transport::{Transport, TransportRead, TransportWrite};
@@ -68,9 +69,11 @@ pub(super) fn accept(
     link: &mut Transport,
     config: Arc<ServerConfig>,
     how: Confirm,
+    allowed: &[String],
 ) -> Result<Halves, SecureError> {
     let conn = ServerConnection::new(config).map_err(|err| SecureError::Tls(err.to_string()))?;
     handshake(link, conn.into(), |conn, io| {
+        check_name(conn, allowed)?;
         if how == Confirm::Byte {
             conn.writer().write_all(&[ACCEPTED])?;
         }
@@ -80,6 +83,49 @@ pub(super) fn accept(
         Ok(())
     })
 }
+
+/// Refuses a peer whose certificate carries none of these names, where there are any.
+fn check_name(conn: &Connection, allowed: &[String]) -> io::Result<()> {
+    if allowed.is_empty() {
+        return Ok(());
+    }
+    let names = conn
+        .peer_certificates()
+        .and_then(|chain| chain.first())
+        .map(|certificate| names_of(certificate))
+        .unwrap_or_default();
+    if names.iter().any(|name| allowed.contains(name)) {
+        return Ok(());
+    }
+    let who = if names.is_empty() {
+        "nameless".into()
+    } else {
+        names.join(", ")
+    };
+    Err(io::Error::other(NotAllowed(who)))
+}
+
+/// A certificate's common name and alternative names.
+fn names_of(certificate: &[u8]) -> Vec<String> {
+    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
+        return Vec::new();
+    };
+    let common = parsed.subject().iter_common_name();
+    let common = common.filter_map(|name| name.as_str().ok());
+    let other = parsed.subject_alternative_name().ok().flatten();
+    let other = other.map(|names| names.value.general_names.iter());
+    let other = other.into_iter().flatten().filter_map(|name| match name {
+        GeneralName::DNSName(name) | GeneralName::RFC822Name(name) => Some(*name),
+        _ => None,
+    });
+    let printable = |name: &str| name.replace(char::is_control, "?");
+    common.chain(other).map(printable).collect()
+}
+
+/// Travels through `io::Error`.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} is not among those allowed")]
+struct NotAllowed(String);
 
 fn handshake(
     link: &mut Transport,
@@ -128,6 +174,10 @@ fn handshake(
 
 /// Says whose fault a failed handshake is.
 fn explain(err: io::Error, seen: &Bounded<'_>) -> SecureError {
+    let err = match err.downcast::<NotAllowed>() {
+        Ok(NotAllowed(who)) => return SecureError::NotAllowed(who),
+        Err(err) => err,
+    };
     if seen.is_spent() {
         return SecureError::TooLong(super::HANDSHAKE_LEN_MAX);
     }

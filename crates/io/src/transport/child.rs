@@ -27,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// The program cannot be started.
-pub fn spawn(mut command: Command) -> io::Result<Transport> {
+pub fn spawn(mut command: Command) -> io::Result<(Transport, ChildHandle)> {
     let peer = command.get_program().to_string_lossy().into_owned();
     let (our_input, child_output) = UnixStream::pair()?;
     let (our_output, child_input) = UnixStream::pair()?;
@@ -48,6 +48,7 @@ pub fn spawn(mut command: Command) -> io::Result<Transport> {
         security,
     } = from_pair(input, output, format!("{peer} (process {})", child.id()));
     let guard = Arc::new(Guard(Mutex::new(child)));
+    let handle = ChildHandle(guard.clone());
     let reader = Box::new(Kept {
         inner: Some(reader),
         _guard: guard.clone(),
@@ -56,14 +57,41 @@ pub fn spawn(mut command: Command) -> io::Result<Transport> {
         inner: Some(writer),
         _guard: guard,
     });
-    Ok(Transport {
+    let transport = Transport {
         reader,
         writer,
         peer,
         shutdown,
         probe,
         security,
-    })
+    };
+    Ok((transport, handle))
+}
+
+/// The child itself: how it ended.
+#[derive(Clone)]
+pub struct ChildHandle(Arc<Guard>);
+
+impl ChildHandle {
+    /// Waits a moment for its end; its exit code, if it has one.
+    #[must_use]
+    pub fn exit_code(&self) -> Option<i32> {
+        let until = Instant::now() + Duration::from_secs(1);
+        loop {
+            match self.0.0.lock().try_wait() {
+                Ok(Some(status)) => return status.code(),
+                Ok(None) if Instant::now() < until => {}
+                _ => return None,
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl std::fmt::Debug for ChildHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChildHandle").finish_non_exhaustive()
+    }
 }
 
 /// A half that keeps the child's guard; the half is dropped (and its socket closed) before the guard waits.
@@ -121,7 +149,7 @@ impl Drop for Guard {
         loop {
             match child.try_wait() {
                 Ok(Some(status)) if status.success() => return,
-                Ok(Some(status)) => return tracing::warn!(%status, "the remote command failed"),
+                Ok(Some(status)) => return tracing::info!(%status, "the remote command failed"),
                 Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
                 _ => break,
             }

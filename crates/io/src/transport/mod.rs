@@ -12,6 +12,7 @@ mod child;
 mod connect;
 mod pipe;
 mod socket;
+mod throttle;
 
 use std::{
     fmt,
@@ -29,11 +30,12 @@ use socket2::Socket;
 
 use crate::{meter::TcpInfo, sys};
 
-pub use child::spawn;
+pub use child::{ChildHandle, spawn};
 pub(crate) use connect::buffer_sizes;
 pub use connect::{ConnectError, connect};
 pub use pipe::stdio;
 pub(crate) use socket::{from_tcp, from_unix};
+pub use throttle::throttled;
 
 /// The half that receives. `read` returning 0 is the peer's orderly end of stream, never a fault.
 pub trait TransportRead: Read + Send {

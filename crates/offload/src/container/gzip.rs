@@ -94,11 +94,16 @@ impl<R: Read> MemberReader<R> {
 impl<R: Read + Send> Pieces for MemberReader<R> {
     fn next(&mut self, engine: &Engine) -> Result<Option<Piece>, Unreadable> {
         let mut head = [0; 16];
-        if !fill_or_end(&mut self.0, &mut head)? {
-            return Ok(None);
+        let filled = fill(&mut self.0, &mut head)?;
+        if head[..filled].iter().all(|byte| *byte == 0) {
+            // What a tape or a disk's last block is padded with, as gzip has it.
+            return only_zeros(&mut self.0).map(|()| None);
         }
-        if head[..2] != HEAD[..2] {
-            return Err(Unreadable::Damaged("bytes between its members"));
+        if filled < 2 || head[..2] != HEAD[..2] {
+            return Err(Unreadable::NoBlocks("something else follows its members"));
+        }
+        if filled < head.len() {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
         // Time, hints and system may be anything; the rest is what places the lengths.
         if head[2..4] != HEAD[2..4] || head[10..] != HEAD[10..] {
@@ -121,17 +126,27 @@ impl<R: Read + Send> Pieces for MemberReader<R> {
     }
 }
 
-/// Fills `out`, or finds that the file has ended just before.
-fn fill_or_end(file: &mut impl Read, out: &mut [u8]) -> io::Result<bool> {
+/// Fills `out`, or as much as there is.
+fn fill(file: &mut impl Read, out: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < out.len() {
         match file.read(&mut out[filled..]) {
-            Ok(0) if filled == 0 => return Ok(false),
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(0) => break,
             Ok(len) => filled += len,
             Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
             Err(fault) => return Err(fault),
         }
     }
-    Ok(true)
+    Ok(filled)
+}
+
+fn only_zeros(file: &mut impl Read) -> Result<(), Unreadable> {
+    let mut piece = [0; 4096];
+    loop {
+        match fill(file, &mut piece)? {
+            0 => return Ok(()),
+            len if piece[..len].iter().all(|byte| *byte == 0) => {}
+            _ => return Err(Unreadable::NoBlocks("something else follows its members")),
+        }
+    }
 }

@@ -144,7 +144,12 @@ pub fn pieces(
     mut file: impl Read + Seek + Send + 'static,
 ) -> Result<(Method, Box<dyn Pieces>), Unreadable> {
     let mut magic = [0; 4];
-    file.read_exact(&mut magic)?;
+    match file.read_exact(&mut magic) {
+        Err(fault) if fault.kind() == io::ErrorKind::UnexpectedEof => {
+            return Err(Unreadable::NoBlocks("it is shorter than any"));
+        }
+        read => read?,
+    }
     file.seek(SeekFrom::Start(0))?;
     Ok(match u32::from_le_bytes(magic) {
         magic if magic & 0xffff == 0x8b1f => {

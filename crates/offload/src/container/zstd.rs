@@ -29,8 +29,8 @@ const WINDOW_AT: usize = 5;
 const SINGLE_SEGMENT: u8 = 0b0010_0000;
 const RESERVED: u8 = 0b0000_1000;
 const DICTIONARY: u8 = 0b0000_0011;
-/// Shortest window, as a power of two.
-const WINDOW_LOG_MIN: u32 = 10;
+const CHECKSUM: u8 = 0b0000_0100;
+const SIZE_IN_FOUR: u8 = 0b1000_0000;
 
 /// Writes frames.
 #[derive(Debug, Default)]
@@ -55,19 +55,14 @@ impl Writer for Frames {
                 &made
             }
         };
-        for word in [frame.len() as u32, raw.len() as u32, check] {
+        let (head, rest) = sized(frame, raw.len());
+        let len = (head.len() + rest.len()) as u32;
+        for word in [len, raw.len() as u32, check] {
             self.table.extend(word.to_le_bytes());
         }
         self.frames += 1;
-        if !is_plain(frame) || frame[DESCRIPTOR_AT] & SINGLE_SEGMENT != 0 {
-            return out.append(frame);
-        }
-        // A block was checked with all before it at hand. Whoever unpacks piece by piece keeps a window of it, and of
-        // one that is too short makes other bytes: it is as long as the block, whatever the packer said.
-        let (head, rest) = frame.split_at(WINDOW_AT);
-        out.append(head)?;
-        out.append(&[window(raw.len())])?;
-        out.append(&rest[1..])
+        out.append(&head)?;
+        out.append(rest)
     }
 
     fn end(&mut self, out: &mut dyn Out) -> io::Result<()> {
@@ -96,20 +91,29 @@ pub fn is_plain(frame: &[u8]) -> bool {
         && frame[DESCRIPTOR_AT] & (RESERVED | DICTIONARY) == 0
 }
 
-/// The window descriptor of the shortest window for so many bytes.
-fn window(len: usize) -> u8 {
-    let log = len
-        .max(1 << WINDOW_LOG_MIN)
-        .next_power_of_two()
-        .trailing_zeros();
-    ((log - WINDOW_LOG_MIN) << 3) as u8
+/// A frame of `len` bytes of content with a head that says so, in two parts.
+///
+/// Readers size their buffer by the content size (RFC 8878 §3.1.1.1.4). And a single segment's window is its content:
+/// the block was checked with all before it at hand, while a reader that unpacks piece by piece keeps a window only,
+/// and of one that is too short makes other bytes, whatever the packer said.
+fn sized(frame: &[u8], len: usize) -> (Vec<u8>, &[u8]) {
+    let descriptor = frame.get(DESCRIPTOR_AT).copied().unwrap_or(SINGLE_SEGMENT);
+    let size_len = [0, 2, 4, 8][usize::from(descriptor >> 6)];
+    let content_at = WINDOW_AT + 1 + size_len;
+    if !is_plain(frame) || descriptor & SINGLE_SEGMENT != 0 || frame.len() < content_at {
+        return (Vec::new(), frame);
+    }
+    let mut head = FRAME_MAGIC.to_le_bytes().to_vec();
+    head.push(SIZE_IN_FOUR | SINGLE_SEGMENT | descriptor & CHECKSUM);
+    head.extend((len as u32).to_le_bytes());
+    (head, &frame[content_at..])
 }
 
 /// `raw` as a frame of raw blocks: one segment, content size in four bytes, no checksum.
 fn store(raw: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(raw.len() + raw.len() / BLOCK_LEN_MAX * 3 + 16);
     frame.extend(FRAME_MAGIC.to_le_bytes());
-    frame.push(0b1010_0000);
+    frame.push(SIZE_IN_FOUR | SINGLE_SEGMENT);
     frame.extend((raw.len() as u32).to_le_bytes());
     let mut rest = raw;
     loop {
@@ -137,7 +141,8 @@ impl<R: Read + Seek> FrameReader<R> {
     /// Reads the table, which takes at most as much memory as the file is long.
     ///
     /// # Errors
-    /// [`Unreadable`] where there is none, or one that contradicts the file's length.
+    /// [`Unreadable::NoBlocks`] where there is none, or one that contradicts the file's length. The file may be sound
+    /// all the same: others skip the table, and files may be joined.
     pub fn new(mut file: R) -> Result<Self, Unreadable> {
         const NO_TABLE: Unreadable = Unreadable::NoBlocks("no seek table at its end");
         let file_len = file.seek(SeekFrom::End(0))?;
@@ -153,10 +158,10 @@ impl<R: Read + Seek> FrameReader<R> {
         let table_len = frames * if checksums { 12 } else { 8 } + FOOT_LEN;
         let at = file_len
             .checked_sub(table_len + 8)
-            .ok_or(Unreadable::Damaged("a seek table longer than the file"))?;
+            .ok_or(Unreadable::NoBlocks("a seek table longer than the file"))?;
         file.seek(SeekFrom::Start(at))?;
         if read_u32(&mut file)? != SKIPPABLE_MAGIC || u64::from(read_u32(&mut file)?) != table_len {
-            return Err(Unreadable::Damaged("a seek table of another length"));
+            return Err(Unreadable::NoBlocks("a seek table of another length"));
         }
         let mut table = Vec::with_capacity(frames as usize);
         for _ in 0..frames {
@@ -174,7 +179,9 @@ impl<R: Read + Seek> FrameReader<R> {
             .sum::<u64>()
             != at
         {
-            return Err(Unreadable::Damaged("a seek table of another file"));
+            return Err(Unreadable::NoBlocks(
+                "a seek table that is not of the whole file",
+            ));
         }
         file.seek(SeekFrom::Start(0))?;
         Ok(Self {

@@ -15,7 +15,7 @@ use narrows_lab::{
 use super::super::{
     common,
     lab::{self, Out},
-    options::seconds,
+    options::{chunk_len, size, some_seconds},
 };
 use crate::{exit::Usage, output};
 
@@ -31,7 +31,8 @@ pub struct Args {
         long,
         value_name = "SIZE,…",
         value_delimiter = ',',
-        default_value = "64K,1M"
+        default_value = "64K,1M",
+        value_parser = chunk_len
     )]
     pub chunk: Vec<Size>,
     /// Numbers of threads; 1 and one for each processor if not given
@@ -41,10 +42,10 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "0")]
     pub history: Size,
     /// Seconds that packing is repeated, and unpacking again; the fastest pass counts
-    #[arg(long, default_value = "0.2", value_parser = seconds)]
+    #[arg(long, default_value = "0.2", value_parser = some_seconds)]
     pub seconds: Duration,
     /// Most bytes to measure on, spread evenly over all
-    #[arg(long, default_value = "16M")]
+    #[arg(long, default_value = "16M", value_parser = size)]
     pub size: Size,
     /// Measure each file for itself
     #[arg(long)]
@@ -65,6 +66,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
         )?)?);
     }
     lab::places_of(&args.out)?;
+    lab::warn_of_load();
     let plan = plan(args)?;
     let data = match (args.paths.is_empty(), args.each) {
         (true, _) => vec![Data::sample()],
@@ -130,9 +132,6 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
             thread::available_parallelism().map_or(1, |count| count.get() as u64),
         ];
         threads.dedup();
-    }
-    if args.chunk.iter().any(|size| size.0 == 0) || args.size.0 == 0 {
-        return Err(Usage("a chunk and a size are at least 1 byte".into()).into());
     }
     Ok(Plan {
         codecs,

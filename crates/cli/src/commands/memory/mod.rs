@@ -27,11 +27,23 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     }
 }
 
-/// Where the control socket is if nobody says: in the directory for one's own sockets, where there is one.
+/// Where the control socket is if nobody says.
 fn control_path(asked: Option<PathBuf>) -> PathBuf {
-    asked.unwrap_or_else(|| {
-        let dir =
-            std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-        dir.join("narrows-memory.control")
-    })
+    asked.unwrap_or_else(|| runtime_dir().join("narrows-memory.control"))
+}
+
+/// A directory that only this user, or root, can put sockets into: not the one for everybody's temporary files.
+fn runtime_dir() -> PathBuf {
+    if let Some(dir) = std::env::var_os("XDG_RUNTIME_DIR") {
+        return dir.into();
+    }
+    let user = rustix::process::geteuid();
+    if user.is_root() {
+        return "/run".into();
+    }
+    let own = PathBuf::from(format!("/run/user/{}", user.as_raw()));
+    if own.is_dir() {
+        return own;
+    }
+    std::env::var_os("HOME").map_or_else(|| ".".into(), PathBuf::from)
 }

@@ -6,19 +6,21 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
 use narrows_core::units::Size;
 use narrows_io::Address;
 use narrows_memory::{Profile, RamDisk, RamDiskConfig, RamDiskError};
 use narrows_nbd::{PORT, ServeError};
 use serde_json::json;
-use signal_hook::{
-    consts::{SIGINT, SIGTERM},
-    iterator::Signals,
-};
 
 use super::{control_path, view};
-use crate::{commands::options::seconds, exit::Usage, output};
+use crate::{
+    commands::{
+        common,
+        options::{seconds, size},
+    },
+    exit::Usage,
+    output,
+};
 
 /// All pages are looked at once in that time. In less, a server that nobody uses would do nothing else.
 const IDLE_AFTER_MIN: Duration = Duration::from_millis(100);
@@ -30,7 +32,7 @@ Mount it: mkdir /tmp/nbd; nbdfuse /tmp/nbd nbd://localhost &
 )]
 pub struct Args {
     /// Size of the device: 512M, 8G
-    #[arg(long)]
+    #[arg(long, value_parser = size)]
     pub size: Size,
     /// Most memory for its pages; beyond it writes fail with ENOSPC, and nothing written before is lost
     #[arg(long, value_name = "SIZE")]
@@ -82,6 +84,9 @@ pub struct Args {
     /// Mutual TLS 1.3 with the certificates in this directory (ca-cert.pem, server-cert.pem, server-key.pem)
     #[arg(long, value_name = "DIR", env = "NARROWS_TLS_CERTIFICATES")]
     pub tls_certificates: Option<PathBuf>,
+    /// Take only clients whose certificate carries this name; may be repeated
+    #[arg(long, value_name = "NAME", requires = "tls_certificates")]
+    pub allow: Vec<String>,
     /// Allow plain connections from beyond this host: anybody on the way can read and change the data
     #[arg(long)]
     pub insecure: bool,
@@ -106,7 +111,7 @@ pub enum ProfileName {
 
 pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     // First, so that whoever stops us while we start is heard as well.
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot catch signals")?;
+    let mut signals = common::stop_signals()?;
     let control = control_path(args.control.clone());
     let disk = RamDisk::start(config(&args, control.clone())?).map_err(usage)?;
     announce(&args, &disk.uris(), &control)?;
@@ -152,6 +157,7 @@ fn config(args: &Args, control: PathBuf) -> anyhow::Result<RamDiskConfig> {
             .collect(),
         tls_certificates: args.tls_certificates.clone(),
         insecure: args.insecure,
+        allow: args.allow.clone(),
         connections_max: args.connections_max.into(),
         control,
         metrics: args.metrics.as_deref().map(address).transpose()?,

@@ -26,7 +26,7 @@ pub(super) fn run(args: &RunArgs, quiet: bool) -> anyhow::Result<()> {
         &args.security,
     )?;
     let cancel = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    for signal in common::stop_kinds() {
         signal_hook::flag::register(signal, cancel.clone()).context("cannot catch signals")?;
     }
     let current = serve_status(&args.carrying, &args.security)?;

@@ -64,11 +64,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let server = Server::start(engine, options)?;
     for endpoint in listener.sessions() {
         let server = server.clone();
-        narrows_io::thread::spawn("offload-session", move || {
+        let attended = narrows_io::thread::spawn("offload-session", move || {
             if let Err(end) = server.attend(&endpoint) {
                 tracing::info!("a client's session ended: {end}");
             }
-        })?;
+        });
+        if let Err(fault) = attended {
+            tracing::warn!("a client is dropped: {fault}");
+        }
     }
     Ok(())
 }
