@@ -326,10 +326,9 @@ pub fn command_line() -> String {
 
 /// A word as a shell reads it.
 fn typed(word: &OsStr) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_./,:=+@%".contains(c);
     match word.to_str() {
-        Some(word) if !word.is_empty() && word.chars().all(plain) => word.into(),
-        Some(word) => format!("'{}'", word.replace('\'', r"'\''")),
+        // An argument with a NUL cannot have come.
+        Some(word) => shlex::try_quote(word).map_or_else(|_| word.into(), Into::into),
         // Bytes that are no text: as bash and zsh write them.
         None => {
             let bytes = word.as_bytes().iter();

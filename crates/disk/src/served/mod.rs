@@ -53,6 +53,8 @@ pub struct ServedConfig {
     pub tls_certificates: Option<PathBuf>,
     /// Allow plain connections from other hosts.
     pub insecure: bool,
+    /// Names of certificates that may connect; all of the authority where none is named.
+    pub allow: Vec<String>,
     /// Connections served at once, at most.
     pub connections_max: usize,
     /// The control socket.
@@ -262,6 +264,7 @@ fn serve(config: &ServedConfig, disks: &[Served]) -> Result<Server, ServedError>
         exports,
         tls_certificates: config.tls_certificates.clone(),
         insecure: config.insecure,
+        allow: config.allow,
         connections_max: config.connections_max,
     };
     Ok(Server::bind(&config.listen, served)?)

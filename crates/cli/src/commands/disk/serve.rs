@@ -78,6 +78,9 @@ pub struct Args {
     /// Allow plain connections from beyond this host: anybody on the way can read and change the data
     #[arg(long)]
     pub insecure: bool,
+    /// Take only clients whose certificate carries this name; may be repeated
+    #[arg(long, value_name = "NAME", requires = "tls_certificates")]
+    pub allow: Vec<String>,
     /// Print where it listens as JSON
     #[arg(long)]
     pub json: bool,
@@ -133,6 +136,7 @@ fn config(args: &Args, control: PathBuf) -> anyhow::Result<ServedConfig> {
             .collect(),
         tls_certificates: args.tls_certificates.clone(),
         insecure: args.insecure,
+        allow: args.allow.clone(),
         connections_max: args.connections_max.into(),
         control,
         metrics: args.metrics.as_deref().map(address).transpose()?,
