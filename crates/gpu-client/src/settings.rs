@@ -94,6 +94,7 @@ pub(crate) fn connector() -> Result<Connector, String> {
     let access = Access {
         auth: auth()?,
         insecure: var(INSECURE).is_some(),
+        ..Access::from(Auth::None)
     };
     Connector::new(&to, access).map_err(|fault| fault.to_string())
 }

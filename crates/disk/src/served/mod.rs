@@ -264,7 +264,7 @@ fn serve(config: &ServedConfig, disks: &[Served]) -> Result<Server, ServedError>
         exports,
         tls_certificates: config.tls_certificates.clone(),
         insecure: config.insecure,
-        allow: config.allow,
+        allow: config.allow.clone(),
         connections_max: config.connections_max,
     };
     Ok(Server::bind(&config.listen, served)?)
