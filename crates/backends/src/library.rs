@@ -37,7 +37,7 @@ impl Source {
         let mut error = None;
         for soname in self.sonames {
             // SAFETY: the initialisers of these libraries set up their own state and nothing of ours.
-            match unsafe { libloading::Library::new(soname) } {
+            match unsafe { libloading::Library::new(*soname) } {
                 Ok(handle) => return Ok(handle),
                 Err(reason) => error = error.or(Some(reason)),
             }

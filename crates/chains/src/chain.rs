@@ -17,7 +17,7 @@ use narrows_core::Workspace;
 
 use crate::{
     PAGE,
-    step::{BETWEEN_MAX, Side, SideReader, Step, StepId, UnpackError},
+    step::{BETWEEN_MAX, PageError, Side, SideReader, Step, StepId},
     steps,
 };
 
@@ -112,9 +112,9 @@ impl Chain {
         &CHAINS
     }
 
-    fn new(ids: &[StepId], builtin: Option<u8>) -> Result<Self, UnpackError> {
+    fn new(ids: &[StepId], builtin: Option<u8>) -> Result<Self, PageError> {
         if ids.is_empty() || ids.len() > STEPS_MAX {
-            return Err(UnpackError::Corrupt("a chain of no steps, or too many"));
+            return Err(PageError::Corrupt("a chain of no steps, or too many"));
         }
         let first = steps::by_id(ids[0])?;
         let mut chain = Self {
@@ -270,7 +270,7 @@ impl Chain {
         mut packed: &[u8],
         page: &mut [u8; PAGE],
         scratch: &mut Scratch,
-    ) -> Result<(), UnpackError> {
+    ) -> Result<(), PageError> {
         let Scratch { buffers, ws, .. } = scratch;
         let [from, to] = buffers;
         let (mut from, mut to) = (&mut **from, &mut **to);
@@ -290,7 +290,7 @@ impl Chain {
                 if !stages[n - 1].keeps_length() {
                     lens[n] = usize::from(u16::from_le_bytes(sides.array()?));
                     if lens[n] > BETWEEN_MAX {
-                        return Err(UnpackError::Corrupt(
+                        return Err(PageError::Corrupt(
                             "more bytes between two steps than there may be",
                         ));
                     }
@@ -315,7 +315,7 @@ impl Chain {
         if sides.0.is_empty() {
             Ok(())
         } else {
-            Err(UnpackError::Corrupt("bytes left over in the sides"))
+            Err(PageError::Corrupt("bytes left over in the sides"))
         }
     }
 }
@@ -323,24 +323,24 @@ impl Chain {
 /// Fills `page` from `packed`, which names its own steps. Any bytes may come.
 ///
 /// # Errors
-/// [`UnpackError`] when `packed` is not a packed page, or one of a newer version.
+/// [`PageError`] when `packed` is not a packed page, or one of a newer version.
 pub fn unpack(
     packed: &[u8],
     page: &mut [u8; PAGE],
     scratch: &mut Scratch,
-) -> Result<(), UnpackError> {
+) -> Result<(), PageError> {
     let (&head, rest) = packed
         .split_first()
-        .ok_or(UnpackError::Corrupt("no bytes at all"))?;
+        .ok_or(PageError::Corrupt("no bytes at all"))?;
     if head < INLINE {
         let chain = Chain::builtins()
             .get(usize::from(head))
-            .ok_or(UnpackError::UnknownChain(head))?;
+            .ok_or(PageError::UnknownChain(head))?;
         return chain.unpack(rest, page, scratch);
     }
     let (ids, rest) = rest
         .split_at_checked(usize::from(head - INLINE))
-        .ok_or(UnpackError::Corrupt("a list of steps is cut short"))?;
+        .ok_or(PageError::Corrupt("a list of steps is cut short"))?;
     let mut list = [StepId(0); 15];
     for (to, id) in list.iter_mut().zip(ids) {
         *to = StepId(*id);

@@ -13,7 +13,7 @@
 //! | [`chain`] | a list of steps, and a page packed by one |
 //! | [`chains`] | the set of chains in use, changed at run time |
 //! | [`lzt`] | LZ for pages, with codes that were trained |
-//! | [`packer`] | [`Packer`]: chooses a chain for each page |
+//! | [`packer`] | [`PagePacker`]: chooses a chain for each page |
 //! | [`select`] | a glance at a page, and trees that say what to try |
 //! | [`zbewalgo`] | the published chains, to be compared with |
 //! | [`simulated`] | memory of simulations, for measurements |
@@ -34,8 +34,8 @@ mod word;
 pub use self::{
     chain::Chain,
     chains::Chains,
-    packer::{Limit, Packer, Profile},
-    step::UnpackError,
+    packer::{Limit, PagePacker, Profile},
+    step::PageError,
 };
 
 /// Length of a page in bytes.

@@ -18,7 +18,7 @@ use crate::{
     chain::{self, Chain, Scratch},
     chains::Chains,
     select::{self, Features, Signs, has_no_repeats, is_noise, look},
-    step::UnpackError,
+    step::PageError,
     steps,
 };
 
@@ -62,7 +62,7 @@ impl Limit {
 
 /// Packs and unpacks for one thread and one stream of pages: scratch memory, and what was learnt from the last pages.
 #[derive(Debug)]
-pub struct Packer {
+pub struct PagePacker {
     profile: Profile,
     limit: Limit,
     chains: Chains,
@@ -342,7 +342,7 @@ const PROBE_NOISE: u32 = 1024;
 /// So many pages are tried in vain, with none between that packs, before others are refused for being like them.
 const VAIN: u32 = 8;
 
-impl Packer {
+impl PagePacker {
     /// A packer with the built-in chains and the default limit.
     #[must_use]
     pub fn new(profile: Profile) -> Self {
@@ -660,8 +660,8 @@ impl Packer {
     /// Fills `page` from what some packer made of it. Any bytes may come.
     ///
     /// # Errors
-    /// [`UnpackError`] when `packed` is not a packed page, or one of a newer version.
-    pub fn unpack(&mut self, packed: &[u8], page: &mut [u8; PAGE]) -> Result<(), UnpackError> {
+    /// [`PageError`] when `packed` is not a packed page, or one of a newer version.
+    pub fn unpack(&mut self, packed: &[u8], page: &mut [u8; PAGE]) -> Result<(), PageError> {
         chain::unpack(packed, page, &mut self.scratch)
     }
 }

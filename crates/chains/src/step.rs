@@ -42,14 +42,14 @@ pub trait Step: Debug + Send + Sync {
     /// Fills `out` exactly. `packed` and `side` are untrusted: any bytes may come, none may panic or over-read.
     ///
     /// # Errors
-    /// [`UnpackError::Corrupt`] when they are not the packed form of exactly `out.len()` bytes.
+    /// [`PageError::Corrupt`] when they are not the packed form of exactly `out.len()` bytes.
     fn unpack(
         &self,
         packed: &[u8],
         side: &mut SideReader<'_>,
         out: &mut [u8],
         ws: &mut Workspace,
-    ) -> Result<(), UnpackError>;
+    ) -> Result<(), PageError>;
 
     /// See [`Info::id`].
     fn id(&self) -> StepId {
@@ -75,7 +75,7 @@ pub trait Step: Debug + Send + Sync {
 /// Why packed bytes did not become a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum UnpackError {
+pub enum PageError {
     /// Contradicts the format: the page is lost.
     #[error("corrupt page: {0}")]
     Corrupt(&'static str),
@@ -143,13 +143,13 @@ impl<'a> SideReader<'a> {
     /// The next `len` bytes.
     ///
     /// # Errors
-    /// [`UnpackError::Corrupt`] when there are fewer.
+    /// [`PageError::Corrupt`] when there are fewer.
     #[inline]
-    pub fn take(&mut self, len: usize) -> Result<&'a [u8], UnpackError> {
+    pub fn take(&mut self, len: usize) -> Result<&'a [u8], PageError> {
         let (taken, rest) = self
             .0
             .split_at_checked(len)
-            .ok_or(UnpackError::Corrupt("a side is cut short"))?;
+            .ok_or(PageError::Corrupt("a side is cut short"))?;
         self.0 = rest;
         Ok(taken)
     }
@@ -159,7 +159,7 @@ impl<'a> SideReader<'a> {
     /// # Errors
     /// As [`SideReader::take`].
     #[inline]
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], UnpackError> {
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], PageError> {
         Ok(self.take(N)?.try_into().expect("as many as taken"))
     }
 
@@ -168,7 +168,7 @@ impl<'a> SideReader<'a> {
     /// # Errors
     /// As [`SideReader::take`].
     #[inline]
-    pub fn byte(&mut self) -> Result<u8, UnpackError> {
+    pub fn byte(&mut self) -> Result<u8, PageError> {
         self.array::<1>().map(|[byte]| byte)
     }
 }

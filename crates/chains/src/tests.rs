@@ -13,7 +13,7 @@ use narrows_testkit::data::{KINDS, Kind, Random, make};
 use proptest::prelude::*;
 
 use crate::{
-    Chain, Chains, Limit, PAGE, Packer, Profile, UnpackError,
+    Chain, Chains, Limit, PAGE, PageError, PagePacker, Profile,
     chain::{self, Scratch},
     simd, simulated,
     step::{BETWEEN_MAX, Side, SideReader},
@@ -94,7 +94,7 @@ fn doubles_that_hardly_change_are_packed_by_their_differences() {
         .collect();
     let (run, out) = (256, &mut [0; PAGE]);
     let apart = (pages.len() - run) / 15;
-    let mut packer = Packer::new(Profile::Fast);
+    let mut packer = PagePacker::new(Profile::Fast);
     let taken = (0..16).flat_map(|n| &pages[n * apart..][..run]);
     let packed: usize = taken
         .map(|page| packer.pack(page, out).unwrap_or(PAGE))
@@ -120,7 +120,7 @@ fn pages_of_two_minds_are_packed_in_blocks_by_slower_profiles_too() {
         Profile::Ratio,
     ]
     .map(|profile| {
-        let mut packer = Packer::new(profile);
+        let mut packer = PagePacker::new(profile);
         bytes
             .as_chunks()
             .0
@@ -183,7 +183,7 @@ fn the_specification_has_every_chain_and_step() {
 fn a_page_unpacks_after_its_chain_was_removed() {
     let chains = Chains::default();
     chains.set("dk8-zz8-deflate").expect("known steps");
-    let mut packer = Packer::with(Profile::Ratio, Limit::default(), chains.clone());
+    let mut packer = PagePacker::with(Profile::Ratio, Limit::default(), chains.clone());
     let page: &[u8; PAGE] = &make(narrows_testkit::data::Kind::Doubles, PAGE, 1)
         .try_into()
         .expect("a page");
@@ -246,7 +246,7 @@ fn the_limit_may_change_while_others_pack() {
         let packing = [Profile::Fast, Profile::Balanced].map(|profile| {
             let (limit, pages, moves) = (limit.clone(), &pages, &moves);
             scope.spawn(move || {
-                let mut packer = Packer::with(profile, limit.clone(), Chains::default());
+                let mut packer = PagePacker::with(profile, limit.clone(), Chains::default());
                 let mut packed = [0; PAGE];
                 for page in pages.iter().cycle().take(3000) {
                     let (moved, before) = (moves.load(SeqCst), limit.bytes());
@@ -272,7 +272,7 @@ fn the_limit_may_change_while_others_pack() {
         }
     });
     limit.set(600);
-    let mut packer = Packer::with(Profile::Ratio, limit, Chains::default());
+    let mut packer = PagePacker::with(Profile::Ratio, limit, Chains::default());
     let mut packed = [0; PAGE];
     assert!(
         pages
@@ -319,7 +319,7 @@ fn noise_is_refused_and_nothing_else_is() {
 #[test]
 fn far_repeats_of_noise_are_found_by_ratio() {
     let noise = make(Kind::Random, 16 * PAGE, 12);
-    let mut packer = Packer::new(Profile::Ratio);
+    let mut packer = PagePacker::new(Profile::Ratio);
     for half in noise.chunks_exact(2045) {
         let mut page = [0; PAGE];
         page.iter_mut()
@@ -484,7 +484,7 @@ proptest! {
     ) {
         let ws = &mut Workspace::default();
         for step in steps::all() {
-            let unpack = |fill: u8, ws: &mut Workspace| -> Result<Vec<u8>, UnpackError> {
+            let unpack = |fill: u8, ws: &mut Workspace| -> Result<Vec<u8>, PageError> {
                 let mut out = vec![fill; len];
                 step.unpack(&packed, &mut SideReader(&side), &mut out, ws)?;
                 Ok(out)

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use crate::step::{BETWEEN_MAX, UnpackError};
+use crate::step::{BETWEEN_MAX, PageError};
 
 /// One of `u8`, `u16`, `u32`, `u64`. Arithmetic is modulo 2^BITS.
 pub(crate) trait Word: Copy + Default + Eq + Debug + Send + Sync + 'static {
@@ -183,13 +183,13 @@ pub(crate) fn pack_whole<W: Word>(
 pub(crate) fn unpack_whole<W: Word>(
     packed: &[u8],
     out: &mut [u8],
-    unpack: impl FnOnce(&[u8], &mut [W]) -> Result<(), UnpackError>,
-) -> Result<(), UnpackError> {
+    unpack: impl FnOnce(&[u8], &mut [W]) -> Result<(), PageError>,
+) -> Result<(), PageError> {
     let (whole, to) = out.split_at_mut(out.len() / W::LEN * W::LEN);
     let len = packed
         .len()
         .checked_sub(to.len())
-        .ok_or(UnpackError::Corrupt("bytes are missing"))?;
+        .ok_or(PageError::Corrupt("bytes are missing"))?;
     let (packed, tail) = packed.split_at(len);
     let mut words = W::buffer();
     let words = &mut words.as_mut()[..whole.len() / W::LEN];

@@ -13,7 +13,7 @@
 //! | [`answer`] | a socket that gives a document to whoever asks |
 //! | [`metrics`] | counters for Prometheus |
 //! | [`meter`] | clock, CPU time, memory, `TCP_INFO` |
-//! | [`crew`] | threads that lend a hand with borrowed work |
+//! | [`helper_pool`] | threads that lend a hand with borrowed work |
 //! | [`allocator`] | the C library's, told to give memory back |
 //! | [`thread`] | starting a thread, or saying what allows more |
 //! | [`region`] | memory that is paid for by the page and given back at once |
@@ -22,8 +22,8 @@
 pub mod address;
 pub mod allocator;
 pub mod answer;
-pub mod crew;
 pub mod emulator;
+pub mod helper_pool;
 pub mod listener;
 pub mod lobby;
 pub mod meter;

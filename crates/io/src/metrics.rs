@@ -123,8 +123,14 @@ impl Collector for Snapshot {
                 Kind::Gauge => MetricType::Gauge,
             };
             let mut described = encoder.encode_descriptor(&metric.name, metric.help, None, kind)?;
-            for (labels, value) in &metric.values {
-                number(metric.kind, *value, described.encode_family(labels)?)?;
+            match &metric.values[..] {
+                // An empty family would be written with empty braces.
+                [(labels, value)] if labels.is_empty() => number(metric.kind, *value, described)?,
+                values => {
+                    for (labels, value) in values {
+                        number(metric.kind, *value, described.encode_family(labels)?)?;
+                    }
+                }
             }
         }
         Ok(())

@@ -21,8 +21,8 @@ use narrows_core::{Candidate, Codec, Policy, Workspace, policy::AUDITION_LEN};
 use narrows_io::meter::thread_cpu_ns;
 use narrows_policy::{
     Adaptive, Config, Fixed, Offer, default_offers,
-    prior::{Cost, Fit, Kind, prior_of, row_of},
-    probe::Probe,
+    prior::{Fit, PriorCost, PriorKind, prior_of, row_of},
+    probe::ChunkProbe,
     sim::{
         engine::{Run, Trip},
         recording::{AHEAD, BLOCK_LEN, Recording},
@@ -98,7 +98,7 @@ fn record(dir: &Path, file: &Path) -> io::Result<()> {
             let codec = registry.by_id(offer.candidate.codec).expect("offered");
             let history = &bytes[at.saturating_sub(offer.candidate.history_len as usize)..at];
             for len in [BLOCK_LEN, AUDITION_LEN] {
-                let Cost { size, pack, unpack } =
+                let PriorCost { size, pack, unpack } =
                     cost(&**codec, offer, &bytes[at..at + len], history, &mut ws);
                 lines += &format!(
                     "{} {} {len} {size} {pack} {unpack}\n",
@@ -155,7 +155,13 @@ fn sample(file: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// The less of two tries: the first one warms tables.
-fn cost(codec: &dyn Codec, offer: &Offer, raw: &[u8], history: &[u8], ws: &mut Workspace) -> Cost {
+fn cost(
+    codec: &dyn Codec,
+    offer: &Offer,
+    raw: &[u8],
+    history: &[u8],
+    ws: &mut Workspace,
+) -> PriorCost {
     let history = if codec.info().history { history } else { &[] };
     let mut out = vec![0; raw.len()];
     let mut back = vec![0; raw.len()];
@@ -180,8 +186,8 @@ fn cost(codec: &dyn Codec, offer: &Offer, raw: &[u8], history: &[u8], ws: &mut W
         }
     }
     // The sums and copies around the codec.
-    let Cost { pack: around, .. } = Cost::RAW;
-    Cost {
+    let PriorCost { pack: around, .. } = PriorCost::RAW;
+    PriorCost {
         size,
         pack: pack + around,
         unpack: if size < 1.0 { unpack + around } else { around },
@@ -192,7 +198,7 @@ fn load(path: &Path) -> io::Result<Recording> {
     let mut bytes = fs::read(beside(path, ".bytes"))?;
     let blocks = bytes.len() / BLOCK_LEN;
     let offers = offers();
-    let vacant = vec![vec![Cost::RAW; offers.len()]; blocks];
+    let vacant = vec![vec![PriorCost::RAW; offers.len()]; blocks];
     let mut recording = Recording {
         bytes: Vec::new(),
         chunks: vacant.clone(),
@@ -212,13 +218,13 @@ fn load(path: &Path) -> io::Result<Recording> {
         } else {
             &mut recording.slices
         };
-        to[block.parse::<usize>().expect("a number")][index] = Cost { size, pack, unpack };
+        to[block.parse::<usize>().expect("a number")][index] = PriorCost { size, pack, unpack };
     }
     recording
         .chunks
         .iter_mut()
         .chain(&mut recording.slices)
-        .for_each(|row| row[0] = Cost::RAW);
+        .for_each(|row| row[0] = PriorCost::RAW);
     bytes.extend_from_within(..AHEAD.min(bytes.len()));
     recording.bytes = bytes;
     Ok(recording)
@@ -228,7 +234,7 @@ fn load(path: &Path) -> io::Result<Recording> {
 /// weights that solve for the whole recording, as a share of the whole.
 fn regret(recording: &Recording, offers: &[Offer], link: f64, trips: &[(&Recording, &Trip)]) {
     // Both ends share two processors.
-    let times = |cost: &Cost| {
+    let times = |cost: &PriorCost| {
         [
             0.5 * (cost.pack + cost.unpack),
             cost.size / link as f32,
@@ -294,8 +300,8 @@ fn priors(files: &[String]) -> io::Result<()> {
     let offers = offers();
     // Sums of logarithms and count, by table, row and kind.
     let mut sums: BTreeMap<(Fit, String, i16), Vec<Sum>> = BTreeMap::new();
-    let mut blocks = [0; Kind::ALL.len()];
-    let logs = |cost: &Cost| {
+    let mut blocks = [0; PriorKind::ALL.len()];
+    let logs = |cost: &PriorCost| {
         [
             1.0 / cost.size.max(0.002),
             1e3 / cost.pack,
@@ -307,7 +313,7 @@ fn priors(files: &[String]) -> io::Result<()> {
         let recording = load(Path::new(file))?;
         for (block, costs) in recording.chunks.iter().enumerate() {
             let bytes = recording.bytes_at((block * BLOCK_LEN) as u64, BLOCK_LEN);
-            let Some(features) = Probe::default().look(bytes) else {
+            let Some(features) = ChunkProbe::default().look(bytes) else {
                 continue;
             };
             let (kind, stride) = (features.kind(), features.stride());
@@ -321,7 +327,7 @@ fn priors(files: &[String]) -> io::Result<()> {
                 let (fit, row) = row_of(&offer.name, stride);
                 let cells = sums
                     .entry((fit, row, offer.candidate.level.0))
-                    .or_insert_with(|| vec![([0.0; 3], 0.0); Kind::ALL.len()]);
+                    .or_insert_with(|| vec![([0.0; 3], 0.0); PriorKind::ALL.len()]);
                 let (sum, count) = &mut cells[kind as usize];
                 logs(cost)
                     .iter()
@@ -331,7 +337,7 @@ fn priors(files: &[String]) -> io::Result<()> {
             }
         }
     }
-    println!("// Blocks of {:?}: {blocks:?}", Kind::ALL);
+    println!("// Blocks of {:?}: {blocks:?}", PriorKind::ALL);
     let mut table = None;
     for ((fit, row, level), cells) in sums {
         if table != Some(fit) {
@@ -342,7 +348,7 @@ fn priors(files: &[String]) -> io::Result<()> {
             );
             table = Some(fit);
         }
-        let cells: Vec<String> = Kind::ALL
+        let cells: Vec<String> = PriorKind::ALL
             .iter()
             .zip(cells)
             .map(|(&kind, (sum, count))| {

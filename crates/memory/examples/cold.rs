@@ -6,8 +6,8 @@ use std::{env, fs, path::Path, sync::Arc, time::Instant};
 
 use narrows_chains::Chains;
 use narrows_core::BlockDevice;
-use narrows_io::crew::Crew;
-use narrows_memory::{Budget, KeeperConfig, Profile, Store, StoreConfig, keeper};
+use narrows_io::helper_pool::HelperPool;
+use narrows_memory::{Budget, Profile, RecompressorConfig, Store, StoreConfig, recompressor};
 
 /// Rounds after which nothing changes: one sees what is idle, one packs, one makes clusters.
 const ROUNDS: usize = 4;
@@ -48,7 +48,7 @@ fn line(name: &str, profile: Profile, bytes: &[u8]) -> std::io::Result<()> {
         chains: Chains::default(),
         budget: Arc::new(Budget::new(None)),
         backing: None,
-        crew: Arc::new(Crew::new("crew", 0)?),
+        helpers: Arc::new(HelperPool::new("crew", 0)?),
     })?;
     store.write(0, bytes, false).expect("room");
     let ratios = || {
@@ -56,14 +56,14 @@ fn line(name: &str, profile: Profile, bytes: &[u8]) -> std::io::Result<()> {
         [stat.compr_data_size, stat.mem_used_total].map(|len| bytes.len() as f64 / len as f64)
     };
     let fresh = ratios();
-    let config = KeeperConfig {
+    let config = RecompressorConfig {
         idle_after: std::time::Duration::ZERO,
         recompress: true,
         chains: Chains::default(),
     };
     let began = Instant::now();
     for _ in 0..ROUNDS {
-        keeper::round(&store, &config);
+        recompressor::round(&store, &config);
     }
     let seconds = began.elapsed().as_secs_f64();
     let cold = ratios();

@@ -13,7 +13,7 @@ use narrows_chains::{
 use narrows_codecs::zstd::Zstd;
 use narrows_core::{Codec, Level, Workspace};
 
-use crate::{lexicon::Number, shard::LoadError};
+use crate::{dictionary_cache::Number, shard::LoadError};
 
 /// Pages of a cluster: a group of slots.
 pub(crate) const PAGES: usize = 4;
@@ -51,7 +51,7 @@ impl Bundler {
     pub(crate) fn pack(
         &mut self,
         len_max: usize,
-        dictionary: Option<(Number, &mut dictionary::Packer)>,
+        dictionary: Option<(Number, &mut dictionary::PagePacker)>,
     ) -> bool {
         self.packed.resize(len_max.clamp(1, LEN - 1), 0);
         let Self {

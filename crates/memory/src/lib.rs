@@ -1,10 +1,10 @@
 //! A RAM disk whose 4 KiB pages are kept packed.
 //!
 //! ```text
-//! write ──▶ same-filled? ──▶ Packer ──▶ Shard: slot ──▶ Slabs ──▶ Region (frames)
+//! write ──▶ same-filled? ──▶ PagePacker ──▶ Shard: slot ──▶ Slabs ──▶ Region (frames)
 //!            one word         or raw      │ full? ──▶ compact ──▶ Backing ──▶ no space
 //!                                         ▼
-//!                        Keeper: idle, pack harder, dictionary, clusters, write back, compact
+//!                        Recompressor: idle, pack harder, dictionary, clusters, write back, compact
 //! ```
 //!
 //! Floor: paths. Everything is volatile: the store ends with its process, backing file or not.
@@ -18,8 +18,8 @@
 //! | [`budget`] | frames in use and the limit on them, shared by stores |
 //! | [`backing`] | a file for pages that do not pack, or that nobody asks for |
 //! | `cluster` | four cold pages packed as one |
-//! | `lexicon` | dictionaries of a store's own pages |
-//! | [`keeper`] | the thread that looks after cold pages |
+//! | `dictionary_cache` | dictionaries of a store's own pages |
+//! | [`recompressor`] | the thread that looks after cold pages |
 //! | [`stat`] | counters under zram's names, latencies |
 //! | [`control`] | the document that `narrows memory stat` reads |
 //! | [`RamDisk`] | all of it, served |
@@ -30,10 +30,10 @@ pub mod backing;
 pub mod budget;
 mod cluster;
 pub mod control;
-pub mod keeper;
-mod lexicon;
+mod dictionary_cache;
 mod metrics;
 mod ram_disk;
+pub mod recompressor;
 mod shard;
 mod slab;
 mod slot;
@@ -46,9 +46,9 @@ mod tests;
 
 pub use backing::Backing;
 pub use budget::Budget;
-pub use keeper::{Keeper, KeeperConfig};
 pub use narrows_chains::Chains;
 pub use ram_disk::{RamDisk, RamDiskConfig, RamDiskError};
+pub use recompressor::{Recompressor, RecompressorConfig};
 pub use stat::Stat;
 pub use store::{Store, StoreConfig};
 pub use tools::Profile;

@@ -13,7 +13,7 @@ use std::{
 use narrows_io::{
     Address, allocator,
     answer::Answers,
-    crew::Crew,
+    helper_pool::HelperPool,
     listener::ListenError,
     meter::{self, CpuTime},
     metrics,
@@ -21,7 +21,7 @@ use narrows_io::{
 use narrows_nbd::{Config, Export, Exports, ServeError, Server};
 
 use crate::{
-    Backing, Budget, Chains, Keeper, KeeperConfig, Profile, Store, StoreConfig,
+    Backing, Budget, Chains, Profile, Recompressor, RecompressorConfig, Store, StoreConfig,
     control::{self, Named, Report},
 };
 
@@ -95,7 +95,7 @@ pub struct RamDisk {
     // In the order in which they end.
     _metrics: Option<Answers>,
     _control: Answers,
-    _keeper: Keeper,
+    _keeper: Recompressor,
     server: Arc<Server>,
     counters: Counters,
 }
@@ -135,13 +135,13 @@ impl RamDisk {
             connections_max: config.connections_max,
         };
         let server = Arc::new(Server::bind(&config.listen, served)?);
-        let keeper = KeeperConfig {
+        let keeper = RecompressorConfig {
             idle_after: config.idle_after,
             recompress: config.recompress,
             chains,
         };
         let kept = stores.iter().map(|(_, store)| store.clone()).collect();
-        let keeper = Keeper::start(kept, keeper)?;
+        let keeper = Recompressor::start(kept, keeper)?;
         let counters = Counters {
             begun,
             stores,
@@ -216,7 +216,7 @@ fn stores(
     // A processor is the request's own, and more helpers than there are pages to deal out find nothing to do.
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let helpers = processors.min(HELPERS_MAX + 1) - 1;
-    let crew = Arc::new(Crew::new("memory-crew", helpers)?);
+    let helpers = Arc::new(HelperPool::new("memory-crew", helpers)?);
     let mut stores = Vec::with_capacity(config.devices.len());
     for (name, size) in &config.devices {
         if *size == 0 {
@@ -228,7 +228,7 @@ fn stores(
             chains: chains.clone(),
             budget: budget.clone(),
             backing: backing.clone(),
-            crew: crew.clone(),
+            helpers: helpers.clone(),
         });
         let too_large = |reason| RamDiskError::TooLarge {
             size: *size,

@@ -5,7 +5,7 @@
 
 use std::{io, ops::Range, sync::Arc};
 
-use narrows_chains::{PAGE, UnpackError, chain, lzt::Corrupt};
+use narrows_chains::{PAGE, PageError, chain, lzt::Corrupt};
 use narrows_core::DecodeError;
 use narrows_io::region::FRAME;
 
@@ -13,7 +13,7 @@ use crate::{
     backing::Backing,
     budget::Budget,
     cluster,
-    lexicon::{Lexicon, Number},
+    dictionary_cache::{DictionaryCache, Number},
     slab::{Full, Slabs},
     slot::{Kind, Slot},
     stat::Tally,
@@ -29,7 +29,7 @@ const SLOTS_PER_FRAME: usize = FRAME / size_of::<u64>();
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoadError {
     #[error("a stored page is damaged: {0}")]
-    Chain(#[from] UnpackError),
+    Chain(#[from] PageError),
     #[error("a stored cluster is damaged: {0}")]
     Cluster(#[from] DecodeError),
     #[error("a stored page with a dictionary is damaged: {0}")]
@@ -78,7 +78,7 @@ pub(crate) struct Shard {
     slabs: Slabs,
     budget: Arc<Budget>,
     backing: Option<Arc<Backing>>,
-    lexicon: Arc<Lexicon>,
+    lexicon: Arc<DictionaryCache>,
     pub(crate) tally: Tally,
 }
 
@@ -97,7 +97,7 @@ impl Shard {
         pages: usize,
         budget: Arc<Budget>,
         backing: Option<Arc<Backing>>,
-        lexicon: Arc<Lexicon>,
+        lexicon: Arc<DictionaryCache>,
     ) -> io::Result<Self> {
         // Asked for on trial first: a zeroed table that cannot be had would end the process.
         let mut trial = Vec::<u64>::new();

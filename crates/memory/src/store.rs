@@ -20,14 +20,14 @@ use narrows_core::{
     BlockDevice, BlockError,
     block::{Execution, Extent, Shape, Zeroing},
 };
-use narrows_io::crew::Crew;
+use narrows_io::helper_pool::HelperPool;
 use parking_lot::Mutex;
 
 use crate::{
     backing::Backing,
     budget::Budget,
     cluster,
-    lexicon::Lexicon,
+    dictionary_cache::DictionaryCache,
     shard::{LoadError, Shard, StoreError},
     slot::{Kind, Slot},
     stat::{BdStat, Dictionaries, Stat, Tally, Traffic, count},
@@ -48,7 +48,7 @@ pub struct StoreConfig {
     /// Where pages go that do not pack or that nobody wants.
     pub backing: Option<Arc<Backing>>,
     /// Threads that help with long requests; may be shared with other stores.
-    pub crew: Arc<Crew>,
+    pub helpers: Arc<HelperPool>,
 }
 
 /// A RAM disk.
@@ -59,8 +59,8 @@ pub struct Store {
     pub(crate) pool: Pool,
     budget: Arc<Budget>,
     backing: Option<Arc<Backing>>,
-    lexicon: Arc<Lexicon>,
-    crew: Arc<Crew>,
+    lexicon: Arc<DictionaryCache>,
+    helpers: Arc<HelperPool>,
     /// Whether the last long request took so long that help was worth calling, of reads and of writes.
     reads_are_long: AtomicBool,
     writes_are_long: AtomicBool,
@@ -109,7 +109,7 @@ impl Store {
             .ok()
             .and_then(|groups| groups.checked_mul(cluster::PAGES));
         let slots = slots.ok_or(io::ErrorKind::OutOfMemory)?;
-        let lexicon = Arc::new(Lexicon::new(config.budget.clone()));
+        let lexicon = Arc::new(DictionaryCache::new(config.budget.clone()));
         let shard = |_| {
             Shard::new(
                 slots,
@@ -126,7 +126,7 @@ impl Store {
             budget: config.budget,
             backing: config.backing,
             lexicon,
-            crew: config.crew,
+            helpers: config.helpers,
             reads_are_long: AtomicBool::new(false),
             writes_are_long: AtomicBool::new(false),
             traffic: Traffic::default(),
@@ -167,7 +167,7 @@ impl Store {
         &self.shards
     }
 
-    pub(crate) fn lexicon(&self) -> &Lexicon {
+    pub(crate) fn lexicon(&self) -> &DictionaryCache {
         &self.lexicon
     }
 
@@ -235,7 +235,7 @@ impl Store {
         stored.map_err(|fault| self.explain(&fault))
     }
 
-    /// Does each of `count` parts of a request, with the crew if that takes a while: as long as it did the last time,
+    /// Does each of `count` parts of a request, with the helpers if that takes a while: as long as it did the last time,
     /// which `is_long` says, or as the first ones take alone.
     fn each<T: Send>(
         &self,
@@ -258,7 +258,7 @@ impl Store {
             if was_long || begun.elapsed() * (count - TASTED) as u32 / TASTED as u32 >= HELP_FROM {
                 drop(kit);
                 let left = Mutex::new((parts, Ok(())));
-                self.crew.call(hands, &|| {
+                self.helpers.call(hands, &|| {
                     let mut kit = self.pool.lend();
                     let next = || {
                         let (parts, result) = &mut *left.lock();

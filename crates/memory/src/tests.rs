@@ -14,12 +14,12 @@ use narrows_core::{
     BlockDevice, BlockError,
     block::{Extent, Zeroing},
 };
-use narrows_io::crew::Crew;
+use narrows_io::helper_pool::HelperPool;
 use proptest::prelude::*;
 
 use crate::{
-    Backing, Budget, KeeperConfig, Profile, Store, StoreConfig,
-    keeper::{self, Round},
+    Backing, Budget, Profile, RecompressorConfig, Store, StoreConfig,
+    recompressor::{self, Round},
 };
 
 fn store(size: u64, limit: Option<u64>, backing: Option<Backing>) -> Store {
@@ -29,7 +29,7 @@ fn store(size: u64, limit: Option<u64>, backing: Option<Backing>) -> Store {
         chains: Chains::default(),
         budget: Arc::new(Budget::new(limit)),
         backing: backing.map(Arc::new),
-        crew: Arc::new(Crew::new("crew", 2).unwrap()),
+        helpers: Arc::new(HelperPool::new("crew", 2).unwrap()),
     };
     Store::new(config).unwrap()
 }
@@ -38,7 +38,7 @@ fn store(size: u64, limit: Option<u64>, backing: Option<Backing>) -> Store {
 fn a_device_of_any_size_is_made_or_refused() {
     let budget = Arc::new(Budget::new(None));
     for size in [1 << 46, 1 << 50, 1 << 60, u64::MAX] {
-        let crew = Arc::new(Crew::new("crew", 0).unwrap());
+        let helpers = Arc::new(HelperPool::new("crew", 0).unwrap());
         let (profile, chains) = (Profile::Fast, Chains::default());
         let made = Store::new(StoreConfig {
             size,
@@ -46,7 +46,7 @@ fn a_device_of_any_size_is_made_or_refused() {
             chains,
             budget: budget.clone(),
             backing: None,
-            crew,
+            helpers,
         });
         assert!(made.is_err() || size == 1 << 46, "{size}");
         drop(made);
@@ -54,8 +54,8 @@ fn a_device_of_any_size_is_made_or_refused() {
     }
 }
 
-fn keeper() -> KeeperConfig {
-    KeeperConfig {
+fn keeper() -> RecompressorConfig {
+    RecompressorConfig {
         idle_after: Duration::from_secs(1),
         recompress: true,
         chains: Chains::default(),
@@ -229,7 +229,7 @@ fn run(store: &Store, ops: Vec<Op>) -> Result<(), TestCaseError> {
                 );
             }
             Op::Keep => {
-                keeper::round(store, &keeper());
+                recompressor::round(store, &keeper());
             }
         }
     }
@@ -276,11 +276,11 @@ fn cold_text_becomes_clusters_and_comes_back_by_reads_and_writes() {
     store.write(0, &text, false).unwrap();
     let fresh = store.stat();
     assert_eq!(
-        keeper::round(&store, &keeper()).repacked,
+        recompressor::round(&store, &keeper()).repacked,
         0,
         "what was just written is not cold"
     );
-    let round = keeper::round(&store, &keeper());
+    let round = recompressor::round(&store, &keeper());
     assert!(round.clusters > 0, "{round:?}");
     let cold = store.stat();
     assert!(
@@ -310,13 +310,13 @@ fn a_group_whose_last_page_only_rested_becomes_a_cluster() {
         .collect();
     store.write(0, &text, false).unwrap();
     let mut out = vec![0; PAGE];
-    keeper::round(&store, &keeper());
+    recompressor::round(&store, &keeper());
     let mut clusters = Vec::new();
     for read in [Some(0), Some(1), None, None] {
         if let Some(page) = read {
             store.read(page * PAGE as u64, &mut out).unwrap();
         }
-        clusters.push(keeper::round(&store, &keeper()).clusters);
+        clusters.push(recompressor::round(&store, &keeper()).clusters);
     }
     assert_eq!(clusters, [0, 0, 1, 0]);
 }
@@ -336,9 +336,9 @@ fn pages_that_make_no_cluster_are_not_tried_again_until_one_is_written() {
             .map(|shard| shard.lock().slot(0).is_apart());
         slots.filter(|apart| *apart).count()
     };
-    keeper::round(&store, &keeper());
+    recompressor::round(&store, &keeper());
     assert_eq!(apart(), 0);
-    keeper::round(&store, &keeper());
+    recompressor::round(&store, &keeper());
     assert_eq!((apart(), store.stat().tiers.packed.pages), (1, 4));
     store.read(0, &mut [0; PAGE]).unwrap();
     assert_eq!(apart(), 1);
@@ -369,8 +369,8 @@ fn pages_packed_again_without_room_elsewhere_become_smaller_where_they_are() {
             {}
         }
         let before = store.stat().mm_stat.compr_data_size;
-        keeper::round(&store, &keeper());
-        let round = keeper::round(&store, &keeper());
+        recompressor::round(&store, &keeper());
+        let round = recompressor::round(&store, &keeper());
         assert!(round.repacked > 900, "{round:?}");
         let mut out = vec![0; PAGE];
         for (at, page) in &pages {
@@ -411,15 +411,15 @@ fn a_store_learns_what_its_pages_share_and_forgets_it_with_them() {
         chains: Chains::default(),
         budget: budget.clone(),
         backing: None,
-        crew: Arc::new(Crew::new("crew", 0).unwrap()),
+        helpers: Arc::new(HelperPool::new("crew", 0).unwrap()),
     };
     let store = Store::new(config).unwrap();
     let empty = budget.used();
     let text = records(2048);
     store.write(0, &text, false).unwrap();
     let fresh = store.stat();
-    keeper::round(&store, &keeper());
-    let round = keeper::round(&store, &keeper());
+    recompressor::round(&store, &keeper());
+    let round = recompressor::round(&store, &keeper());
     assert!(round.primed > 1024, "{round:?}");
     let cold = store.stat();
     assert_eq!(cold.dictionaries.count, 1);
@@ -450,10 +450,10 @@ fn a_store_learns_what_its_pages_share_and_forgets_it_with_them() {
             )
             .unwrap();
     }
-    keeper::round(&store, &keeper());
+    recompressor::round(&store, &keeper());
     assert_eq!(store.stat().dictionaries.count, 1);
     store.trim(0, 16 << 20, false).unwrap();
-    keeper::round(&store, &keeper());
+    recompressor::round(&store, &keeper());
     assert_eq!(store.stat().dictionaries.count, 0, "nobody needs it");
     let tables = store.shards().len() * PAGE;
     assert!(
@@ -468,8 +468,8 @@ fn a_store_without_memory_for_a_dictionary_goes_without() {
     let text = records(2048);
     store.write(0, &text, false).unwrap();
     while store.budget().take(1) {}
-    keeper::round(&store, &keeper());
-    let round = keeper::round(&store, &keeper());
+    recompressor::round(&store, &keeper());
+    let round = recompressor::round(&store, &keeper());
     assert_eq!((round.primed, store.stat().dictionaries.count), (0, 0));
     let mut out = vec![0; text.len()];
     store.read(0, &mut out).unwrap();
@@ -487,8 +487,8 @@ fn incompressible_pages_leave_for_the_backing_file_when_cold() {
     let noise = content(4, 3, 4 << 20);
     store.write(0, &noise, false).unwrap();
     assert_eq!(store.stat().mm_stat.huge_pages, 1024);
-    keeper::round(&store, &keeper());
-    let round = keeper::round(&store, &keeper());
+    recompressor::round(&store, &keeper());
+    let round = recompressor::round(&store, &keeper());
     assert_eq!(
         round,
         Round {
@@ -614,7 +614,7 @@ fn packing_cold_pages_again_takes_no_more_memory() {
             }
             let before = store.stat().mm_stat;
             let packed: u64 = (0..3)
-                .map(|_| keeper::round(&store, &keeper()).repacked)
+                .map(|_| recompressor::round(&store, &keeper()).repacked)
                 .sum();
             let after = store.stat().mm_stat;
             assert!(

@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use narrows_chains::{Chains, Limit, PAGE, Packer, lzt::Corrupt};
+use narrows_chains::{Chains, Limit, PAGE, PagePacker, lzt::Corrupt};
 use parking_lot::Mutex;
 
 pub use narrows_chains::Profile;
@@ -27,7 +27,7 @@ pub(crate) struct Kit {
 /// What a page is packed and unpacked with.
 #[derive(Debug)]
 pub(crate) struct Tools {
-    pub(crate) packer: Packer,
+    pub(crate) packer: PagePacker,
     pub(crate) bundler: Bundler,
     pub(crate) packed: Box<Page>,
 }
@@ -60,7 +60,7 @@ impl Kit {
     pub(crate) fn new(profile: Profile, chains: &Chains) -> Self {
         let limit = Limit::default();
         limit.set(OBJECT_LEN_MAX);
-        let packer = Packer::with(profile, limit, chains.clone());
+        let packer = PagePacker::with(profile, limit, chains.clone());
         let tools = Tools {
             packer,
             bundler: Bundler::default(),
@@ -84,7 +84,7 @@ pub(crate) enum Image<'a> {
 
 impl<'a> Image<'a> {
     /// Looks at a page and packs it.
-    pub(crate) fn of(page: &'a Page, packer: &mut Packer, packed: &'a mut Page) -> Self {
+    pub(crate) fn of(page: &'a Page, packer: &mut PagePacker, packed: &'a mut Page) -> Self {
         match same_filled(page) {
             Some(word) if word == [0; 8] => Self::Zero,
             Some(word) => Self::Same(word),

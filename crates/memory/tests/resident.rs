@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use narrows_chains::Chains;
 use narrows_core::BlockDevice;
-use narrows_io::crew::Crew;
+use narrows_io::helper_pool::HelperPool;
 use narrows_memory::{Budget, Profile, Store, StoreConfig};
 
 const STEP: usize = 1 << 20;
@@ -39,7 +39,7 @@ fn memory_that_is_resident_is_what_stat_says() {
         chains: Chains::default(),
         budget: Arc::new(Budget::new(None)),
         backing: None,
-        crew: Arc::new(Crew::new("crew", 1).unwrap()),
+        helpers: Arc::new(HelperPool::new("crew", 1).unwrap()),
     })
     .unwrap();
     // The packer's own buffers are no pages.

@@ -15,7 +15,7 @@
 //! | [`near`], [`far`] | the two ends: accept and open, accept and connect |
 //! | [`migration`] | one session's lanes, its buffer law, its end |
 //! | [`lane`] | one socket joined to its channel |
-//! | [`law`] | how much may be held: pure |
+//! | [`backlog`] | how much may be held: pure |
 //! | [`direct`] | whether a tunnel has anything to give on this link |
 //! | [`tls`], `zstd` | QEMU's own TLS and its own packing, where there is none |
 //! | [`aware`] | what is known of QEMU's multifd packets: headers apart, pages sent before left out. Pure |
@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aware;
+pub mod backlog;
 pub mod control;
 pub mod cpu;
 pub mod destination;
@@ -33,7 +34,6 @@ pub mod direct;
 pub mod drive;
 pub mod far;
 pub mod lane;
-pub mod law;
 pub mod migration;
 pub mod monitor;
 pub mod near;

@@ -1,6 +1,6 @@
 //! One migration: a session, its lanes, the law it keeps, its end.
 //!
-//! The watch thread samples the session twenty times a second, applies [`Law`] to it, and when the session ends,
+//! The watch thread samples the session twenty times a second, applies [`BacklogLimit`] to it, and when the session ends,
 //! however that comes, aborts every local socket: a lane of which one direction is over has no thread left that would
 //! notice.
 
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use crate::{
     aware::{Receiver, Sender},
-    law::{Bounds, Law, Pacer, Sample, intake_unbelieved},
+    backlog::{BacklogLimit, Bounds, Pacer, Sample, intake_unbelieved},
     status::Status,
     thread::spawn,
 };
@@ -85,7 +85,7 @@ impl Migration {
     /// Begins to watch over `endpoint`'s session. `link` is where the dial leaves what it knows of the connection.
     #[must_use]
     pub fn new(endpoint: Arc<Endpoint>, options: Options, link: LinkProbe) -> Arc<Self> {
-        let mut law = Law::new(options.downtime_limit);
+        let mut law = BacklogLimit::new(options.downtime_limit);
         let bounds = law.see(Sample::default());
         endpoint.set_backlog_max(bounds.backlog_max);
         let sender = Arc::new(Sender::new(options.keep_max as usize));
@@ -206,7 +206,7 @@ impl Migration {
         }
     }
 
-    fn look(&self, law: &mut Law, send_buffer: &mut u64) {
+    fn look(&self, law: &mut BacklogLimit, send_buffer: &mut u64) {
         let gauges = self.endpoint.gauges();
         let sample = Sample::new(&gauges, self.taken.load(Relaxed));
         let bounds = law.see(sample);
@@ -224,7 +224,7 @@ impl Migration {
 }
 
 /// Runs until the session has ended or nobody has the migration any more.
-fn watch(watched: &Weak<Migration>, mut law: Law) {
+fn watch(watched: &Weak<Migration>, mut law: BacklogLimit) {
     let mut send_buffer = 0;
     loop {
         let Some(migration) = watched.upgrade() else {

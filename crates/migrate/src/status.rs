@@ -12,7 +12,7 @@ use narrows_io::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use crate::{MigrateError, aware::Counts, law::Bounds};
+use crate::{MigrateError, aware::Counts, backlog::Bounds};
 
 /// Name and version of the document.
 const SCHEMA: &str = "narrows.migrate-status/1";

@@ -6,7 +6,7 @@ use std::{
 };
 
 use narrows_core::ChannelId;
-use narrows_pipeline::{Buf, Bytes, Chunk, Direct, Packer, Unpacker};
+use narrows_pipeline::{Buf, Bytes, Chunk, ChunkPacker, ChunkUnpacker, Direct};
 use narrows_session::Code;
 
 use crate::{Error, inner::Inner};
@@ -34,7 +34,7 @@ use crate::{Error, inner::Inner};
 pub struct ChannelWriter {
     inner: Arc<Inner>,
     channel: ChannelId,
-    packer: Packer,
+    packer: ChunkPacker,
     filling: Option<(Buf, usize)>,
     finished: bool,
 }
@@ -60,13 +60,13 @@ pub struct ChannelWriter {
 pub struct ChannelReader {
     inner: Arc<Inner>,
     channel: ChannelId,
-    unpacker: Unpacker,
+    unpacker: ChunkUnpacker,
     current: Option<(Chunk, usize)>,
 }
 
 impl ChannelWriter {
     pub(crate) fn new(inner: Arc<Inner>, channel: ChannelId) -> Self {
-        let packer = Packer::new(inner.packing.clone(), channel);
+        let packer = ChunkPacker::new(inner.packing.clone(), channel);
         Self {
             inner,
             channel,
@@ -223,7 +223,7 @@ impl Write for ChannelWriter {
 }
 
 impl ChannelReader {
-    pub(crate) fn new(inner: Arc<Inner>, channel: ChannelId, unpacker: Unpacker) -> Self {
+    pub(crate) fn new(inner: Arc<Inner>, channel: ChannelId, unpacker: ChunkUnpacker) -> Self {
         Self {
             inner,
             channel,

@@ -18,8 +18,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     Endpoint, Engine, Error, Settings,
     inner::{Inner, WeakOutlet},
-    keeper,
     link::{Link, LinkFault, ReadAhead, check_control, control_header},
+    monitor,
     settings::Near,
     state::State,
     tallies::Tallies,
@@ -55,7 +55,7 @@ impl Endpoint {
             loopback && route == theirs.route,
         );
         inner.add_link(id, transport)?;
-        keeper::start(&inner, Some(dial))?;
+        monitor::start(&inner, Some(dial))?;
         Ok(Self { inner })
     }
 }
@@ -159,7 +159,7 @@ impl Acceptor {
             .lock()
             .insert(theirs.session, Arc::downgrade(&inner));
         inner.add_link(id, transport)?;
-        keeper::start(&inner, None)?;
+        monitor::start(&inner, None)?;
         Ok(Endpoint { inner })
     }
 
@@ -309,7 +309,7 @@ fn build(
         to_send: Condvar::new(),
         changed: Condvar::new(),
         arrived: Condvar::new(),
-        keeper_wake: Condvar::new(),
+        monitor_wake: Condvar::new(),
         began_ns: engine.clock.now_ns(),
         depth: settings.depth(engine.workers()) as u64,
         tallies: Tallies::default(),

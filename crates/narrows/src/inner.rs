@@ -15,7 +15,7 @@ use std::{
 use narrows_core::{Ahead, ChannelId, Gauges, Limits};
 use narrows_format::Frame;
 use narrows_pipeline::{
-    Bytes, Counters, INLINE_LEN, Outlet, Packing, Stopped, UnpackError, Unpacker, Unpacking,
+    Bytes, ChunkUnpacker, Counters, INLINE_LEN, Outlet, Packing, Stopped, UnpackError, Unpacking,
 };
 use narrows_session::{Code, Event, Session};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -41,7 +41,7 @@ pub(crate) struct Inner {
     /// The peer opened a channel, or the session ended. Apart from `changed`, which small messages touch all the time.
     pub(crate) arrived: Condvar,
     /// The keeper should look now.
-    pub(crate) keeper_wake: Condvar,
+    pub(crate) monitor_wake: Condvar,
     pub(crate) began_ns: u64,
     /// Chunks of a channel under way at once.
     pub(crate) depth: u64,
@@ -90,7 +90,7 @@ impl Inner {
     pub(crate) fn ends(
         self: &Arc<Self>,
         channel: ChannelId,
-        unpacker: Unpacker,
+        unpacker: ChunkUnpacker,
     ) -> (ChannelWriter, ChannelReader) {
         (
             ChannelWriter::new(self.clone(), channel),
@@ -98,8 +98,8 @@ impl Inner {
         )
     }
 
-    pub(crate) fn add_channel(&self, state: &mut State, channel: ChannelId) -> Unpacker {
-        let unpacker = Unpacker::new(self.unpacking.clone(), channel);
+    pub(crate) fn add_channel(&self, state: &mut State, channel: ChannelId) -> ChunkUnpacker {
+        let unpacker = ChunkUnpacker::new(self.unpacking.clone(), channel);
         let held = ChannelState {
             unpacker: unpacker.clone(),
             admitted: 0,
@@ -112,7 +112,7 @@ impl Inner {
         unpacker
     }
 
-    pub(crate) fn unpacker(&self, channel: ChannelId) -> Option<Unpacker> {
+    pub(crate) fn unpacker(&self, channel: ChannelId) -> Option<ChunkUnpacker> {
         self.state
             .lock()
             .channels
@@ -343,7 +343,7 @@ impl Inner {
         self.to_send.notify_all();
         self.changed.notify_all();
         self.arrived.notify_all();
-        self.keeper_wake.notify_all();
+        self.monitor_wake.notify_all();
         for link in links {
             link.retire();
         }

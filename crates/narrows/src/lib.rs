@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            ChannelWriter -> Packer -> (policy, workers) -> Session -> link writer -> Transport
-//! Transport -> link reader -> Session -> Unpacker -> (workers) -> ChannelReader
+//! Transport -> link reader -> Session -> ChunkUnpacker -> (workers) -> ChannelReader
 //! ```
 //!
 //! [`Engine`] is what a process has once: codecs, worker threads, buffers. [`Endpoint`] is one side of a session:
@@ -21,8 +21,8 @@ mod engine;
 mod error;
 mod explain;
 mod inner;
-mod keeper;
 mod link;
+mod monitor;
 mod open;
 mod settings;
 mod state;

@@ -207,7 +207,7 @@ impl Link {
         drop(state);
         inner.to_send.notify_all();
         inner.changed.notify_all();
-        inner.keeper_wake.notify_all();
+        inner.monitor_wake.notify_all();
         if !ended {
             self.shutdown.abort();
         }

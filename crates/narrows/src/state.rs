@@ -7,7 +7,7 @@ use std::{
 
 use narrows_core::ChannelId;
 use narrows_format::Frame;
-use narrows_pipeline::{Bytes, Unpacker};
+use narrows_pipeline::{Bytes, ChunkUnpacker};
 use narrows_session::{LinkId, Session};
 
 use crate::{Error, link::Link};
@@ -23,7 +23,7 @@ pub(crate) struct State {
 }
 
 pub(crate) struct ChannelState {
-    pub(crate) unpacker: Unpacker,
+    pub(crate) unpacker: ChunkUnpacker,
     /// Chunks that the packer was given, those that are packed, and those whose frames went out.
     pub(crate) admitted: u64,
     pub(crate) packed: u64,

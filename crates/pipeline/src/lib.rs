@@ -1,8 +1,8 @@
 //! Chunks to frames and back, on one pool of workers, in order, within a stated memory bound.
 //!
 //! ```text
-//! chunk -> Packer -> policy decides -> worker packs -> Sequencer -> Outlet::submit   (sending)
-//! frame -> Unpacker -> worker unpacks -> in order -> Unpacker::next                  (receiving)
+//! chunk -> ChunkPacker -> policy decides -> worker packs -> Sequencer -> Outlet::submit   (sending)
+//! frame -> ChunkUnpacker -> worker unpacks -> in order -> ChunkUnpacker::next                  (receiving)
 //! ```
 //!
 //! Memory of one sending channel: `depth` chunks and as many packed frames, and the history its policy uses. Of one
@@ -22,10 +22,10 @@ mod unpacker;
 
 pub use buffer::{Buf, BufferPool, Bytes};
 pub use history::History;
-pub use packer::{Explain, Outlet, Packer, Packing, Stopped};
+pub use packer::{ChunkPacker, Explain, Outlet, Packing, Stopped};
 pub use pool::WorkerPool;
 pub use sequencer::Sequencer;
-pub use unpacker::{Accepted, Chunk, Counters, Direct, UnpackError, Unpacker, Unpacking};
+pub use unpacker::{Accepted, Chunk, ChunkUnpacker, Counters, Direct, UnpackError, Unpacking};
 
 /// Chunks up to this length are packed and unpacked by the thread that has them at hand: handing one to a worker and
 /// back costs two wake-ups, some 10 µs, more than the work itself.

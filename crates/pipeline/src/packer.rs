@@ -1,6 +1,6 @@
 //! One channel's sending side: chunks in, frames out in order.
 //!
-//! Flow of one chunk: [`Packer::push`] waits until the [`Outlet`] has room, asks the policy, and hands the chunk to a
+//! Flow of one chunk: [`ChunkPacker::push`] waits until the [`Outlet`] has room, asks the policy, and hands the chunk to a
 //! worker; the worker packs, the sequencer restores order, the outlet takes the frame. A raw or small chunk is done on
 //! the calling thread: there is nothing to share out.
 //!
@@ -83,7 +83,7 @@ impl std::fmt::Debug for Packing {
 
 /// Packs the chunks of one channel.
 #[derive(Debug)]
-pub struct Packer {
+pub struct ChunkPacker {
     shared: Packing,
     channel: ChannelId,
     next_seq: Seq,
@@ -109,7 +109,7 @@ struct Scratch {
     history: Vec<u8>,
 }
 
-impl Packer {
+impl ChunkPacker {
     /// A packer for a channel without chunks so far.
     #[must_use]
     pub fn new(shared: Packing, channel: ChannelId) -> Self {
@@ -495,7 +495,7 @@ mod tests {
             history_len_max: 0,
             explain: None,
         };
-        let mut packer = Packer::new(shared.clone(), ChannelId(2));
+        let mut packer = ChunkPacker::new(shared.clone(), ChannelId(2));
         for seq in 0..4_u8 {
             let mut chunk = shared.buffers.take(CHUNK_LEN);
             chunk.fill(seq);

@@ -90,12 +90,12 @@ pub struct Chunk {
     pub cost: usize,
 }
 
-/// What became of a frame in [`Unpacker::accept`].
+/// What became of a frame in [`ChunkUnpacker::accept`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepted {
     /// A direct sink consumed its chunk, whose frame took this much of the credit.
     Consumed(usize),
-    /// Its chunk can be had, and the consumer was not told: [`Unpacker::tell`] does.
+    /// Its chunk can be had, and the consumer was not told: [`ChunkUnpacker::tell`] does.
     Untold,
     /// It is on its way.
     Done,
@@ -106,7 +106,7 @@ pub type Direct = Box<dyn FnMut(&[u8]) -> usize + Send>;
 
 /// Unpacks the frames of one channel. Shared by the link's reader and the consumer.
 #[derive(Clone)]
-pub struct Unpacker(Arc<Inner>);
+pub struct ChunkUnpacker(Arc<Inner>);
 
 struct Inner {
     shared: Unpacking,
@@ -122,7 +122,7 @@ struct State {
     history: History,
     chunks: Option<u64>,
     failed: Option<UnpackError>,
-    /// The consumer waits in [`Unpacker::next`]: nothing delivered is still in its hands.
+    /// The consumer waits in [`ChunkUnpacker::next`]: nothing delivered is still in its hands.
     idle: bool,
     busy_since: Moment,
     direct: Option<Direct>,
@@ -135,7 +135,7 @@ enum Slot {
     Done(Chunk),
 }
 
-impl Debug for Unpacker {
+impl Debug for ChunkUnpacker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Unpacker")
             .field("channel", &self.0.channel)
@@ -143,7 +143,7 @@ impl Debug for Unpacker {
     }
 }
 
-impl Unpacker {
+impl ChunkUnpacker {
     /// An unpacker for a channel without frames so far.
     #[must_use]
     pub fn new(shared: Unpacking, channel: ChannelId) -> Self {
@@ -554,7 +554,7 @@ mod tests {
     #[test]
     fn a_channel_that_has_failed_takes_no_more_frames() {
         let counters = Arc::new(Counters::default());
-        let unpacker = Unpacker::new(shared(counters.clone()), ChannelId(2));
+        let unpacker = ChunkUnpacker::new(shared(counters.clone()), ChannelId(2));
         // Waits for history that has not come.
         let waiting = |seq| {
             let Frame { header, payload } = frame(seq, &[7; 5000]);
@@ -580,7 +580,7 @@ mod tests {
     // went directly.
     #[test]
     fn a_chunk_that_came_early_follows_one_that_a_direct_sink_took() {
-        let unpacker = Unpacker::new(shared(Arc::default()), ChannelId(2));
+        let unpacker = ChunkUnpacker::new(shared(Arc::default()), ChannelId(2));
         unpacker.set_direct(Box::new(|bytes| bytes.len()));
         let (told, chunks) = mpsc::channel();
         let consumer = unpacker.clone();

@@ -2,9 +2,9 @@
 //!
 //! A chunk's way through here: [`probe`](crate::probe) maps it to a class; the class's row holds what every candidate
 //! is expected to cost, from the [`table`](crate::table), as times of the three stages at the capacities that
-//! [`rate`](crate::rate), [`effort`](crate::effort) and [`peer`](crate::peer) estimate; [`solve`](crate::solve) weighs
-//! the stages, [`account`](crate::account) tilts the weights to keep them level, and the cheapest candidate wins,
-//! unless it would hold up the stream, or [`answers`](crate::answers) to messages come sooner without. Now and then [`explore`](crate::explore) asks for an audition.
+//! [`rate`](crate::rate), [`cpu_capacity`](crate::effort) and [`receiver`](crate::peer) estimate; [`solve`](crate::solve) weighs
+//! the stages, [`balance`](crate::account) tilts the weights to keep them level, and the cheapest candidate wins,
+//! unless it would hold up the stream, or [`answer_duel`](crate::answers) to messages come sooner without. Now and then [`explore`](crate::explore) asks for an audition.
 //!
 //! A pure state machine: reads no clock, draws no random numbers. Units: see the modules.
 
@@ -16,21 +16,21 @@ use narrows_core::{
 };
 
 use crate::{
-    account::Account,
-    answers::Answers,
+    answer_duel::AnswerDuel,
+    balance::StageBalance,
     config::Config,
-    effort::Effort,
+    cpu_capacity::CpuCapacity,
+    duel::{DuelSide, RawDuel},
     explore::Explorer,
-    guard::{Guard, Way},
     length,
     offers::Offer,
-    peer::{Peer, Unpacked},
     pending::{Decided, Pending},
-    prior::Cost,
-    rate::Rate,
+    prior::PriorCost,
+    rate::LinkRate,
+    receiver::{ReceiverModel, UnpackedReport},
     rows::{Found, Row, Rows},
-    solve::{NEVER, Times, Weights, solve, weighted},
-    table::{Basis, Expected, NOTHING, Table},
+    solve::{NEVER, PriceWeights, Times, solve, weighted},
+    table::{Basis, CostTable, ExpectedCost, NOTHING},
 };
 
 /// See the module.
@@ -39,20 +39,20 @@ pub struct Adaptive {
     config: Config,
     offers: Vec<Offer>,
     allowed: Vec<bool>,
-    table: Table,
-    rate: Rate,
-    effort: Effort,
-    peer: Peer,
-    account: Account,
+    table: CostTable,
+    rate: LinkRate,
+    effort: CpuCapacity,
+    peer: ReceiverModel,
+    account: StageBalance,
     explorer: Explorer,
-    guard: Guard,
-    answers: Answers,
+    guard: RawDuel,
+    answers: AnswerDuel,
     /// Moment and time without credit so far: at the last report, and now.
     starved: [(u64, u64); 2],
     rows: Rows,
-    weights: Weights,
+    weights: PriceWeights,
     pending: Pending,
-    unpacked: Unpacked,
+    unpacked: UnpackedReport,
     decided: u64,
     solved_ns: u64,
     /// Packed over raw of the last decisions, expected.
@@ -81,19 +81,19 @@ impl Adaptive {
             .collect();
         Self {
             allowed,
-            table: Table::new(offers.clone()),
-            rate: Rate::new(config.rate_guess_bytes_per_s / 1e9),
-            effort: Effort::default(),
-            peer: Peer::default(),
-            account: Account::default(),
+            table: CostTable::new(offers.clone()),
+            rate: LinkRate::new(config.rate_guess_bytes_per_s / 1e9),
+            effort: CpuCapacity::default(),
+            peer: ReceiverModel::default(),
+            account: StageBalance::default(),
             explorer: Explorer::default(),
-            guard: Guard::default(),
-            answers: Answers::default(),
+            guard: RawDuel::default(),
+            answers: AnswerDuel::default(),
             starved: [(0, 0); 2],
             rows: Rows::default(),
             weights: [0.5, 0.5, 0.0],
             pending: Pending::default(),
-            unpacked: Unpacked::default(),
+            unpacked: UnpackedReport::default(),
             decided: 0,
             solved_ns: 0,
             size: 0.5,
@@ -111,9 +111,9 @@ impl Adaptive {
         self.rate.bytes_per_ns() * 1e9
     }
 
-    /// Weights of packing, link and unpacking as last solved, for `--explain`.
+    /// PriceWeights of packing, link and unpacking as last solved, for `--explain`.
     #[must_use]
-    pub fn weights(&self) -> Weights {
+    pub fn weights(&self) -> PriceWeights {
         self.weights
     }
 
@@ -141,7 +141,7 @@ impl Adaptive {
             row.times.clear();
             for (
                 index,
-                &Expected {
+                &ExpectedCost {
                     cost,
                     basis,
                     size_noise,
@@ -222,7 +222,7 @@ impl Adaptive {
         row: &Row,
         raw_len: f32,
         message: bool,
-        weights: Weights,
+        weights: PriceWeights,
         gauges: &Gauges,
     ) -> (usize, &'static str) {
         let link = self.rate.bytes_per_ns() as f32;
@@ -286,7 +286,8 @@ impl Adaptive {
         let ticket = self.decided as u32;
         self.decided += 1;
         self.note_size(1.0, false, raw_len as f32);
-        self.peer.note(now_ns, 0, raw_len, 1.0, Cost::RAW.unpack);
+        self.peer
+            .note(now_ns, 0, raw_len, 1.0, PriorCost::RAW.unpack);
         self.pending.skip(ticket);
         let packed_len = raw_len as u32;
         Decision {
@@ -346,7 +347,7 @@ impl Adaptive {
                     .learn_audition(pending.class, index, pending.reference, size, pack);
             }
             if let Some(row) = self.rows.iter_mut().find(|row| row.class == pending.class)
-                && row.costs.get(index).is_some_and(Expected::is_unsure)
+                && row.costs.get(index).is_some_and(ExpectedCost::is_unsure)
                 && let Some(asked) = row.asked.get_mut(index)
             {
                 *asked = false;
@@ -396,7 +397,7 @@ impl Policy for Adaptive {
             + (gauges.queued_bytes as f32 / self.size.max(0.1)) as u64
             + IN_KERNEL;
         let link = self.rate.surely(gauges.sent_bytes);
-        if self.guard.way(gauges.now_ns, raw.len(), link, in_hand) == Way::Raw {
+        if self.guard.way(gauges.now_ns, raw.len(), link, in_hand) == DuelSide::Raw {
             return self.raw(gauges.now_ns, raw.len(), "floor");
         }
         let message = raw.len() <= MESSAGE_LEN && gauges.queued_bytes == 0 && gauges.packing <= 1;
@@ -466,7 +467,7 @@ impl Policy for Adaptive {
         }
         let row = &self.rows[at];
         let (class, cost, times) = (row.class, row.costs[index].cost, row.times[index]);
-        let Expected {
+        let ExpectedCost {
             pack_most,
             unpack_prior,
             ..

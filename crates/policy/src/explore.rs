@@ -17,8 +17,8 @@ use narrows_core::{Candidate, Gauges, policy::AUDITION_LEN};
 use crate::{
     offers::Offer,
     rows::Row,
-    solve::{NEVER, Weights, weighted},
-    table::{Basis, Expected},
+    solve::{NEVER, PriceWeights, weighted},
+    table::{Basis, ExpectedCost},
 };
 
 /// Keeps the budget.
@@ -56,7 +56,7 @@ impl Explorer {
         row: &mut Row,
         chosen: usize,
         raw_len: usize,
-        weights: Weights,
+        weights: PriceWeights,
         worth: f32,
         gauges: &Gauges,
         offers: &[Offer],
@@ -94,7 +94,7 @@ impl Explorer {
         row: &mut Row,
         chosen: usize,
         raw_len: usize,
-        weights: Weights,
+        weights: PriceWeights,
         idle: bool,
         offers: &[Offer],
     ) -> Option<Arc<[Candidate]>> {
@@ -107,7 +107,7 @@ impl Explorer {
             if index == chosen || row.asked[index] || offers[index].candidate.history_len > 0 {
                 continue;
             }
-            let Expected {
+            let ExpectedCost {
                 basis,
                 size_noise,
                 slices,
@@ -151,7 +151,7 @@ impl Explorer {
     }
 }
 
-impl Expected {
+impl ExpectedCost {
     /// Whether more slices would tell something of a candidate that only slices told of.
     pub(crate) fn is_unsure(&self) -> bool {
         self.size_noise > SURE && self.slices < SLICES
@@ -163,7 +163,7 @@ fn whole(
     row: &Row,
     chosen: usize,
     raw_len: usize,
-    weights: Weights,
+    weights: PriceWeights,
     gauges: &Gauges,
     offers: &[Offer],
     link: f32,
@@ -184,7 +184,7 @@ fn whole(
         .map(|(_, index)| index)
 }
 
-fn optimistic(row: &Row, index: usize, weights: Weights, hope: f32) -> f32 {
+fn optimistic(row: &Row, index: usize, weights: PriceWeights, hope: f32) -> f32 {
     let times = row.times[index];
     if times[0] >= NEVER {
         NEVER
@@ -227,7 +227,7 @@ mod tests {
     use narrows_core::CodecId;
 
     use super::*;
-    use crate::{offers::default_offers, rows::Rows, table::Table};
+    use crate::{offers::default_offers, rows::Rows, table::CostTable};
 
     // Goal: dull data, of which one chunk in many is looked at, are auditioned again too. Method: every stride and
     // beginning.
@@ -240,7 +240,7 @@ mod tests {
             let mut rows = Rows::default();
             let at = rows.find(&[7; 4096]).at;
             let row = &mut rows[at];
-            Table::new(offers.clone()).estimate(row.class, 4096, &mut row.costs);
+            CostTable::new(offers.clone()).estimate(row.class, 4096, &mut row.costs);
             row.times = row
                 .costs
                 .iter()

@@ -9,30 +9,30 @@
 //! | [`adaptive`], [`config`] | [`Adaptive`], the default, put together from the following; what users may set of it |
 //! | [`offers`], [`prior`] | the candidates, and what they cost before anything was measured |
 //! | [`probe`] | a look at a chunk: what kind of data is it? |
-//! | [`table`], [`guess`] | what candidates cost, per class of data; how far one outcome moves that |
+//! | [`table`], [`estimate`] | what candidates cost, per class of data; how far one outcome moves that |
 //! | `rows`, `pending` | the classes seen lately; decisions whose outcomes are to come |
-//! | [`rate`], [`effort`], [`peer`] | what the link, our processors and the receiver can take |
-//! | [`solve`], [`account`] | prices of pipeline time, and keeping the stages level |
-//! | [`guard`] | raw where the link is as fast as memory and packing is not seen to pay |
-//! | [`answers`] | whether messages are answered sooner raw |
+//! | [`rate`], [`cpu_capacity`], [`receiver`] | what the link, our processors and the receiver can take |
+//! | [`solve`], [`balance`] | prices of pipeline time, and keeping the stages level |
+//! | [`duel`] | raw where the link is as fast as memory and packing is not seen to pay |
+//! | [`answer_duel`] | whether messages are answered sooner raw |
 //! | [`explore`], [`length`] | what to try; how long chunks should be |
 #![forbid(unsafe_code)]
 
-pub mod account;
 pub mod adaptive;
-pub mod answers;
+pub mod answer_duel;
+pub mod balance;
 pub mod config;
-pub mod effort;
+pub mod cpu_capacity;
+pub mod duel;
+pub mod estimate;
 pub mod explore;
-pub mod guard;
-pub mod guess;
 pub mod length;
 pub mod offers;
-pub mod peer;
 mod pending;
 pub mod prior;
 pub mod probe;
 pub mod rate;
+pub mod receiver;
 mod rows;
 pub mod simple;
 pub mod solve;

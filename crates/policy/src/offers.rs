@@ -10,7 +10,7 @@
 use narrows_core::{Candidate, CodecId, Level};
 
 use crate::{
-    prior::{Cost, Fit, Kind, indexing, prior, row_of},
+    prior::{Fit, PriorCost, PriorKind, indexing, prior, row_of},
     simple::CHUNK_LEN_DEFAULT,
 };
 
@@ -37,7 +37,7 @@ impl Offer {
 
     /// What it likely costs on data of this kind with numbers of `stride` bytes.
     #[must_use]
-    pub fn prior(&self, kind: Kind, stride: u8) -> Cost {
+    pub fn prior(&self, kind: PriorKind, stride: u8) -> PriorCost {
         prior(
             &self.name,
             self.candidate.level.0,

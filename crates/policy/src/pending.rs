@@ -3,7 +3,7 @@
 //! Invariants: the ring holds the last [`PENDING`] tickets; an older one's outcome is not learnt from. The backlog is
 //! the sum of what those in work may take at most; a chunk leaves it with its outcome, or when its place is taken.
 
-use crate::{prior::Cost, probe::Class, solve::Times};
+use crate::{prior::PriorCost, probe::Class, solve::Times};
 
 #[derive(Debug)]
 pub(crate) struct Pending {
@@ -18,7 +18,7 @@ pub(crate) struct Decided {
     pub(crate) class: Class,
     pub(crate) chosen: usize,
     pub(crate) times: Times,
-    pub(crate) cost: Cost,
+    pub(crate) cost: PriorCost,
     /// The candidate that the other auditions are compared with: the chosen one, the nearest without history, which
     /// would be as much larger as `without_history`, or where the chunk travels raw the first of them.
     pub(crate) reference: usize,
@@ -38,7 +38,7 @@ impl Default for Pending {
             class: Class::UNSEEN,
             chosen: 0,
             times: [0.0; 3],
-            cost: Cost::RAW,
+            cost: PriorCost::RAW,
             reference: 0,
             without_history: 1.0,
             most_ns: 0.0,

@@ -13,7 +13,7 @@ mod measured;
 
 /// What a candidate costs per raw byte.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Cost {
+pub struct PriorCost {
     /// Packed bytes per raw byte; 1 is raw.
     pub size: f32,
     /// Packing, in CPU nanoseconds per raw byte.
@@ -22,7 +22,7 @@ pub struct Cost {
     pub unpack: f32,
 }
 
-impl Cost {
+impl PriorCost {
     /// Raw: a copy and a checksum on each side.
     pub const RAW: Self = Self {
         size: 1.0,
@@ -33,7 +33,7 @@ impl Cost {
 
 /// Kinds of data the priors know. The probe maps a chunk to the nearest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum PriorKind {
     /// Prose, source code, markup.
     Text,
     /// Programs, mixed records.
@@ -43,7 +43,7 @@ pub enum Kind {
     /// Smooth numbers: only the planes of their bytes show order.
     Field,
     /// Noisy numbers: order in one plane only.
-    Weights,
+    PriceWeights,
     /// Numbers of which about half are zero.
     Relu,
     /// Nothing to gain.
@@ -54,14 +54,14 @@ pub enum Kind {
     Decimal,
 }
 
-impl Kind {
+impl PriorKind {
     /// All, in the order of the table's columns.
     pub const ALL: [Self; 9] = [
         Self::Text,
         Self::Binary,
         Self::Log,
         Self::Field,
-        Self::Weights,
+        Self::PriceWeights,
         Self::Relu,
         Self::Random,
         Self::Sparse,
@@ -106,14 +106,14 @@ impl Fit {
 
 /// What `codec` at `level` is likely to cost on data of `kind` whose numbers are `stride` bytes wide (1: no numbers).
 #[must_use]
-pub fn prior(codec: &str, level: i16, history_len: u32, kind: Kind, stride: u8) -> Cost {
+pub fn prior(codec: &str, level: i16, history_len: u32, kind: PriorKind, stride: u8) -> PriorCost {
     if codec == "raw" {
-        return Cost::RAW;
+        return PriorCost::RAW;
     }
     let (fit, row) = row_of(codec, stride);
     let mut cost = prior_of(fit, &row, level, kind);
     if history_len > 0 {
-        if matches!(kind, Kind::Text | Kind::Binary | Kind::Log) {
+        if matches!(kind, PriorKind::Text | PriorKind::Binary | PriorKind::Log) {
             cost.size *= match history_len {
                 0x10_0000.. => 0.945,
                 0x8_0000.. => 0.955,
@@ -155,7 +155,7 @@ pub fn row_of(codec: &str, stride: u8) -> (Fit, String) {
 
 /// The row whose level is nearest. An unknown codec is taken for zstd: wrong until measured, and usable.
 #[must_use]
-pub fn prior_of(fit: Fit, row: &str, level: i16, kind: Kind) -> Cost {
+pub fn prior_of(fit: Fit, row: &str, level: i16, kind: PriorKind) -> PriorCost {
     let of = |fit: Fit, name: &str| {
         let named = fit.rows().iter().filter(|row| row.0 == name);
         named.min_by_key(|row| (i32::from(row.1) - i32::from(level)).abs())
@@ -164,7 +164,7 @@ pub fn prior_of(fit: Fit, row: &str, level: i16, kind: Kind) -> Cost {
         .or_else(|| of(Fit::Plain, "zstd"))
         .expect("zstd has rows");
     let (ratio, pack, unpack) = row.2[kind as usize];
-    Cost {
+    PriorCost {
         size: (1.0 / ratio).min(1.0),
         pack: 1000.0 / pack,
         unpack: 1000.0 / unpack,
@@ -194,18 +194,18 @@ mod tests {
 
     #[test]
     fn planes_of_the_right_width_win_on_fields_and_lose_on_text() {
-        let field = |codec| prior(codec, 1, 0, Kind::Field, 4).size;
+        let field = |codec| prior(codec, 1, 0, PriorKind::Field, 4).size;
         assert!(field("shuffle4-zstd") < field("zstd"));
         assert!(field("shuffle2-zstd") > field("shuffle4-zstd"));
         assert!(
-            prior("shuffle4-zstd", 1, 0, Kind::Text, 1).size
-                > prior("zstd", 1, 0, Kind::Text, 1).size
+            prior("shuffle4-zstd", 1, 0, PriorKind::Text, 1).size
+                > prior("zstd", 1, 0, PriorKind::Text, 1).size
         );
     }
 
     #[test]
     fn history_packs_smaller_and_more_of_it_slower() {
-        let of = |history_len| prior("zstd", 12, history_len, Kind::Text, 1);
+        let of = |history_len| prior("zstd", 12, history_len, PriorKind::Text, 1);
         assert!(of(256 << 10).size < of(0).size && of(1 << 20).size < of(256 << 10).size);
         assert!(of(256 << 10).pack < of(0).pack && of(1 << 20).pack > of(256 << 10).pack);
     }
@@ -213,8 +213,8 @@ mod tests {
     #[test]
     fn an_unknown_codec_is_taken_for_zstd() {
         assert_eq!(
-            prior("mystery", 3, 0, Kind::Log, 1),
-            prior("zstd", 3, 0, Kind::Log, 1)
+            prior("mystery", 3, 0, PriorKind::Log, 1),
+            prior("zstd", 3, 0, PriorKind::Log, 1)
         );
     }
 }

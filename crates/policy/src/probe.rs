@@ -11,11 +11,11 @@
 //! Neighbours: [`crate::adaptive`] calls it with the chunk; [`crate::prior`] knows the kinds; [`crate::table`] keeps
 //! what was learned per class. Units: entropies in bits per byte.
 
-use crate::prior::Kind;
+use crate::prior::PriorKind;
 
 /// What a look at the chunk showed.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Features {
+pub struct ChunkFeatures {
     /// Collision entropy of all bytes, and the mean of those of the planes at strides 2, 4 and 8. Bits per byte.
     pub entropy: [f32; 4],
     /// Chance that two bytes of one plane are equal, over all planes at strides 1, 2, 4 and 8; and the same among
@@ -52,12 +52,12 @@ const PER_KIND: u16 = 64;
 
 /// Scratch of the probe, kept so that a look allocates and clears little.
 #[derive(Debug)]
-pub struct Probe {
+pub struct ChunkProbe {
     counts: Box<[u16; 8 * 256]>,
     words: Box<[u32; WORDS]>,
 }
 
-impl Default for Probe {
+impl Default for ChunkProbe {
     fn default() -> Self {
         Self {
             counts: Box::new([0; 8 * 256]),
@@ -66,9 +66,9 @@ impl Default for Probe {
     }
 }
 
-impl Probe {
+impl ChunkProbe {
     /// Looks at `raw`. `None` where it is too short to tell anything.
-    pub fn look(&mut self, raw: &[u8]) -> Option<Features> {
+    pub fn look(&mut self, raw: &[u8]) -> Option<ChunkFeatures> {
         if raw.len() < 64 {
             return None;
         }
@@ -134,7 +134,7 @@ impl Probe {
                 zeros = self.counts[0];
             }
         }
-        let mut features = Features {
+        let mut features = ChunkFeatures {
             entropy,
             equal,
             smooth: [0.0; 3],
@@ -250,7 +250,7 @@ fn places(value: f64, whole_max: f64, round: impl Fn(f64) -> f64) -> Option<u8> 
     None
 }
 
-impl Features {
+impl ChunkFeatures {
     /// Bytes between two of one plane: 2, 4 or 8 where that shows order which single bytes do not, else 1.
     #[must_use]
     pub fn stride(&self) -> u8 {
@@ -293,23 +293,23 @@ impl Features {
 
     /// The kind whose priors fit best.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> PriorKind {
         let stride = self.stride();
         // Memory and programs show some order too, and repeat more than numbers of as much.
         let typed =
             stride > 1 && self.repeats < (REPEATS_BY_ORDER * self.order().1).min(REPEATS_MAX);
         match () {
-            () if self.decimals.is_some() => Kind::Decimal,
-            () if self.zeros > 0.7 => Kind::Sparse,
-            () if typed && self.zeros > 0.2 => Kind::Relu,
-            () if typed && stride == 2 && !self.is_smooth() => Kind::Weights,
-            () if typed => Kind::Field,
-            () if self.entropy[0] > 7.5 && self.repeats < 0.05 => Kind::Random,
-            () if self.repeats > 0.45 => Kind::Log,
+            () if self.decimals.is_some() => PriorKind::Decimal,
+            () if self.zeros > 0.7 => PriorKind::Sparse,
+            () if typed && self.zeros > 0.2 => PriorKind::Relu,
+            () if typed && stride == 2 && !self.is_smooth() => PriorKind::PriceWeights,
+            () if typed => PriorKind::Field,
+            () if self.entropy[0] > 7.5 && self.repeats < 0.05 => PriorKind::Random,
+            () if self.repeats > 0.45 => PriorKind::Log,
             // Nothing written shows order at a stride of four (tables of single digits do at two); numbers of a narrow
             // range have few distinct bytes and repeat, as letters do.
-            () if self.entropy[0] < 4.6 && self.zeros < 0.05 && stride != 4 => Kind::Text,
-            () => Kind::Binary,
+            () if self.entropy[0] < 4.6 && self.zeros < 0.05 && stride != 4 => PriorKind::Text,
+            () => PriorKind::Binary,
         }
     }
 
@@ -325,8 +325,8 @@ impl Features {
             0
         };
         let within = match kind {
-            Kind::Random => 0,
-            Kind::Decimal => {
+            PriorKind::Random => 0,
+            PriorKind::Decimal => {
                 let Decimals { width, digits } = self.decimals.unwrap_or(Decimals {
                     width: 8,
                     digits: 0,
@@ -335,23 +335,23 @@ impl Features {
                     + step(digits.into(), &[0.5, 2.5, 5.5]) * 3
                     + step(self.repeats, &[0.2, 0.5])
             }
-            Kind::Sparse => ordered + step(self.zeros, &[0.85, 0.95, 0.99]),
-            Kind::Field | Kind::Weights => {
+            PriorKind::Sparse => ordered + step(self.zeros, &[0.85, 0.95, 0.99]),
+            PriorKind::Field | PriorKind::PriceWeights => {
                 let planes = self.entropy[1].min(self.entropy[2]).min(self.entropy[3]);
                 (self.stride().trailing_zeros() as u16) * 5 + step(planes, &[2.5, 4.0, 5.2, 6.2])
             }
-            Kind::Relu => {
+            PriorKind::Relu => {
                 (self.stride().trailing_zeros() as u16) * 3 + step(self.zeros, &[0.35, 0.55])
             }
-            Kind::Text => {
+            PriorKind::Text => {
                 step(self.entropy[0], &[3.0, 4.2]) * 4 + step(self.repeats, &[0.15, 0.35, 0.7])
             }
-            Kind::Log => {
+            PriorKind::Log => {
                 ordered
                     + step(self.entropy[0], &[3.0, 4.2]) * 4
                     + step(self.repeats, &[0.15, 0.35, 0.7])
             }
-            Kind::Binary => {
+            PriorKind::Binary => {
                 ordered
                     + step(self.entropy[0], &[3.5, 5.0, 6.5]) * 4
                     + step(self.repeats, &[0.08, 0.2, 0.4])
@@ -367,18 +367,20 @@ impl Class {
 
     /// The kind its chunks are of.
     #[must_use]
-    pub fn kind(self) -> Kind {
-        Kind::ALL[usize::from(self.0 / PER_KIND)]
+    pub fn kind(self) -> PriorKind {
+        PriorKind::ALL[usize::from(self.0 / PER_KIND)]
     }
 
     /// The class that stands for all of its kind and stride.
     #[must_use]
     pub fn kind_class(self) -> Self {
         let within = match self.kind() {
-            Kind::Field | Kind::Weights => self.0 % PER_KIND / 5 * 5,
-            Kind::Relu => self.0 % PER_KIND / 3 * 3,
-            Kind::Decimal => self.0 % PER_KIND / 12 * 12,
-            Kind::Binary | Kind::Log | Kind::Sparse => self.0 % PER_KIND / ORDERED * ORDERED,
+            PriorKind::Field | PriorKind::PriceWeights => self.0 % PER_KIND / 5 * 5,
+            PriorKind::Relu => self.0 % PER_KIND / 3 * 3,
+            PriorKind::Decimal => self.0 % PER_KIND / 12 * 12,
+            PriorKind::Binary | PriorKind::Log | PriorKind::Sparse => {
+                self.0 % PER_KIND / ORDERED * ORDERED
+            }
             _ => 0,
         };
         Self(self.kind() as u16 * PER_KIND + within)
@@ -395,10 +397,10 @@ impl Class {
     pub fn stride(self) -> u8 {
         let within = self.0 % PER_KIND;
         match self.kind() {
-            Kind::Binary | Kind::Log | Kind::Sparse => 1 << (within / ORDERED),
-            Kind::Field | Kind::Weights => 1 << (within / 5),
-            Kind::Relu => 1 << (within / 3),
-            Kind::Decimal => 4 << (within / 12),
+            PriorKind::Binary | PriorKind::Log | PriorKind::Sparse => 1 << (within / ORDERED),
+            PriorKind::Field | PriorKind::PriceWeights => 1 << (within / 5),
+            PriorKind::Relu => 1 << (within / 3),
+            PriorKind::Decimal => 4 << (within / 12),
             _ => 1,
         }
     }
@@ -429,7 +431,7 @@ mod tests {
 
     #[test]
     fn kinds_are_told_apart() {
-        let mut probe = Probe::default();
+        let mut probe = ChunkProbe::default();
         for (kind, stride) in data::SHAPES {
             let bytes = data::bytes(kind, stride, 1 << 20, 7);
             for chunk in bytes.chunks(128 << 10) {
@@ -452,9 +454,9 @@ mod tests {
             let bytes: Vec<u8> = (0..32 << 10)
                 .flat_map(|_| (2.1 + random.below(distinct) as f32).sqrt().to_le_bytes())
                 .collect();
-            let features = Probe::default().look(&bytes).unwrap();
+            let features = ChunkProbe::default().look(&bytes).unwrap();
             assert!(
-                features.kind() != Kind::Text && features.class().has_numbers(),
+                features.kind() != PriorKind::Text && features.class().has_numbers(),
                 "{features:?}"
             );
         }
@@ -476,10 +478,10 @@ mod tests {
             .flat_map(|_| (walk(4000, 50_000) as i32).to_be_bytes())
             .collect();
         for (bytes, stride) in [(sound, 2), (counts, 4)] {
-            let features = Probe::default().look(&bytes).unwrap();
+            let features = ChunkProbe::default().look(&bytes).unwrap();
             assert_eq!(
                 (features.kind(), features.stride()),
-                (Kind::Field, stride),
+                (PriorKind::Field, stride),
                 "{features:?}"
             );
         }
@@ -487,7 +489,7 @@ mod tests {
 
     #[test]
     fn short_and_odd_lengths_are_no_trouble() {
-        let mut probe = Probe::default();
+        let mut probe = ChunkProbe::default();
         for len in 0..2100 {
             let features = probe.look(&vec![3; len]);
             assert_eq!(features.is_some(), len >= 64);

@@ -12,14 +12,14 @@ use narrows_core::Gauges;
 
 /// The link as the sender sees it.
 #[derive(Debug, Clone)]
-pub struct Rate {
+pub struct LinkRate {
     bytes_per_ns: f64,
     /// What it started from.
     guess: f64,
     start: Gauges,
     /// Sample of the window before, where there was one.
     previous: Option<f64>,
-    verdict: Verdict,
+    verdict: RateVerdict,
     /// When a sample was taken last.
     measured_ns: Option<u64>,
     /// What was found some time ago and is believed still, and since when the second is.
@@ -33,7 +33,7 @@ pub struct Rate {
 
 /// What held the sender up in the last window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RateVerdict {
     /// The link: it was written to nearly all the time.
     Link,
     /// Nothing to send: packing or the source is slower.
@@ -44,11 +44,11 @@ pub enum Verdict {
     Unclear,
 }
 
-impl Rate {
+impl LinkRate {
     /// Starts from a guess in bytes per nanosecond.
     #[must_use]
     pub fn new(bytes_per_ns: f64) -> Self {
-        let (start, verdict) = (Gauges::default(), Verdict::Unclear);
+        let (start, verdict) = (Gauges::default(), RateVerdict::Unclear);
         Self {
             bytes_per_ns,
             guess: bytes_per_ns,
@@ -111,7 +111,7 @@ impl Rate {
 
     /// Looks at the counters. Returns what held the sender up where a window just ended.
     /// Where the receiver is `behind`, a full link says nothing of what it carries.
-    pub fn update(&mut self, gauges: &Gauges, behind: bool) -> Option<Verdict> {
+    pub fn update(&mut self, gauges: &Gauges, behind: bool) -> Option<RateVerdict> {
         self.remember(gauges.now_ns, behind);
         let span = gauges.now_ns.saturating_sub(self.start.now_ns);
         let sent = gauges.sent_bytes.saturating_sub(self.start.sent_bytes);
@@ -151,10 +151,10 @@ impl Rate {
         self.start = *gauges;
         let share = |part: u64| part as f64 / span as f64;
         self.verdict = match () {
-            () if behind || share(starved) > 0.2 => Verdict::Starved,
-            () if share(held_ns) > HELD_UP => Verdict::Link,
-            () if share(full_ns) < 0.9 * HELD_UP => Verdict::Idle,
-            () => Verdict::Unclear,
+            () if behind || share(starved) > 0.2 => RateVerdict::Starved,
+            () if share(held_ns) > HELD_UP => RateVerdict::Link,
+            () if share(full_ns) < 0.9 * HELD_UP => RateVerdict::Idle,
+            () => RateVerdict::Unclear,
         };
         let least = sent as f64 / span as f64;
         // While the link is not full all the time, the peer tells late and in bursts of what came through: such waits
@@ -163,7 +163,8 @@ impl Rate {
         let sample = pooled as f64 / pooled_ns.max(1) as f64;
         // What a full token bucket let through at the beginning says nothing.
         let beyond_bucket = pooled.saturating_sub(BURST_BYTES) as f64 / pooled_ns.max(1) as f64;
-        let held = self.verdict == Verdict::Link || pooled > BURST_BYTES && pooled_ns > HELD_MIN_NS;
+        let held =
+            self.verdict == RateVerdict::Link || pooled > BURST_BYTES && pooled_ns > HELD_MIN_NS;
         let whole = share(held_ns) > HELD_WHOLE;
         if held || behind || gauges.now_ns > self.pooled_since_ns + POOL_NS {
             (self.pooled, self.pooled_since_ns) = ((0, 0), gauges.now_ns);
@@ -198,9 +199,9 @@ impl Rate {
         } else {
             self.previous = None;
             let climb = match self.verdict {
-                Verdict::Idle if fresh || swallowed => 1.0,
-                Verdict::Idle if share(held_ns) < 0.25 => CLIMB,
-                Verdict::Idle => 1.15,
+                RateVerdict::Idle if fresh || swallowed => 1.0,
+                RateVerdict::Idle if share(held_ns) < 0.25 => CLIMB,
+                RateVerdict::Idle => 1.15,
                 _ => 1.0,
             };
             // Lighter choices take a while to show: do not run ahead of them. What was measured once moves only if the
@@ -213,7 +214,7 @@ impl Rate {
             let climbed = (self.bytes_per_ns * climb).min(self.bytes_per_ns.max(ahead * least));
             let passed = match self.verdict {
                 // A receiver that reads in bursts has buffers on the way filled in bursts, as fast as this machine is.
-                Verdict::Starved if self.is_measured() => carried as f64 / span as f64,
+                RateVerdict::Starved if self.is_measured() => carried as f64 / span as f64,
                 _ if fresh => 0.0,
                 _ => least,
             };
@@ -278,7 +279,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_swallows_is_not_taken_for_the_link() {
-        let (mut rate, mut gauges) = (Rate::new(0.125), Gauges::default());
+        let (mut rate, mut gauges) = (LinkRate::new(0.125), Gauges::default());
         // Four megabytes vanish within two milliseconds, then 20 Mbit/s.
         step(&mut gauges, 20, 4 << 20, 0.1);
         rate.update(&gauges, false);
@@ -294,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_link_is_hardly_faster_because_buffers_took_the_first_bytes() {
-        let (mut rate, mut gauges) = (Rate::new(0.05), Gauges::default());
+        let (mut rate, mut gauges) = (LinkRate::new(0.05), Gauges::default());
         for _ in 0..4 {
             step(&mut gauges, 8, 400_000, 0.0);
             rate.update(&gauges, false);
@@ -313,7 +314,7 @@ mod tests {
 
     #[test]
     fn acknowledgements_in_bursts_are_no_slow_link() {
-        let (mut rate, mut gauges) = (Rate::new(0.05), Gauges::default());
+        let (mut rate, mut gauges) = (LinkRate::new(0.05), Gauges::default());
         // 100 Mbit/s, of which the peer's kernel tells every 80 ms; the transport takes bytes as it likes.
         for tick in 1..200_u64 {
             gauges.now_ns += 4_000_000;
@@ -329,7 +330,7 @@ mod tests {
     // A receiver that does not read fills the link's buffers just as a slow link does.
     #[test]
     fn a_link_held_up_by_the_receiver_says_nothing() {
-        let (mut rate, mut gauges) = (Rate::new(0.125), Gauges::default());
+        let (mut rate, mut gauges) = (LinkRate::new(0.125), Gauges::default());
         for _ in 0..20 {
             step(&mut gauges, 10, 10_000_000, 0.12);
             rate.update(&gauges, false);
@@ -339,7 +340,7 @@ mod tests {
             step(&mut gauges, 10, 10_000_000, 0.03);
             assert!(matches!(
                 rate.update(&gauges, true),
-                None | Some(Verdict::Starved)
+                None | Some(RateVerdict::Starved)
             ));
         }
         assert_eq!(rate.bytes_per_ns(), before);
@@ -349,7 +350,7 @@ mod tests {
     // carries.
     #[test]
     fn a_wait_that_begins_within_a_window_is_no_slower_link() {
-        let (mut rate, mut gauges) = (Rate::new(0.3), Gauges::default());
+        let (mut rate, mut gauges) = (LinkRate::new(0.3), Gauges::default());
         let mut window = |bytes: u64, held: f64| {
             gauges.now_ns += 8_000_000;
             gauges.sent_bytes += 2_400_000;
@@ -373,20 +374,20 @@ mod tests {
     #[test]
     fn a_queue_on_the_way_keeps_the_link_busy() {
         let verdict = |full_ns: u64| {
-            let (mut rate, mut gauges) = (Rate::new(0.125), Gauges::default());
+            let (mut rate, mut gauges) = (LinkRate::new(0.125), Gauges::default());
             step(&mut gauges, 10, 1_250_000, 0.1);
             gauges.full_ns = full_ns;
             rate.update(&gauges, false)
         };
-        assert_eq!(verdict(1_000_000), Some(Verdict::Idle));
-        assert_eq!(verdict(9_500_000), Some(Verdict::Unclear));
+        assert_eq!(verdict(1_000_000), Some(RateVerdict::Idle));
+        assert_eq!(verdict(9_500_000), Some(RateVerdict::Unclear));
     }
 
     // Goal: a link that is full now and then, whose peer tells of megabytes at once when it gets a processor, is not
     // held to be three times as fast. As seen on 2.5 Gbit/s with both ends on two processors.
     #[test]
     fn short_waits_tell_of_the_link_only_together() {
-        let (mut rate, mut gauges) = (Rate::new(0.3), Gauges::default());
+        let (mut rate, mut gauges) = (LinkRate::new(0.3), Gauges::default());
         let mut window = |bytes: u64, held_ns: u64| {
             gauges.now_ns += 8_000_000;
             gauges.sent_bytes += 2_000_000;
@@ -413,7 +414,7 @@ mod tests {
 
     #[test]
     fn buffers_do_not_make_a_link_as_fast_as_memory() {
-        let (mut rate, mut gauges) = (Rate::new(0.05), Gauges::default());
+        let (mut rate, mut gauges) = (LinkRate::new(0.05), Gauges::default());
         for _ in 0..12 {
             step(&mut gauges, 2, 640_000, 0.0);
             rate.update(&gauges, false);
@@ -425,10 +426,10 @@ mod tests {
 
     #[test]
     fn an_idle_link_is_only_believed_to_be_faster() {
-        let (mut rate, mut gauges) = (Rate::new(0.125), Gauges::default());
+        let (mut rate, mut gauges) = (LinkRate::new(0.125), Gauges::default());
         for _ in 0..20 {
             step(&mut gauges, 10, 2_000_000, 0.01);
-            assert_eq!(rate.update(&gauges, false), Some(Verdict::Idle));
+            assert_eq!(rate.update(&gauges, false), Some(RateVerdict::Idle));
         }
         // Faster than guessed, and not far beyond what passed: 0.2.
         assert!(
@@ -442,7 +443,7 @@ mod tests {
     // meanwhile shows only that the link is no slower.
     #[test]
     fn a_receiver_that_falls_behind_is_known_to_late() {
-        let (mut rate, mut gauges) = (Rate::new(0.1), Gauges::default());
+        let (mut rate, mut gauges) = (LinkRate::new(0.1), Gauges::default());
         for _ in 0..50 {
             step(&mut gauges, 10, 1_200_000, 1.0);
             rate.update(&gauges, false);

@@ -7,16 +7,16 @@ use std::ops::{Deref, DerefMut};
 
 use crate::{
     offers::Offer,
-    prior::Cost,
-    probe::{Class, Probe},
+    prior::PriorCost,
+    probe::{ChunkProbe, Class},
     solve::{NEVER, Times},
-    table::{Basis, Expected},
+    table::{Basis, ExpectedCost},
 };
 
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     rows: Vec<Row>,
-    probe: Probe,
+    probe: ChunkProbe,
     /// Chunks still to pass without a look, and the row they are taken for.
     unlooked: u32,
     last: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Row {
     pub(crate) class: Class,
     /// Raw bytes seen, fading.
     mass: f32,
-    pub(crate) costs: Vec<Expected>,
+    pub(crate) costs: Vec<ExpectedCost>,
     pub(crate) times: Vec<Times>,
     pub(crate) chunks: u64,
     /// Which candidates were asked for an audition since the last round of them began.
@@ -82,7 +82,7 @@ impl Row {
     /// another candidate does, the kernel's carrying included, costs that much. Else an idle link is filled with what
     /// keeps the processors from packing.
     pub(crate) fn rule_out_worse(&mut self, pack: f32) {
-        let whole = |Cost { size, pack, unpack }: Cost| pack + unpack + size * KERNEL;
+        let whole = |PriorCost { size, pack, unpack }: PriorCost| pack + unpack + size * KERNEL;
         let possible = self
             .costs
             .iter()
@@ -92,7 +92,7 @@ impl Row {
             .map(|(expected, _)| expected.cost)
             .min_by(|&a, &b| whole(a).total_cmp(&whole(b)));
         let Some(least) = least else { return };
-        for (Expected { cost, .. }, times) in self.costs.iter().zip(&mut self.times) {
+        for (ExpectedCost { cost, .. }, times) in self.costs.iter().zip(&mut self.times) {
             if cost.size > least.size && times[0] < NEVER {
                 times[0] = whole(*cost) / pack;
             }
@@ -229,9 +229,9 @@ const DULL_MIN: u32 = 24;
 mod tests {
     use super::*;
 
-    fn expected(cost: Cost, basis: Basis) -> Expected {
-        let Cost { pack, unpack, .. } = cost;
-        Expected {
+    fn expected(cost: PriorCost, basis: Basis) -> ExpectedCost {
+        let PriorCost { pack, unpack, .. } = cost;
+        ExpectedCost {
             cost,
             basis,
             doubt: 1.0,
@@ -246,7 +246,7 @@ mod tests {
     // tempt.
     #[test]
     fn what_takes_processors_and_link_more_than_another_is_charged_for_both() {
-        let row = |costs: &[Cost]| {
+        let row = |costs: &[PriorCost]| {
             let mut row = Row::new(Class::UNSEEN);
             row.costs = costs
                 .iter()
@@ -260,25 +260,25 @@ mod tests {
             row.times.iter().map(|times| times[0]).collect::<Vec<_>>()
         };
         let (lz4, zstd) = (
-            Cost {
+            PriorCost {
                 size: 0.01,
                 pack: 0.1,
                 unpack: 0.1,
             },
-            Cost {
+            PriorCost {
                 size: 0.001,
                 pack: 0.3,
                 unpack: 0.1,
             },
         );
-        assert_eq!(row(&[Cost::RAW, lz4, zstd])[1..], [0.1, 0.2]);
-        assert!(row(&[Cost::RAW, lz4, zstd])[0] > 0.3);
-        let dear = Cost {
+        assert_eq!(row(&[PriorCost::RAW, lz4, zstd])[1..], [0.1, 0.2]);
+        assert!(row(&[PriorCost::RAW, lz4, zstd])[0] > 0.3);
+        let dear = PriorCost {
             size: 0.5,
             pack: 1.0,
             unpack: 0.2,
         };
-        assert_eq!(row(&[Cost::RAW, dear]), [0.07, 0.6]);
+        assert_eq!(row(&[PriorCost::RAW, dear]), [0.07, 0.6]);
     }
 
     // Goal: where 2.5 Gbit/s take for a raw byte what packing takes for two and a half, raw is out, once that is certain.
@@ -286,12 +286,12 @@ mod tests {
     fn raw_that_would_hold_up_all_others_is_ruled_out() {
         let is_out = |link_ns: f32, basis: Basis| {
             let mut row = Row::new(Class::UNSEEN);
-            let packed = Cost {
+            let packed = PriorCost {
                 size: 0.36,
                 pack: 1.3,
                 unpack: 0.3,
             };
-            row.costs = [(Cost::RAW, Basis::Chunks), (packed, basis)]
+            row.costs = [(PriorCost::RAW, Basis::Chunks), (packed, basis)]
                 .map(|(cost, basis)| expected(cost, basis))
                 .into();
             row.times = vec![[0.05, link_ns, 0.05], [1.3, 0.36 * link_ns, 0.15]];

@@ -17,11 +17,11 @@ pub type Times = [f32; 3];
 pub(crate) const NEVER: f32 = 1e20;
 
 /// What a nanosecond of packing, link and unpacking weighs. Not negative; sums to 1.
-pub type Weights = [f32; 3];
+pub type PriceWeights = [f32; 3];
 
 /// The best total of `row` under `weights`: index and weighted time.
 #[must_use]
-pub fn cheapest(row: &[Times], weights: Weights) -> (usize, f32) {
+pub fn cheapest(row: &[Times], weights: PriceWeights) -> (usize, f32) {
     let mut best = (0, f32::INFINITY);
     for (index, times) in row.iter().enumerate() {
         let price = weighted(*times, weights);
@@ -34,13 +34,13 @@ pub fn cheapest(row: &[Times], weights: Weights) -> (usize, f32) {
 
 /// The sum of `times` under `weights`.
 #[must_use]
-pub fn weighted(times: Times, weights: Weights) -> f32 {
+pub fn weighted(times: Times, weights: PriceWeights) -> f32 {
     times[0] * weights[0] + times[1] * weights[1] + times[2] * weights[2]
 }
 
-/// Weights at the top of the dual, for classes of the given mass and rows. No row may be empty.
+/// PriceWeights at the top of the dual, for classes of the given mass and rows. No row may be empty.
 #[must_use]
-pub fn solve(classes: &[(f32, &[Times])]) -> Weights {
+pub fn solve(classes: &[(f32, &[Times])]) -> PriceWeights {
     let (weights, totals) = pack_against_link(classes, 0.0);
     if totals[2] <= totals[0].max(totals[1]) {
         return weights;
@@ -74,7 +74,7 @@ pub fn bound(classes: &[(f32, &[Times])]) -> f32 {
 
 /// Bisects packing against link with unpacking's weight given. Returns the weights and the totals of the mix of picks
 /// on both sides of the answer that balances the two stages.
-fn pack_against_link(classes: &[(f32, &[Times])], unpack: f32) -> (Weights, Times) {
+fn pack_against_link(classes: &[(f32, &[Times])], unpack: f32) -> (PriceWeights, Times) {
     let rest = 1.0 - unpack;
     let at = |logit: f32| {
         let a = rest * logistic(logit);
@@ -109,7 +109,7 @@ fn pack_against_link(classes: &[(f32, &[Times])], unpack: f32) -> (Weights, Time
     (at(0.5 * (low + high)).0, mix)
 }
 
-fn totals(classes: &[(f32, &[Times])], weights: Weights) -> Times {
+fn totals(classes: &[(f32, &[Times])], weights: PriceWeights) -> Times {
     let mut sum = [0.0; 3];
     for (mass, row) in classes {
         let times = row[cheapest(row, weights).0];
@@ -124,7 +124,7 @@ fn logistic(x: f32) -> f32 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// Weights as far apart as e^8 = 3000: beyond, a stage is free.
+/// PriceWeights as far apart as e^8 = 3000: beyond, a stage is free.
 const LOGIT_MAX: f32 = 8.0;
 /// Halves 16 to 0.001, a tenth of a percent of the price.
 const STEPS: u32 = 14;

@@ -12,7 +12,7 @@
 //! kind may differ in which candidate packs better (zstd 1 packs records a sixth smaller than -5, tables of digits a
 //! fifth larger), so each has a factor of its own for every candidate's size, which starts at 1 and is a little unsure.
 //!
-//! How far an outcome moves either is [`guess`](crate::guess)'s business. Auditions are compared with the reference's
+//! How far an outcome moves either is [`estimate`](crate::guess)'s business. Auditions are compared with the reference's
 //! on the same slice, which leaves the chunk out of it.
 //!
 //! Neighbours: [`crate::adaptive`] feeds it outcomes and reads rows. Units: [`Cost`], per raw byte.
@@ -20,16 +20,16 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    guess::{Guess, Level, Spread},
+    estimate::{CostEstimate, Level, Spread},
     offers::Offer,
-    peer::Unpacked,
-    prior::Cost,
+    prior::PriorCost,
     probe::Class,
+    receiver::UnpackedReport,
 };
 
 /// Means per class and candidate.
 #[derive(Debug)]
-pub struct Table {
+pub struct CostTable {
     offers: Vec<Offer>,
     /// Candidates of one number differ by level or history only. Raw's is 0.
     families: Vec<u16>,
@@ -48,7 +48,7 @@ pub struct Table {
 /// One kind: what the priors say of each candidate, and what was measured.
 #[derive(Debug)]
 struct Known {
-    priors: Vec<Cost>,
+    priors: Vec<PriorCost>,
     cells: Vec<Cell>,
     /// What each candidate is taken to cost, where `stale` does not say that there was an outcome since.
     relative: Vec<Relative>,
@@ -60,13 +60,13 @@ struct Known {
 struct Own {
     level: Level,
     /// How much larger each candidate's packed sizes are than its kind's and the level have it, as factors.
-    sizes: Vec<Guess>,
+    sizes: Vec<CostEstimate>,
 }
 
 /// What one candidate is taken to cost where the class has nothing of its own.
 #[derive(Debug, Clone, Copy)]
 struct Relative {
-    cost: Cost,
+    cost: PriorCost,
     basis: Basis,
     /// The doubt about its packing time.
     doubt: f32,
@@ -77,8 +77,8 @@ struct Relative {
 /// What one candidate is taken to cost on one kind, to be multiplied by the class's level.
 #[derive(Debug, Clone, Copy)]
 struct Cell {
-    size: Guess,
-    pack: Guess,
+    size: CostEstimate,
+    pack: CostEstimate,
     count: u32,
     auditions: u32,
     /// How far auditions are off what was believed of the size: mean square, in logarithms.
@@ -98,9 +98,9 @@ pub enum Basis {
 
 /// What a candidate is expected to cost.
 #[derive(Debug, Clone, Copy)]
-pub struct Expected {
+pub struct ExpectedCost {
     /// The likeliest.
-    pub cost: Cost,
+    pub cost: PriorCost,
     /// How it came about.
     pub basis: Basis,
     /// How many times longer it may take to pack where nobody tried it.
@@ -115,7 +115,7 @@ pub struct Expected {
     pub unpack_prior: f32,
 }
 
-impl Table {
+impl CostTable {
     /// Nothing measured yet.
     #[must_use]
     pub fn new(offers: Vec<Offer>) -> Self {
@@ -189,7 +189,7 @@ impl Table {
         } += 1;
         let relative = (pack / level.pack()).min(PACK_STEP_MAX * cell.pack.value());
         let share = 1.0 / (1.0 + run as f32);
-        Guess::learn_product(
+        CostEstimate::learn_product(
             [&mut cell.size, own],
             size / level.size(),
             size_noise,
@@ -234,7 +234,7 @@ impl Table {
             .unlike
             .sqrt()
             .clamp(spread.slice.min(SLICE_NOISE_MIN), spread.slice);
-        Guess::learn_product_sure([&mut cell.size, own], size, noise);
+        CostEstimate::learn_product_sure([&mut cell.size, own], size, noise);
         let believed = cell.pack.value();
         let pack = (beside.pack * pack).clamp(believed / PACK_STEP_MAX, believed * PACK_STEP_MAX);
         cell.pack.learn_sure(pack, Spread::PACK.slice);
@@ -253,7 +253,7 @@ impl Table {
 
     /// The receiver unpacked these. One factor for the machine does most; each candidate's own follows slowly, because
     /// a report does not say which of them took longer than thought.
-    pub fn learn_unpack(&mut self, unpacked: &Unpacked) {
+    pub fn learn_unpack(&mut self, unpacked: &UnpackedReport) {
         let factor = |index: usize| self.unpack_speed[index] * self.unpack_speed_all;
         let expected: f32 = unpacked
             .prior_ns
@@ -273,7 +273,7 @@ impl Table {
     }
 
     /// What every candidate is expected to cost on `class` with chunks of `raw_len` bytes, in the order of the offers.
-    pub fn estimate(&mut self, class: Class, raw_len: usize, out: &mut Vec<Expected>) {
+    pub fn estimate(&mut self, class: Class, raw_len: usize, out: &mut Vec<ExpectedCost>) {
         out.clear();
         self.refresh(class);
         let known = &self.kinds[&class.kind_class()];
@@ -308,7 +308,7 @@ impl Table {
                 ..
             } = &known.cells[index];
             let (size_noise, slices) = (size.variance().sqrt(), *slices);
-            out.push(Expected {
+            out.push(ExpectedCost {
                 cost,
                 basis,
                 doubt,
@@ -448,13 +448,13 @@ impl Known {
         class: Class,
     ) -> &'a mut Self {
         kinds.entry(class.kind_class()).or_insert_with(|| {
-            let priors: Vec<Cost> = offers
+            let priors: Vec<PriorCost> = offers
                 .iter()
                 .map(|offer| offer.prior(class.kind(), class.stride()))
                 .collect();
             let cells = priors.iter().zip(offers).map(|(prior, offer)| Cell {
-                size: Guess::new(prior.size, Spread::of(offer).prior),
-                pack: Guess::new(prior.pack, Spread::PACK.prior),
+                size: CostEstimate::new(prior.size, Spread::of(offer).prior),
+                pack: CostEstimate::new(prior.pack, Spread::PACK.prior),
                 count: 0,
                 auditions: 0,
                 unlike: Spread::of(offer).slice.powi(2),
@@ -476,7 +476,9 @@ impl Own {
         class: Class,
     ) -> &'a mut Self {
         classes.entry(class).or_insert_with(|| {
-            let sizes = spreads.iter().map(|spread| Guess::new(1.0, spread.class));
+            let sizes = spreads
+                .iter()
+                .map(|spread| CostEstimate::new(1.0, spread.class));
             Self {
                 level: Level::UNKNOWN,
                 sizes: sizes.collect(),
@@ -487,9 +489,9 @@ impl Own {
 
 /// What unpacking takes where data packs to `size` and not to what the prior has: the fewer codes, the more of it is
 /// copying.
-fn unpacking(prior: Cost, size: f32) -> f32 {
+fn unpacking(prior: PriorCost, size: f32) -> f32 {
     (prior.unpack * (size / prior.size).min(1.0).powf(UNPACK_BY_SIZE))
-        .max(Cost::RAW.unpack.min(prior.unpack))
+        .max(PriorCost::RAW.unpack.min(prior.unpack))
 }
 
 /// How many times longer than estimated a candidate that nobody tried may take to pack, at least; and how that grows,
@@ -519,14 +521,14 @@ mod tests {
     use narrows_core::CodecId;
 
     use super::*;
-    use crate::{offers::default_offers, prior::Kind};
+    use crate::{offers::default_offers, prior::PriorKind};
 
-    fn table() -> (Table, Class) {
-        let table = Table::new(default_offers(|name| Some(CodecId(name.len() as u8)), 0));
-        (table, Class(Kind::Text as u16))
+    fn table() -> (CostTable, Class) {
+        let table = CostTable::new(default_offers(|name| Some(CodecId(name.len() as u8)), 0));
+        (table, Class(PriorKind::Text as u16))
     }
 
-    fn find(table: &Table, name: &str, level: i16) -> usize {
+    fn find(table: &CostTable, name: &str, level: i16) -> usize {
         table
             .offers
             .iter()
@@ -608,7 +610,7 @@ mod tests {
         let (mut table, class) = table();
         let (one, lz4) = (find(&table, "zstd", 1), find(&table, "lz4", 0));
         table.learn(class, one, 1, 0.4, 3.0, Basis::Chunks);
-        let beside = |table: &mut Table| {
+        let beside = |table: &mut CostTable| {
             let mut row = Vec::new();
             table.estimate(class, 1, &mut row);
             row[lz4].cost.pack / row[one].cost.pack
@@ -677,7 +679,7 @@ mod tests {
         };
         assert_eq!(unpack(2.0 * prior.size), 1.0);
         assert!((0.1..0.3).contains(&unpack(0.1 * prior.size)));
-        assert!(unpack(0.002) * prior.unpack >= Cost::RAW.unpack);
+        assert!(unpack(0.002) * prior.unpack >= PriorCost::RAW.unpack);
     }
 
     // Goal: of two classes of one kind each is known to prefer another candidate. Method: they take turns, as do the

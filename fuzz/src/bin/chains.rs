@@ -6,21 +6,21 @@ use std::cell::RefCell;
 
 use libfuzzer_sys::fuzz_target;
 use narrows_chains::{
-    Chain, PAGE, Packer, Profile,
+    Chain, PAGE, PagePacker, Profile,
     chain::{self, Scratch},
     zbewalgo::Zbewalgo,
 };
 
 struct State {
     scratch: Scratch,
-    packers: [Packer; 4],
+    packers: [PagePacker; 4],
     zbewalgo: Zbewalgo,
 }
 
 thread_local! {
     static STATE: RefCell<State> = RefCell::new(State {
         scratch: Scratch::default(),
-        packers: [Profile::Fast, Profile::Dense, Profile::Balanced, Profile::Ratio].map(Packer::new),
+        packers: [Profile::Fast, Profile::Dense, Profile::Balanced, Profile::Ratio].map(PagePacker::new),
         zbewalgo: Zbewalgo::default(),
     });
 }

@@ -7,7 +7,7 @@
 use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
-use narrows_io::crew::Crew;
+use narrows_io::helper_pool::HelperPool;
 use narrows_memory::{Budget, Chains, Profile, Store, StoreConfig};
 use narrows_nbd::{Agreed, Export, Exports, Handshake, Next, Out, Step, Tls, Transmission};
 
@@ -20,7 +20,7 @@ static EXPORTS: LazyLock<Exports> = LazyLock::new(|| {
         chains: Chains::default(),
         budget: Arc::new(Budget::new(Some(256 << 10))),
         backing: None,
-        crew: Arc::new(Crew::new("crew", 0).expect("no thread is asked for")),
+        helpers: Arc::new(HelperPool::new("crew", 0).expect("no thread is asked for")),
     });
     let device = Arc::new(store.expect("there is memory for it"));
     let mut exports = Exports::default();

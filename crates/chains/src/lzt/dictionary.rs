@@ -41,7 +41,7 @@ pub struct Trained {
 }
 
 /// What packs by a dictionary, for one thread.
-pub struct Packer {
+pub struct PagePacker {
     context: CCtx<'static>,
 }
 
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Dictionary {
     }
 }
 
-impl std::fmt::Debug for Packer {
+impl std::fmt::Debug for PagePacker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DictionaryPacker").finish_non_exhaustive()
     }
@@ -117,7 +117,7 @@ impl Dictionary {
 
     /// What packs by it. `None` if zstd has no memory.
     #[must_use]
-    pub fn packer(&self) -> Option<Packer> {
+    pub fn packer(&self) -> Option<PagePacker> {
         let mut context = CCtx::try_create()?;
         for parameter in [
             CParameter::CompressionLevel(LEVEL),
@@ -128,10 +128,10 @@ impl Dictionary {
             context.set_parameter(parameter).ok()?;
         }
         context.load_dictionary(&self.bytes).ok()?;
-        Some(Packer { context })
+        Some(PagePacker { context })
     }
 
-    /// Fills `out` exactly with what a [`Packer`] of this dictionary packed. `packed` may be any bytes.
+    /// Fills `out` exactly with what a [`PagePacker`] of this dictionary packed. `packed` may be any bytes.
     ///
     /// # Errors
     /// [`Corrupt`] if it is not that.
@@ -147,7 +147,7 @@ impl Dictionary {
     }
 }
 
-impl Packer {
+impl PagePacker {
     /// Packs `page`, or several, into the front of `out`; `None` if it does not fit.
     pub fn pack(&mut self, page: &[u8], out: &mut [u8]) -> Option<usize> {
         self.context.compress2(out, page).ok()

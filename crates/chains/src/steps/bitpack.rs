@@ -11,7 +11,7 @@ use narrows_core::Workspace;
 #[cfg(target_arch = "x86_64")]
 use crate::simd;
 use crate::{
-    step::{Info, Side, SideReader, Step, StepId, UnpackError},
+    step::{Info, PageError, Side, SideReader, Step, StepId},
     word::{Word, pack_whole, unpack_whole},
 };
 
@@ -50,7 +50,7 @@ impl<W: Word> Step for Bitpack<W> {
         _: &mut SideReader<'_>,
         out: &mut [u8],
         _: &mut Workspace,
-    ) -> Result<(), UnpackError> {
+    ) -> Result<(), PageError> {
         unpack_whole::<W>(packed, out, unpack_all::<W, false>)
     }
 }
@@ -85,10 +85,10 @@ pub(crate) fn pack_words<W: Word>(words: &[W], out: &mut [u8]) -> Option<usize> 
 pub(crate) fn unpack_all<W: Word, const FOLDED: bool>(
     packed: &[u8],
     words: &mut [W],
-) -> Result<(), UnpackError> {
+) -> Result<(), PageError> {
     match unpack_words::<W, FOLDED>(packed, words)? {
         len if len == packed.len() => Ok(()),
-        _ => Err(UnpackError::Corrupt("bit blocks of another length")),
+        _ => Err(PageError::Corrupt("bit blocks of another length")),
     }
 }
 
@@ -98,14 +98,14 @@ pub(crate) fn unpack_all<W: Word, const FOLDED: bool>(
 pub(crate) fn unpack_words<W: Word, const FOLDED: bool>(
     packed: &[u8],
     words: &mut [W],
-) -> Result<usize, UnpackError> {
+) -> Result<usize, PageError> {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
         fn second<W: Word, const FOLDED: bool>(
             packed: &[u8],
             words: &mut [W],
-        ) -> Result<usize, UnpackError> {
+        ) -> Result<usize, PageError> {
             unpack_by(packed, words, |bytes, width, block| {
                 match block.try_into() {
                     Ok(block) if width <= wide::WIDE_MAX => {
@@ -237,14 +237,14 @@ fn unpack_by<W: Word>(
     packed: &[u8],
     words: &mut [W],
     unpack_block: impl Fn(&[u8], u32, &mut [W]),
-) -> Result<usize, UnpackError> {
-    const SHORT: UnpackError = UnpackError::Corrupt("bit blocks are cut short");
+) -> Result<usize, PageError> {
+    const SHORT: PageError = PageError::Corrupt("bit blocks are cut short");
     let (widths, mut data) = packed
         .split_at_checked(words.len().div_ceil(BLOCK))
         .ok_or(SHORT)?;
     for (block, &width) in words.chunks_mut(BLOCK).zip(widths) {
         if u32::from(width) > W::BITS {
-            return Err(UnpackError::Corrupt("bits of a word wider than the word"));
+            return Err(PageError::Corrupt("bits of a word wider than the word"));
         }
         let len = (usize::from(width) * block.len()).div_ceil(8);
         if let Some(bytes) = data.get(..len + SLACK) {

@@ -17,7 +17,7 @@ use zstd_safe::zstd_sys::{
 
 use crate::{
     lzt,
-    step::{Info, Side, SideReader, Step, StepId, UnpackError},
+    step::{Info, PageError, Side, SideReader, Step, StepId},
 };
 
 pub(super) const STEPS: &[&dyn Step] = &[
@@ -68,8 +68,8 @@ impl Step for Lzt {
         _: &mut SideReader<'_>,
         out: &mut [u8],
         _: &mut Workspace,
-    ) -> Result<(), UnpackError> {
-        lzt::unpack(packed, out).map_err(|fault| UnpackError::Corrupt(fault.0))
+    ) -> Result<(), PageError> {
+        lzt::unpack(packed, out).map_err(|fault| PageError::Corrupt(fault.0))
     }
 }
 
@@ -136,12 +136,12 @@ impl<C: Codec> Step for Block<C> {
         _: &mut SideReader<'_>,
         out: &mut [u8],
         ws: &mut Workspace,
-    ) -> Result<(), UnpackError> {
+    ) -> Result<(), PageError> {
         self.codec
             .unpack(packed, &[], out, ws)
             .map_err(|fault| match fault {
-                DecodeError::Corrupt { what, .. } => UnpackError::Corrupt(what),
-                _ => UnpackError::Corrupt("refused by its block format"),
+                DecodeError::Corrupt { what, .. } => PageError::Corrupt(what),
+                _ => PageError::Corrupt("refused by its block format"),
             })
     }
 }
@@ -179,7 +179,7 @@ impl<const LEN_MIN: i32> Step for ZstdBlock<LEN_MIN> {
     }
 
     fn pack(&self, raw: &[u8], out: &mut [u8], _: &mut Side, ws: &mut Workspace) -> Option<usize> {
-        let packer = ws.get::<Packer<LEN_MIN>>();
+        let packer = ws.get::<PagePacker<LEN_MIN>>();
         packer.begin();
         let context = packer.context.as_ptr();
         // SAFETY: the context is live and ours alone; the pointers hold the lengths given with them. A frame begins
@@ -203,7 +203,7 @@ impl<const LEN_MIN: i32> Step for ZstdBlock<LEN_MIN> {
         _: &mut SideReader<'_>,
         out: &mut [u8],
         ws: &mut Workspace,
-    ) -> Result<(), UnpackError> {
+    ) -> Result<(), PageError> {
         let context = ws.get::<Unpacker>().0.as_ptr();
         // SAFETY: the context is live and ours alone; the pointers hold the lengths given with them; the library is
         // made for untrusted input, and in one call `out` itself is the window, so nothing is allocated.
@@ -218,23 +218,23 @@ impl<const LEN_MIN: i32> Step for ZstdBlock<LEN_MIN> {
         };
         match ok(written) {
             Some(len) if len == out.len() => Ok(()),
-            Some(_) => Err(UnpackError::Corrupt("zstd frame of another length")),
-            None => Err(UnpackError::Corrupt("not a zstd frame")),
+            Some(_) => Err(PageError::Corrupt("zstd frame of another length")),
+            None => Err(PageError::Corrupt("not a zstd frame")),
         }
     }
 }
 
 /// From now on zstd in this workspace takes 3 to 20 % less time than the level does, and packs up to 6 % longer: its
 /// table has 16 KiB rather than 32 for a page, its matches at least 7 bytes rather than 5, and of frames in a row whose
-/// literals hardly pack every third does without their Huffman code ([`Packer::note`]).
+/// literals hardly pack every third does without their Huffman code ([`PagePacker::note`]).
 pub(crate) fn hasten_zstd(ws: &mut Workspace) {
-    fn hasten<const LEN_MIN: i32>(packer: &mut Packer<LEN_MIN>) {
+    fn hasten<const LEN_MIN: i32>(packer: &mut PagePacker<LEN_MIN>) {
         packer.set(CParameter::ZSTD_c_hashLog, 12);
         packer.set(CParameter::ZSTD_c_minMatch, 7);
         packer.is_hasty = true;
     }
-    hasten(ws.get::<Packer<5>>());
-    hasten(ws.get::<Packer<7>>());
+    hasten(ws.get::<PagePacker<5>>());
+    hasten(ws.get::<PagePacker<7>>());
 }
 
 /// By how many bytes literals of a frame of [`ZstdBlock`] became shorter (RFC 8878 §3.1.1.3.1.1); `None` where it has
@@ -265,7 +265,7 @@ fn ok(code: usize) -> Option<usize> {
 /// So many frames of those that hardly need it have their literals coded, and the next has not.
 const IN_VAIN: u32 = 2;
 
-struct Packer<const LEN_MIN: i32> {
+struct PagePacker<const LEN_MIN: i32> {
     context: NonNull<ZSTD_CCtx>,
     is_hasty: bool,
     /// Frames in a row, since one that stored its literals, in which to code them saved little.
@@ -273,7 +273,7 @@ struct Packer<const LEN_MIN: i32> {
     stores_literals: bool,
 }
 
-impl<const LEN_MIN: i32> Default for Packer<LEN_MIN> {
+impl<const LEN_MIN: i32> Default for PagePacker<LEN_MIN> {
     fn default() -> Self {
         // SAFETY: allocates and returns null or a context of our own.
         let context =
@@ -296,7 +296,7 @@ impl<const LEN_MIN: i32> Default for Packer<LEN_MIN> {
     }
 }
 
-impl<const LEN_MIN: i32> Packer<LEN_MIN> {
+impl<const LEN_MIN: i32> PagePacker<LEN_MIN> {
     fn set(&mut self, parameter: CParameter, value: i32) {
         // SAFETY: the context is live and ours; a bad value is refused, not undefined.
         ok(unsafe { ZSTD_CCtx_setParameter(self.context.as_ptr(), parameter, value) })
@@ -336,7 +336,7 @@ impl<const LEN_MIN: i32> Packer<LEN_MIN> {
     }
 }
 
-impl<const LEN_MIN: i32> Drop for Packer<LEN_MIN> {
+impl<const LEN_MIN: i32> Drop for PagePacker<LEN_MIN> {
     fn drop(&mut self) {
         // SAFETY: made by `ZSTD_createCCtx` and freed only here.
         unsafe { ZSTD_freeCCtx(self.context.as_ptr()) };
@@ -371,7 +371,7 @@ impl Drop for Unpacker {
     }
 }
 
-impl<const LEN_MIN: i32> fmt::Debug for Packer<LEN_MIN> {
+impl<const LEN_MIN: i32> fmt::Debug for PagePacker<LEN_MIN> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ZstdPacker")
     }
@@ -384,6 +384,6 @@ impl fmt::Debug for Unpacker {
 }
 
 // SAFETY: a context is plain memory without thread affinity, and `&mut Workspace` lends it to one thread at a time.
-unsafe impl<const LEN_MIN: i32> Send for Packer<LEN_MIN> {}
-// SAFETY: as for `Packer`.
+unsafe impl<const LEN_MIN: i32> Send for PagePacker<LEN_MIN> {}
+// SAFETY: as for `PagePacker`.
 unsafe impl Send for Unpacker {}

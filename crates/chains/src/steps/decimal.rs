@@ -10,7 +10,7 @@
 use narrows_core::Workspace;
 
 use super::map::same_len;
-use crate::step::{Info, Side, SideReader, Step, StepId, UnpackError};
+use crate::step::{Info, PageError, Side, SideReader, Step, StepId};
 
 /// For `f32`.
 #[derive(Debug)]
@@ -108,13 +108,13 @@ macro_rules! of_width {
                 side: &mut SideReader<'_>,
                 out: &mut [u8],
                 _: &mut Workspace,
-            ) -> Result<(), UnpackError> {
+            ) -> Result<(), PageError> {
                 const WIDTH: usize = size_of::<$float>();
                 same_len(packed, out)?;
                 let power = usize::from(side.byte()?);
                 let power = *POWERS
                     .get(power)
-                    .ok_or(UnpackError::Corrupt("no such power of ten"))?;
+                    .ok_or(PageError::Corrupt("no such power of ten"))?;
                 let count = usize::from(u16::from_le_bytes(side.array()?));
                 let places = side.take(2 * count)?.as_chunks::<2>().0;
                 let exceptions = side.take(WIDTH * count)?.as_chunks::<WIDTH>().0;
@@ -129,7 +129,7 @@ macro_rules! of_width {
                     let place = usize::from(u16::from_le_bytes(*place));
                     *floats
                         .get_mut(place)
-                        .ok_or(UnpackError::Corrupt("an exception outside the page"))? = *exception;
+                        .ok_or(PageError::Corrupt("an exception outside the page"))? = *exception;
                 }
                 Ok(())
             }

@@ -20,7 +20,7 @@ use super::map::same_len;
 use crate::simd;
 use crate::{
     simd::twin,
-    step::{Info, Side, SideReader, Step, StepId, UnpackError},
+    step::{Info, PageError, Side, SideReader, Step, StepId},
     word::{Word, pack_whole, read, unpack_whole, write},
 };
 
@@ -77,7 +77,7 @@ impl<W: Word> Step for First<W> {
         _: &mut SideReader<'_>,
         out: &mut [u8],
         _: &mut Workspace,
-    ) -> Result<(), UnpackError> {
+    ) -> Result<(), PageError> {
         same_len(packed, out)?;
         out.copy_from_slice(packed);
         sum_bytes::<W>(out);
@@ -110,7 +110,7 @@ impl<W: Word> Step for Best<W> {
         side: &mut SideReader<'_>,
         out: &mut [u8],
         _: &mut Workspace,
-    ) -> Result<(), UnpackError> {
+    ) -> Result<(), PageError> {
         unpack_seeded::<W>(packed, out, side, sums)
     }
 }
@@ -137,7 +137,7 @@ pub(super) fn unpack_seeded<W: Word>(
     out: &mut [u8],
     side: &mut SideReader<'_>,
     restore: impl FnOnce(&mut [W], usize),
-) -> Result<(), UnpackError> {
+) -> Result<(), PageError> {
     same_len(packed, out)?;
     unpack_whole::<W>(packed, out, |packed, words| {
         read(packed, words);
@@ -272,16 +272,16 @@ pub(crate) fn put_seeds<W: Word>(words: &mut [W], order: usize, side: &mut Side)
 pub(crate) fn take_seeds<W: Word>(
     words: &mut [W],
     side: &mut SideReader<'_>,
-) -> Result<usize, UnpackError> {
+) -> Result<usize, PageError> {
     let order = usize::from(side.byte()?);
     if order > ORDER_MAX || order > words.len() {
-        return Err(UnpackError::Corrupt("differences of too high an order"));
+        return Err(PageError::Corrupt("differences of too high an order"));
     }
     let nibbles = side.take(order.div_ceil(2))?;
     for (n, word) in words[..order].iter_mut().enumerate() {
         let len = usize::from(nibbles[n / 2] >> (4 * (n % 2)) & 0xf);
         if len > W::LEN {
-            return Err(UnpackError::Corrupt("a first word longer than a word"));
+            return Err(PageError::Corrupt("a first word longer than a word"));
         }
         let mut wide = [0; 8];
         wide[..len].copy_from_slice(side.take(len)?);

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     simd::twin,
-    step::{Info, Side, SideReader, Step, StepId, UnpackError},
+    step::{Info, PageError, Side, SideReader, Step, StepId},
     word::{Word, pack_whole, unpack_whole},
 };
 
@@ -33,7 +33,7 @@ trait Coder: std::fmt::Debug + Send + Sync + 'static {
         words: &mut [W],
         side: &mut SideReader<'_>,
         ws: &mut Workspace,
-    ) -> Result<(), UnpackError>;
+    ) -> Result<(), PageError>;
 }
 
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Coder for Bitpack {
         words: &mut [W],
         _: &mut SideReader<'_>,
         _: &mut Workspace,
-    ) -> Result<(), UnpackError> {
+    ) -> Result<(), PageError> {
         bitpack::unpack_all::<W, true>(packed, words)
     }
 }
@@ -77,7 +77,7 @@ impl Coder for Lengths {
         words: &mut [W],
         side: &mut SideReader<'_>,
         ws: &mut Workspace,
-    ) -> Result<(), UnpackError> {
+    ) -> Result<(), PageError> {
         classes::unpack_words(packed, BitLen, words, side, ws.get())?;
         unfold(words);
         Ok(())
@@ -143,7 +143,7 @@ impl<W: Word, C: Coder> Step for Folded<W, C> {
         side: &mut SideReader<'_>,
         out: &mut [u8],
         ws: &mut Workspace,
-    ) -> Result<(), UnpackError> {
+    ) -> Result<(), PageError> {
         unpack_whole::<W>(packed, out, |packed, words| {
             C::unpack(packed, words, side, ws)?;
             let order = take_seeds(words, side)?;

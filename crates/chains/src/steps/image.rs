@@ -17,7 +17,7 @@ use narrows_core::Workspace;
 use super::map::same_len;
 use crate::{
     simd::twin,
-    step::{BETWEEN_MAX, Info, Side, SideReader, Step, UnpackError},
+    step::{BETWEEN_MAX, Info, PageError, Side, SideReader, Step},
     word::{Word, pack_whole, read, unpack_whole, write},
 };
 
@@ -133,15 +133,15 @@ impl<W: Word> Step for Image<W> {
         side: &mut SideReader<'_>,
         out: &mut [u8],
         _: &mut Workspace,
-    ) -> Result<(), UnpackError> {
+    ) -> Result<(), PageError> {
         same_len(packed, out)?;
         let row = usize::from(u16::from_le_bytes(side.array()?));
         let [pixel, how] = side.array()?.map(usize::from);
         let by = *By::ALL
             .get(how % 4)
-            .ok_or(UnpackError::Corrupt("no such forecast"))?;
+            .ok_or(PageError::Corrupt("no such forecast"))?;
         if pixel == 0 || row < pixel || how / 4 > pixel {
-            return Err(UnpackError::Corrupt("no such row or pixel"));
+            return Err(PageError::Corrupt("no such row or pixel"));
         }
         let grid = Grid {
             row,

@@ -10,7 +10,7 @@ use narrows_core::Workspace;
 use super::map::same_len;
 use crate::{
     simd::twin,
-    step::{Info, Side, SideReader, Step, UnpackError},
+    step::{Info, PageError, Side, SideReader, Step},
     word::{Word, read, write},
 };
 
@@ -63,11 +63,11 @@ impl<W: Word> Step for Lag<W> {
         side: &mut SideReader<'_>,
         out: &mut [u8],
         _: &mut Workspace,
-    ) -> Result<(), UnpackError> {
+    ) -> Result<(), PageError> {
         same_len(packed, out)?;
         let distance = usize::from(u16::from_le_bytes(side.array()?));
         if distance == 0 {
-            return Err(UnpackError::Corrupt("a distance of no words"));
+            return Err(PageError::Corrupt("a distance of no words"));
         }
         let mut words = W::buffer();
         let words = words.as_mut();

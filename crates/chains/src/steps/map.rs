@@ -10,7 +10,7 @@ use narrows_core::Workspace;
 
 use crate::{
     simd::twin,
-    step::{Info, Side, SideReader, Step, StepId, UnpackError},
+    step::{Info, PageError, Side, SideReader, Step, StepId},
     word::Word,
 };
 
@@ -88,7 +88,7 @@ impl<W: Word, F: Function> Step for Map<W, F> {
         _: &mut SideReader<'_>,
         out: &mut [u8],
         _: &mut Workspace,
-    ) -> Result<(), UnpackError> {
+    ) -> Result<(), PageError> {
         same_len(packed, out)?;
         back::<W, F>(packed, out);
         Ok(())
@@ -96,11 +96,11 @@ impl<W: Word, F: Function> Step for Map<W, F> {
 }
 
 /// What every step that keeps its length checks first.
-pub(super) fn same_len(packed: &[u8], out: &[u8]) -> Result<(), UnpackError> {
+pub(super) fn same_len(packed: &[u8], out: &[u8]) -> Result<(), PageError> {
     if packed.len() == out.len() {
         Ok(())
     } else {
-        Err(UnpackError::Corrupt("bytes of another length"))
+        Err(PageError::Corrupt("bytes of another length"))
     }
 }
 

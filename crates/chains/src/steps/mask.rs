@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use narrows_core::Workspace;
 
 use crate::{
-    step::{Info, Side, SideReader, Step, UnpackError},
+    step::{Info, PageError, Side, SideReader, Step},
     word::{Word, pack_whole, read, write},
 };
 
@@ -60,8 +60,8 @@ impl<W: Word> Step for Mask<W> {
         side: &mut SideReader<'_>,
         out: &mut [u8],
         _: &mut Workspace,
-    ) -> Result<(), UnpackError> {
-        const SHORT: UnpackError = UnpackError::Corrupt("words are missing");
+    ) -> Result<(), PageError> {
+        const SHORT: PageError = PageError::Corrupt("words are missing");
         let masked = W::load(side.take(W::LEN)?);
         let count = out.len() / W::LEN;
         let mut kept = W::buffer();
@@ -90,7 +90,7 @@ impl<W: Word> Step for Mask<W> {
         if kept.next().is_none() {
             Ok(())
         } else {
-            Err(UnpackError::Corrupt("more words than places"))
+            Err(PageError::Corrupt("more words than places"))
         }
     }
 }
@@ -158,8 +158,8 @@ fn put_places<W: Word>(words: &[W], masked: W, side: &mut Side) -> Option<()> {
 fn take_places(
     count: usize,
     side: &mut SideReader<'_>,
-    mut run: impl FnMut(usize, bool) -> Result<(), UnpackError>,
-) -> Result<(), UnpackError> {
+    mut run: impl FnMut(usize, bool) -> Result<(), PageError>,
+) -> Result<(), PageError> {
     let len = unleb(side)?;
     if len == 0 {
         let bits = side.take(count.div_ceil(8))?;
@@ -175,7 +175,7 @@ fn take_places(
         let len = unleb(&mut runs)?;
         left = left
             .checked_sub(len)
-            .ok_or(UnpackError::Corrupt("runs longer than the page"))?;
+            .ok_or(PageError::Corrupt("runs longer than the page"))?;
         run(len, is_masked)?;
         is_masked = !is_masked;
     }
@@ -194,7 +194,7 @@ fn leb(number: usize, out: &mut [u8]) -> usize {
     }
 }
 
-fn unleb(side: &mut SideReader<'_>) -> Result<usize, UnpackError> {
+fn unleb(side: &mut SideReader<'_>) -> Result<usize, PageError> {
     let low = side.byte()?;
     let high = if low & 0x80 == 0 { 0 } else { side.byte()? };
     Ok(usize::from(low & 0x7f) | usize::from(high) << 7)

@@ -42,16 +42,16 @@ pub mod polynomial;
 
 mod fused;
 
-use crate::step::{Step, StepId, UnpackError};
+use crate::step::{PageError, Step, StepId};
 
 /// The step of this number.
 ///
 /// # Errors
-/// [`UnpackError::UnknownStep`] if there is none.
-pub fn by_id(id: StepId) -> Result<&'static dyn Step, UnpackError> {
+/// [`PageError::UnknownStep`] if there is none.
+pub fn by_id(id: StepId) -> Result<&'static dyn Step, PageError> {
     all()
         .find(|step| step.id() == id)
-        .ok_or(UnpackError::UnknownStep(id))
+        .ok_or(PageError::UnknownStep(id))
 }
 
 /// The step of this name.

@@ -8,7 +8,7 @@ use narrows_codecs::typed::shuffle::{shuffle, unshuffle};
 use narrows_core::Workspace;
 
 use super::map::same_len;
-use crate::step::{Info, Side, SideReader, Step, StepId, UnpackError};
+use crate::step::{Info, PageError, Side, SideReader, Step, StepId};
 
 /// Planes of bytes of words of `width` bytes.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Step for Planes {
         _: &mut SideReader<'_>,
         out: &mut [u8],
         _: &mut Workspace,
-    ) -> Result<(), UnpackError> {
+    ) -> Result<(), PageError> {
         same_len(packed, out)?;
         unshuffle(self.width, packed, out);
         Ok(())
@@ -104,7 +104,7 @@ impl Step for BitPlanes {
         _: &mut SideReader<'_>,
         out: &mut [u8],
         _: &mut Workspace,
-    ) -> Result<(), UnpackError> {
+    ) -> Result<(), PageError> {
         same_len(packed, out)?;
         let (groups, to) = out.as_chunks_mut::<8>();
         let count = groups.len();

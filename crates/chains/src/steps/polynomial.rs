@@ -13,7 +13,7 @@ use narrows_core::Workspace;
 use super::difference::{ORDER_MAX, pack_seeded, unpack_seeded};
 use crate::{
     simd::twin,
-    step::{Info, Side, SideReader, Step, StepId, UnpackError},
+    step::{Info, PageError, Side, SideReader, Step, StepId},
     word::Word,
 };
 
@@ -53,7 +53,7 @@ impl Step for Polynomial {
         side: &mut SideReader<'_>,
         out: &mut [u8],
         _: &mut Workspace,
-    ) -> Result<(), UnpackError> {
+    ) -> Result<(), PageError> {
         unpack_seeded(packed, out, side, restore)
     }
 }

@@ -1,7 +1,7 @@
 //! `bwt`, which sorts bytes by the byte behind each, and `mtf`, plain move-to-front.
 
 use super::counts;
-use crate::step::{BETWEEN_MAX, UnpackError};
+use crate::step::{BETWEEN_MAX, PageError};
 
 /// The last byte; then for each place, in the order of the bytes there, the byte before it, the last one being before
 /// the first. `None` for more than `alphabet_max` different bytes.
@@ -25,12 +25,12 @@ pub(super) fn pack(raw: &[u8], out: &mut Vec<u8>, alphabet_max: usize) -> Option
 }
 
 /// Walks back from the last byte: the latest place of a byte that was not walked yet is the last in its bucket.
-pub(super) fn unpack(packed: &[u8], out: &mut Vec<u8>) -> Result<(), UnpackError> {
+pub(super) fn unpack(packed: &[u8], out: &mut Vec<u8>) -> Result<(), PageError> {
     let (&last, before) = packed
         .split_first()
-        .ok_or(UnpackError::Corrupt("bwt of no bytes"))?;
+        .ok_or(PageError::Corrupt("bwt of no bytes"))?;
     if before.len() > BETWEEN_MAX {
-        return Err(UnpackError::Corrupt("bwt of too many bytes"));
+        return Err(PageError::Corrupt("bwt of too many bytes"));
     }
     let counts = counts(before);
     let mut ends = starts(&counts);
@@ -44,10 +44,10 @@ pub(super) fn unpack(packed: &[u8], out: &mut Vec<u8>) -> Result<(), UnpackError
         let end = &mut ends[usize::from(byte)];
         *end = end
             .checked_sub(1)
-            .ok_or(UnpackError::Corrupt("bwt walks in a wrong circle"))?;
+            .ok_or(PageError::Corrupt("bwt walks in a wrong circle"))?;
         byte = *before
             .get(*end)
-            .ok_or(UnpackError::Corrupt("bwt walks in a wrong circle"))?;
+            .ok_or(PageError::Corrupt("bwt walks in a wrong circle"))?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! equal ones going first, leaves before what was made of them; the first is 0.
 
 use super::counts;
-use crate::step::{BETWEEN_MAX, UnpackError};
+use crate::step::{BETWEEN_MAX, PageError};
 
 const SYMBOLS_MAX: usize = 200;
 const CODE_MAX: u32 = 24;
@@ -92,8 +92,8 @@ pub(super) fn pack(raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-pub(super) fn unpack(packed: &[u8], out: &mut Vec<u8>) -> Result<(), UnpackError> {
-    const SHORT: UnpackError = UnpackError::Corrupt("huffman is cut short");
+pub(super) fn unpack(packed: &[u8], out: &mut Vec<u8>) -> Result<(), PageError> {
+    const SHORT: PageError = PageError::Corrupt("huffman is cut short");
     let (&[low, high, symbols], rest) = packed.split_first_chunk::<3>().ok_or(SHORT)?;
     let len = usize::from(u16::from_le_bytes([low, high]));
     let (symbols, bytes) = rest
@@ -101,7 +101,7 @@ pub(super) fn unpack(packed: &[u8], out: &mut Vec<u8>) -> Result<(), UnpackError
         .ok_or(SHORT)?;
     let symbols = symbols.as_chunks::<3>().0;
     if len > BETWEEN_MAX || symbols.len() > SYMBOLS_MAX {
-        return Err(UnpackError::Corrupt("huffman of too many bytes or symbols"));
+        return Err(PageError::Corrupt("huffman of too many bytes or symbols"));
     }
     let nodes = tree(
         symbols

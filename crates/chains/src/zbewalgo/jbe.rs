@@ -1,7 +1,7 @@
 //! `jbe` and `jbe2`: zero bytes left out. A length, two bytes; a byte for each 8, highest bit first, set where a byte
 //! is not zero; these bytes; and what is left of a group of 8, as it is. `jbe2` first trades nibbles within each group.
 
-use crate::step::{BETWEEN_MAX, UnpackError};
+use crate::step::{BETWEEN_MAX, PageError};
 
 pub(super) fn pack(raw: &[u8], out: &mut Vec<u8>, map: impl Fn(u64) -> u64) -> Option<()> {
     let (groups, tail) = raw.as_chunks::<8>();
@@ -28,12 +28,12 @@ pub(super) fn unpack(
     packed: &[u8],
     out: &mut Vec<u8>,
     map: impl Fn(u64) -> u64,
-) -> Result<(), UnpackError> {
-    const SHORT: UnpackError = UnpackError::Corrupt("jbe is cut short");
+) -> Result<(), PageError> {
+    const SHORT: PageError = PageError::Corrupt("jbe is cut short");
     let (len, rest) = packed.split_first_chunk::<2>().ok_or(SHORT)?;
     let len = usize::from(u16::from_le_bytes(*len));
     if len > BETWEEN_MAX {
-        return Err(UnpackError::Corrupt("jbe of too many bytes"));
+        return Err(PageError::Corrupt("jbe of too many bytes"));
     }
     let (flags, mut bytes) = rest.split_at_checked(len / 8).ok_or(SHORT)?;
     for &flags in flags {
@@ -52,7 +52,7 @@ pub(super) fn unpack(
         out.extend_from_slice(&map(u64::from_le_bytes(group)).to_le_bytes());
     }
     if bytes.len() != len % 8 {
-        return Err(UnpackError::Corrupt("jbe of another length"));
+        return Err(PageError::Corrupt("jbe of another length"));
     }
     out.extend_from_slice(bytes);
     Ok(())

@@ -15,7 +15,7 @@ mod words;
 
 use crate::{
     PAGE,
-    step::{BETWEEN_MAX, UnpackError},
+    step::{BETWEEN_MAX, PageError},
 };
 
 /// One of its algorithms, by number in packed pages.
@@ -288,28 +288,28 @@ impl Zbewalgo {
     /// Fills `raw` from `packed`. Any bytes may come.
     ///
     /// # Errors
-    /// [`UnpackError::Corrupt`] when `packed` is not the packed form of exactly `raw.len()` bytes.
-    pub fn unpack(&mut self, packed: &[u8], raw: &mut [u8]) -> Result<(), UnpackError> {
+    /// [`PageError::Corrupt`] when `packed` is not the packed form of exactly `raw.len()` bytes.
+    pub fn unpack(&mut self, packed: &[u8], raw: &mut [u8]) -> Result<(), PageError> {
         let (header, body) = packed
             .split_at_checked(HEADER)
-            .ok_or(UnpackError::Corrupt("no header"))?;
+            .ok_or(PageError::Corrupt("no header"))?;
         let steps = usize::from(header[0]) + 1;
         let ids = header[1..]
             .get(..steps)
-            .ok_or(UnpackError::Corrupt("more than seven steps"))?;
+            .ok_or(PageError::Corrupt("more than seven steps"))?;
         self.buffers[0].clear();
         self.buffers[0].extend_from_slice(body);
         for &id in ids.iter().rev() {
             let (algorithm, _) = ALGORITHMS
                 .get(usize::from(id))
-                .ok_or(UnpackError::Corrupt("no such algorithm"))?;
+                .ok_or(PageError::Corrupt("no such algorithm"))?;
             let [from, to] = &mut self.buffers;
             to.clear();
             unpack_step(*algorithm, from, to)?;
             self.buffers.swap(0, 1);
         }
         if self.buffers[0].len() != raw.len() {
-            return Err(UnpackError::Corrupt("a page of another length"));
+            return Err(PageError::Corrupt("a page of another length"));
         }
         raw.copy_from_slice(&self.buffers[0]);
         Ok(())
@@ -345,7 +345,7 @@ fn pack_step(
 }
 
 /// Appends at most [`BETWEEN_MAX`] bytes to `out`, which is empty.
-fn unpack_step(algorithm: Algorithm, packed: &[u8], out: &mut Vec<u8>) -> Result<(), UnpackError> {
+fn unpack_step(algorithm: Algorithm, packed: &[u8], out: &mut Vec<u8>) -> Result<(), PageError> {
     match algorithm {
         Algorithm::Bewalgo => words::unpack_matches(packed, out),
         Algorithm::Bewalgo2 => words::unpack_dictionary(packed, out),

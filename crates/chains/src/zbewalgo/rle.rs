@@ -1,7 +1,7 @@
 //! `rle`: a control byte, and if its highest bit is set one byte to repeat, else bytes as they are, in both cases as
 //! many as its other bits say, and one.
 
-use crate::step::{BETWEEN_MAX, UnpackError};
+use crate::step::{BETWEEN_MAX, PageError};
 
 const MOST: usize = 128;
 /// A run of two among literals would save nothing.
@@ -35,12 +35,12 @@ fn put_literals(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-pub(super) fn unpack(mut packed: &[u8], out: &mut Vec<u8>) -> Result<(), UnpackError> {
-    const SHORT: UnpackError = UnpackError::Corrupt("rle is cut short");
+pub(super) fn unpack(mut packed: &[u8], out: &mut Vec<u8>) -> Result<(), PageError> {
+    const SHORT: PageError = PageError::Corrupt("rle is cut short");
     while let Some((&control, rest)) = packed.split_first() {
         let len = usize::from(control & 0x7f) + 1;
         if out.len() + len > BETWEEN_MAX {
-            return Err(UnpackError::Corrupt("rle of too many bytes"));
+            return Err(PageError::Corrupt("rle of too many bytes"));
         }
         if control & 0x80 != 0 {
             let (&byte, rest) = rest.split_first().ok_or(SHORT)?;

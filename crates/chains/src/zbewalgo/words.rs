@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 
-use crate::step::{BETWEEN_MAX, UnpackError};
+use crate::step::{BETWEEN_MAX, PageError};
 
 /// One sequence: literal words, matching words, distance.
 type Sequence = (usize, usize, usize);
@@ -75,12 +75,12 @@ fn push(sequences: &mut Vec<Sequence>, mut literals: usize, mut matching: usize,
     }
 }
 
-pub(super) fn unpack_matches(packed: &[u8], out: &mut Vec<u8>) -> Result<(), UnpackError> {
-    const SHORT: UnpackError = UnpackError::Corrupt("bewalgo is cut short");
+pub(super) fn unpack_matches(packed: &[u8], out: &mut Vec<u8>) -> Result<(), PageError> {
+    const SHORT: PageError = PageError::Corrupt("bewalgo is cut short");
     let (len, mut rest) = packed.split_first_chunk::<2>().ok_or(SHORT)?;
     let len = usize::from(u16::from_le_bytes(*len));
     if len > BETWEEN_MAX {
-        return Err(UnpackError::Corrupt("bewalgo of too many bytes"));
+        return Err(PageError::Corrupt("bewalgo of too many bytes"));
     }
     let whole = len / 8 * 8;
     while out.len() < whole {
@@ -98,7 +98,7 @@ pub(super) fn unpack_matches(packed: &[u8], out: &mut Vec<u8>) -> Result<(), Unp
             if out.len() + matching > whole
                 || (matching > 0 && (distance == 0 || distance > out.len()))
             {
-                return Err(UnpackError::Corrupt("bewalgo matches outside the page"));
+                return Err(PageError::Corrupt("bewalgo matches outside the page"));
             }
             for _ in 0..matching {
                 out.push(out[out.len() - distance]);
@@ -106,11 +106,11 @@ pub(super) fn unpack_matches(packed: &[u8], out: &mut Vec<u8>) -> Result<(), Unp
         }
         // An empty block would go round for ever.
         if l1 | m1 | l2 | m2 == 0 {
-            return Err(UnpackError::Corrupt("bewalgo with an empty block"));
+            return Err(PageError::Corrupt("bewalgo with an empty block"));
         }
     }
     if rest.len() != len % 8 {
-        return Err(UnpackError::Corrupt("bewalgo of another length"));
+        return Err(PageError::Corrupt("bewalgo of another length"));
     }
     out.extend_from_slice(rest);
     Ok(())
@@ -189,15 +189,15 @@ fn looks_diverse(words: &[[u8; 8]]) -> bool {
     false
 }
 
-pub(super) fn unpack_dictionary(packed: &[u8], out: &mut Vec<u8>) -> Result<(), UnpackError> {
-    const SHORT: UnpackError = UnpackError::Corrupt("bewalgo2 is cut short");
+pub(super) fn unpack_dictionary(packed: &[u8], out: &mut Vec<u8>) -> Result<(), PageError> {
+    const SHORT: PageError = PageError::Corrupt("bewalgo2 is cut short");
     let (&[a, b, c, d], _) = packed.split_first_chunk::<4>().ok_or(SHORT)?;
     let (offset, len) = (
         usize::from(u16::from_le_bytes([a, b])),
         usize::from(u16::from_le_bytes([c, d])),
     );
     if len > BETWEEN_MAX {
-        return Err(UnpackError::Corrupt("bewalgo2 of too many bytes"));
+        return Err(PageError::Corrupt("bewalgo2 of too many bytes"));
     }
     let tokens = packed.get(4..offset).ok_or(SHORT)?.as_chunks::<2>().0;
     let rest = packed.get(offset..).ok_or(SHORT)?;
@@ -220,7 +220,7 @@ pub(super) fn unpack_dictionary(packed: &[u8], out: &mut Vec<u8>) -> Result<(), 
             });
             *words
                 .next()
-                .ok_or(UnpackError::Corrupt("bewalgo2 of too many words"))? = *word.ok_or(SHORT)?;
+                .ok_or(PageError::Corrupt("bewalgo2 of too many words"))? = *word.ok_or(SHORT)?;
         }
     }
     if words.next().is_none() {

@@ -266,16 +266,12 @@ pub fn descriptor(stream: &impl AsFd) -> io::Result<File> {
 
 /// As it could be typed again.
 pub fn command_line() -> String {
-    let words = std::env::args().skip(1).map(|word| {
-        let plain = |c: char| c.is_alphanumeric() || "-_./,:=+@%".contains(c);
-        if !word.is_empty() && word.chars().all(plain) {
-            word
-        } else {
-            format!("'{}'", word.replace('\'', r"'\''"))
-        }
+    let words = std::env::args().map(|word| {
+        // An argument with a NUL cannot have come.
+        shlex::try_quote(&word).map_or_else(|_| word.clone(), Into::into)
     });
     std::iter::once("narrows".to_string())
-        .chain(words)
+        .chain(words.skip(1))
         .collect::<Vec<_>>()
         .join(" ")
 }

@@ -149,7 +149,7 @@ fn remote_dir(to: &str) -> Option<(&str, &str)> {
 
 /// The remote shell takes the words apart again.
 fn quote(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
+    shlex::try_quote(word).map_or_else(|_| word.into(), Into::into)
 }
 
 #[cfg(test)]
@@ -174,6 +174,8 @@ mod tests {
 
     #[test]
     fn the_remote_shell_sees_one_word() {
-        assert_eq!(quote("it's"), r"'it'\''s'");
+        for word in ["it's", "two words", "$HOME;`id`", "~"] {
+            assert_eq!(shlex::split(&quote(word)), Some(vec![word.into()]));
+        }
     }
 }

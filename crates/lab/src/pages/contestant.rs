@@ -1,7 +1,7 @@
 //! Who packs pages: a codec, zBeWalgo, a profile or one chain.
 
 use narrows_chains::{
-    Chain, Chains, Limit, PAGE, Packer, Profile,
+    Chain, Chains, Limit, PAGE, PagePacker, Profile,
     chain::{self, Scratch},
     zbewalgo::{self, Settings, Zbewalgo},
 };
@@ -25,7 +25,7 @@ enum Way {
         ws: Workspace,
     },
     Zbewalgo(Box<Zbewalgo>, Settings),
-    Profile(Box<Packer>),
+    Profile(Box<PagePacker>),
     Chain(Chain, Box<Scratch>),
 }
 
@@ -88,7 +88,7 @@ impl Contestant {
                 ws: Workspace::default(),
             }
         } else if let Some((_, profile)) = PROFILES.iter().find(|(known, _)| *known == name) {
-            Way::Profile(Box::new(Packer::new(*profile)))
+            Way::Profile(Box::new(PagePacker::new(*profile)))
         } else if let Some(steps) = name.strip_prefix("chain:") {
             Way::Chain(
                 Chain::parse(steps).map_err(|fault| unknown(&fault))?,
@@ -156,7 +156,7 @@ impl Contestant {
             Way::Profile(packer) => {
                 let shared = Limit::default();
                 shared.set(limit);
-                Way::Profile(Box::new(Packer::with(
+                Way::Profile(Box::new(PagePacker::with(
                     packer.profile(),
                     shared,
                     Chains::default(),

@@ -1,6 +1,6 @@
 //! What a link receives: frames to the session and to the channels they belong to.
 //!
-//! Upstream: [`ReadAhead`]; downstream: `Session::on_frame` and the channel's `Unpacker`. It never waits for the peer
+//! Upstream: [`ReadAhead`]; downstream: `Session::on_frame` and the channel's `ChunkUnpacker`. It never waits for the peer
 //! to read: the peer may wait for it to.
 
 use std::{
@@ -10,7 +10,7 @@ use std::{
 
 use narrows_core::{ChannelId, CodecId, DecodeError, Workspace};
 use narrows_format::{Frame, HEADER_LEN_MAX, Header, chunk_check};
-use narrows_pipeline::{Accepted, Bytes, INLINE_LEN, Unpacker};
+use narrows_pipeline::{Accepted, Bytes, ChunkUnpacker, INLINE_LEN};
 use narrows_session::Accept;
 
 use super::{Link, LinkFault, ReadAhead};
@@ -28,12 +28,12 @@ pub(super) struct Reader<'a> {
 /// thread, so it is told of several at once where the next has come already.
 #[derive(Default)]
 struct Untold {
-    consumer: Option<(ChannelId, Unpacker)>,
+    consumer: Option<(ChannelId, ChunkUnpacker)>,
     len: usize,
 }
 
 impl Untold {
-    fn add(&mut self, channel: ChannelId, consumer: Unpacker, len: usize) {
+    fn add(&mut self, channel: ChannelId, consumer: ChunkUnpacker, len: usize) {
         if self
             .consumer
             .as_ref()

@@ -1,20 +1,20 @@
 //! Bytes that look like each kind of data, for the probe to look at. What they *cost* is the trace's business.
 
-use crate::prior::Kind;
+use crate::prior::PriorKind;
 
 /// Every kind with the stride its bytes show here.
-pub const SHAPES: [(Kind, u8); 11] = [
-    (Kind::Text, 1),
-    (Kind::Binary, 1),
-    (Kind::Log, 1),
-    (Kind::Field, 4),
-    (Kind::Field, 8),
-    (Kind::Weights, 2),
-    (Kind::Relu, 4),
-    (Kind::Random, 1),
-    (Kind::Sparse, 1),
-    (Kind::Decimal, 4),
-    (Kind::Decimal, 8),
+pub const SHAPES: [(PriorKind, u8); 11] = [
+    (PriorKind::Text, 1),
+    (PriorKind::Binary, 1),
+    (PriorKind::Log, 1),
+    (PriorKind::Field, 4),
+    (PriorKind::Field, 8),
+    (PriorKind::PriceWeights, 2),
+    (PriorKind::Relu, 4),
+    (PriorKind::Random, 1),
+    (PriorKind::Sparse, 1),
+    (PriorKind::Decimal, 4),
+    (PriorKind::Decimal, 8),
 ];
 
 /// Xorshift: the same seed always gives the same numbers.
@@ -57,7 +57,7 @@ impl Random {
 
 /// `len` bytes of the kind. A pure function of its arguments.
 #[must_use]
-pub fn bytes(kind: Kind, stride: u8, len: usize, seed: u64) -> Vec<u8> {
+pub fn bytes(kind: PriorKind, stride: u8, len: usize, seed: u64) -> Vec<u8> {
     let mut random = Random::new(seed);
     let mut out = Vec::with_capacity(len + 128);
     let words: Vec<Vec<u8>> = (0..4000)
@@ -70,11 +70,11 @@ pub fn bytes(kind: Kind, stride: u8, len: usize, seed: u64) -> Vec<u8> {
     let mut walk = 1.0;
     while out.len() < len {
         match kind {
-            Kind::Text => {
+            PriorKind::Text => {
                 out.extend(&words[(random.unit().powi(2) * 4000.0) as usize]);
                 out.push(if random.below(12) == 0 { b'\n' } else { b' ' });
             }
-            Kind::Log => out.extend(
+            PriorKind::Log => out.extend(
                 format!(
                     "10.0.{}.{} - - [21/Nov/2026:08:{:02}:{:02} +0000] \"GET /index/{} HTTP/1.1\" 200 {}\n",
                     random.below(4),
@@ -86,14 +86,14 @@ pub fn bytes(kind: Kind, stride: u8, len: usize, seed: u64) -> Vec<u8> {
                 )
                 .as_bytes(),
             ),
-            Kind::Binary => {
+            PriorKind::Binary => {
                 let op =
                     [0x48, 0x89, 0x8b, 0xe8, 0x0f, 0x83, 0xc0, 0x24, 0x45, 0x4c, 0xff, 0x74, 0x10, 0x08, 0x31, 0xc3];
                 (0..1 + random.below(4)).for_each(|_| out.push(op[random.below(4) * random.below(6) % 16]));
                 (0..random.below(5)).for_each(|_| out.push(random.below(256) as u8));
                 (0..random.below(4)).for_each(|_| out.push(0));
             }
-            Kind::Field => {
+            PriorKind::Field => {
                 walk += 0.002 * random.normal() - 0.001 * (walk - 1.0);
                 if stride == 8 {
                     out.extend(f64::to_le_bytes(walk));
@@ -101,7 +101,7 @@ pub fn bytes(kind: Kind, stride: u8, len: usize, seed: u64) -> Vec<u8> {
                     out.extend(f32::to_le_bytes(walk as f32));
                 }
             }
-            Kind::Decimal => {
+            PriorKind::Decimal => {
                 walk += 0.002 * random.normal() - 0.001 * (walk - 1.0);
                 let price = (walk * 5000.0).round() / 100.0;
                 if stride == 8 {
@@ -110,10 +110,10 @@ pub fn bytes(kind: Kind, stride: u8, len: usize, seed: u64) -> Vec<u8> {
                     out.extend(f32::to_le_bytes(price as f32));
                 }
             }
-            Kind::Weights => out.extend(&f32::to_le_bytes(0.02 * random.normal() as f32)[2..]),
-            Kind::Relu => out.extend(f32::to_le_bytes((random.normal() as f32 - 0.3).max(0.0))),
-            Kind::Random => out.extend(random.bits().to_le_bytes()),
-            Kind::Sparse => {
+            PriorKind::PriceWeights => out.extend(&f32::to_le_bytes(0.02 * random.normal() as f32)[2..]),
+            PriorKind::Relu => out.extend(f32::to_le_bytes((random.normal() as f32 - 0.3).max(0.0))),
+            PriorKind::Random => out.extend(random.bits().to_le_bytes()),
+            PriorKind::Sparse => {
                 out.extend([0; 24]);
                 if random.below(12) == 0 {
                     out.extend(random.bits().to_le_bytes());

@@ -1,7 +1,7 @@
 //! What every candidate really cost on every block of real data, so that a policy can be run on it without the noise of
 //! a machine. `narrows-lab`'s example `replay` makes and runs them. Units: [`Cost`], bytes.
 
-use crate::prior::Cost;
+use crate::prior::PriorCost;
 
 /// Real data and its costs.
 #[derive(Debug, Clone)]
@@ -9,9 +9,9 @@ pub struct Recording {
     /// Whole blocks, and [`AHEAD`] bytes of the start again, so that any chunk can be looked at.
     pub bytes: Vec<u8>,
     /// Costs of each block as a chunk, in the order of the offers.
-    pub chunks: Vec<Vec<Cost>>,
+    pub chunks: Vec<Vec<PriorCost>>,
     /// Costs of the slice that an audition takes of each block.
-    pub slices: Vec<Vec<Cost>>,
+    pub slices: Vec<Vec<PriorCost>>,
 }
 
 /// What is measured as one, in bytes.
@@ -43,11 +43,11 @@ impl Recording {
 
     /// What `index` costs on the chunk of `len` bytes at `offset`, before the correction for its length.
     #[must_use]
-    pub fn cost(&self, offset: u64, len: usize, index: usize, audition: bool) -> Cost {
+    pub fn cost(&self, offset: u64, len: usize, index: usize, audition: bool) -> PriorCost {
         let blocks = if audition { &self.slices } else { &self.chunks };
         let first = self.place(offset) / BLOCK_LEN;
         let count = len.div_ceil(BLOCK_LEN);
-        let mut sum = Cost {
+        let mut sum = PriorCost {
             size: 0.0,
             pack: 0.0,
             unpack: 0.0,

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::{
     offers::Offer,
-    prior::{Cost, Kind},
+    prior::{PriorCost, PriorKind},
     sim::{
         data::{self, Random},
         recording::Recording,
@@ -16,9 +16,9 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Truth {
     /// Which sort.
-    pub kind: Kind,
+    pub kind: PriorKind,
     /// Costs in the order of the offers, for chunks of 256 KiB.
-    pub costs: Vec<Cost>,
+    pub costs: Vec<PriorCost>,
     /// At least two megabytes.
     pub bytes: Arc<Vec<u8>>,
 }
@@ -125,7 +125,7 @@ impl Scene {
             .map(|(cost, offer)| {
                 let size = f64::from(cost.size * length_factor(len, cost.size)).min(1.0);
                 let kept = if size >= 1.0 && offer.name != "raw" {
-                    f64::from(Cost::RAW.unpack)
+                    f64::from(PriorCost::RAW.unpack)
                 } else {
                     f64::from(cost.unpack)
                 };
@@ -213,7 +213,7 @@ pub fn length_factor(len: usize, size: f32) -> f32 {
 
 /// Data whose costs deviate from the priors as another file's on another machine would: `far` times more than that.
 #[must_use]
-pub fn truth(offers: &[Offer], kind: Kind, stride: u8, seed: u64, far: f64) -> Truth {
+pub fn truth(offers: &[Offer], kind: PriorKind, stride: u8, seed: u64, far: f64) -> Truth {
     let mut random = Random::new(seed);
     let mut lognormal = |sigma: f64| (sigma * far * random.normal()).exp() as f32;
     let (machine, gain) = (lognormal(0.3), lognormal(0.2));
@@ -227,7 +227,7 @@ pub fn truth(offers: &[Offer], kind: Kind, stride: u8, seed: u64, far: f64) -> T
                 return prior;
             }
             let ratio = 1.0 + (1.0 / prior.size - 1.0) * gain * own_size;
-            Cost {
+            PriorCost {
                 size: 1.0 / ratio,
                 pack: prior.pack * machine * own_pack,
                 unpack: prior.unpack * machine * own_unpack,
@@ -241,8 +241,8 @@ pub fn truth(offers: &[Offer], kind: Kind, stride: u8, seed: u64, far: f64) -> T
     }
 }
 
-fn shared_bytes(kind: Kind, stride: u8) -> Arc<Vec<u8>> {
-    type Sample = (Kind, u8, Arc<Vec<u8>>);
+fn shared_bytes(kind: PriorKind, stride: u8) -> Arc<Vec<u8>> {
+    type Sample = (PriorKind, u8, Arc<Vec<u8>>);
     static BYTES: OnceLock<Vec<Sample>> = OnceLock::new();
     let all = BYTES.get_or_init(|| {
         data::SHAPES

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     simd::twin,
-    step::{BETWEEN_MAX, Side, SideReader, UnpackError},
+    step::{BETWEEN_MAX, PageError, Side, SideReader},
     word::Word,
 };
 
@@ -129,7 +129,7 @@ pub(crate) fn unpack_words<W: Word, C: Classes<W>>(
     words: &mut [W],
     side: &mut SideReader<'_>,
     room: &mut Room,
-) -> Result<(), UnpackError> {
+) -> Result<(), PageError> {
     let choice = Choice::take(side)?;
     let mut bases = [0u64; SYMBOLS];
     let mut raws = [0u32; SYMBOLS];
@@ -150,7 +150,7 @@ twin! {
     fn encode<W: Word>(words: &[W], keys: &[u8], codes: &[Code; 256], lanes: &mut [u8; STREAMS * LANE], out: &mut [u8]) -> Option<usize> = encode_portable;
 }
 twin! {
-    fn decode<W: Word>(packed: &[u8], lens: &[u8; SYMBOLS], bases: &[u64; SYMBOLS], raws: &[u32; SYMBOLS], words: &mut [W], room: &mut Room) -> Result<(), UnpackError> = decode_portable;
+    fn decode<W: Word>(packed: &[u8], lens: &[u8; SYMBOLS], bases: &[u64; SYMBOLS], raws: &[u32; SYMBOLS], words: &mut [W], room: &mut Room) -> Result<(), PageError> = decode_portable;
 }
 
 /// Notes the key of each word and counts the classes.
@@ -334,12 +334,12 @@ fn decode_portable<W: Word>(
     raws: &[u32; SYMBOLS],
     words: &mut [W],
     room: &mut Room,
-) -> Result<(), UnpackError> {
-    const SHORT: UnpackError = UnpackError::Corrupt("streams are cut short");
+) -> Result<(), PageError> {
+    const SHORT: PageError = PageError::Corrupt("streams are cut short");
     fill(&mut room.table, lens, raws)?;
     let (header, data) = packed.split_at_checked(HEADER).ok_or(SHORT)?;
     if data.len() > BETWEEN_MAX {
-        return Err(UnpackError::Corrupt("streams longer than they can be"));
+        return Err(PageError::Corrupt("streams longer than they can be"));
     }
     room.streams[..data.len()].copy_from_slice(data);
     // In bits. No stream can run further than `LANE` from where it starts, so that no place need be checked on the way;
@@ -403,13 +403,13 @@ fn decode_portable<W: Word>(
     if places.map(|place| place.div_ceil(8)) == ends {
         Ok(())
     } else {
-        Err(UnpackError::Corrupt("a stream of another length"))
+        Err(PageError::Corrupt("a stream of another length"))
     }
 }
 
 /// Makes the table for these codes. Bits that begin no code mean an escape, of the longest code.
 #[inline(always)]
-fn fill(table: &mut Table, lens: &[u8; SYMBOLS], raws: &[u32; SYMBOLS]) -> Result<(), UnpackError> {
+fn fill(table: &mut Table, lens: &[u8; SYMBOLS], raws: &[u32; SYMBOLS]) -> Result<(), PageError> {
     let none = Entry {
         total: (CODE_MAX + raws[ESCAPE]) as u8,
         len: CODE_MAX as u8,
@@ -429,7 +429,7 @@ fn fill(table: &mut Table, lens: &[u8; SYMBOLS], raws: &[u32; SYMBOLS]) -> Resul
         at[len] += at[len - 1];
     }
     if at[CODE_MAX as usize + 1] > 1 << CODE_MAX {
-        return Err(UnpackError::Corrupt("too many short codes"));
+        return Err(PageError::Corrupt("too many short codes"));
     }
     for (symbol, &len) in lens.iter().enumerate().filter(|(_, len)| **len > 0) {
         let raw = raws[symbol] as u8;

@@ -13,7 +13,7 @@ use narrows_core::Workspace;
 
 use super::coder::{Classes, pack_words, unpack_words};
 use crate::{
-    step::{Info, Side, SideReader, Step, StepId, UnpackError},
+    step::{Info, PageError, Side, SideReader, Step, StepId},
     word::{Word, pack_whole, unpack_whole},
 };
 
@@ -124,11 +124,11 @@ impl<W: Word> Step for Exponent<W> {
         side: &mut SideReader<'_>,
         out: &mut [u8],
         ws: &mut Workspace,
-    ) -> Result<(), UnpackError> {
+    ) -> Result<(), PageError> {
         let fraction = W::BITS - self.exponent;
         let low = u32::from(side.byte()?);
         if low > fraction {
-            return Err(UnpackError::Corrupt("more low bits than a fraction has"));
+            return Err(PageError::Corrupt("more low bits than a fraction has"));
         }
         let first = if low > 0 {
             W::load(side.take(W::LEN)?).wide() & ((1 << low) - 1)
@@ -137,7 +137,7 @@ impl<W: Word> Step for Exponent<W> {
         };
         let highest = u64::from(u16::from_le_bytes(side.array()?));
         if highest >> self.exponent != 0 {
-            return Err(UnpackError::Corrupt("an exponent of too many bits"));
+            return Err(PageError::Corrupt("an exponent of too many bits"));
         }
         unpack_whole::<W>(packed, out, |packed, words| {
             unpack_words(

@@ -3,7 +3,7 @@
 use super::{CLASSES, CODE_MAX, ESCAPE, OWN, SYMBOLS, WINDOW, tables::TABLES};
 use crate::{
     simd::twin,
-    step::{Side, SideReader, UnpackError},
+    step::{PageError, Side, SideReader},
 };
 
 /// A table, and the class that its symbol 1 stands for.
@@ -68,7 +68,7 @@ impl Choice {
         side.put(&[(self.first + 64) as u8])
     }
 
-    pub(crate) fn take(side: &mut SideReader<'_>) -> Result<Self, UnpackError> {
+    pub(crate) fn take(side: &mut SideReader<'_>) -> Result<Self, PageError> {
         let table = side.byte()?;
         let lens = if table == OWN {
             let nibbles: [u8; SYMBOLS / 2] = side.array()?;
@@ -76,10 +76,10 @@ impl Choice {
         } else {
             *TABLES
                 .get(usize::from(table))
-                .ok_or(UnpackError::Corrupt("no such table of code lengths"))?
+                .ok_or(PageError::Corrupt("no such table of code lengths"))?
         };
         if lens.iter().any(|&len| u32::from(len) > CODE_MAX) {
-            return Err(UnpackError::Corrupt("a code longer than codes are"));
+            return Err(PageError::Corrupt("a code longer than codes are"));
         }
         let first = i32::from(side.byte()?) - 64;
         Ok(Self {

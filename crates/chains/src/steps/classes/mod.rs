@@ -27,7 +27,7 @@ pub(crate) use self::coder::{pack_words, unpack_words};
 #[doc(hidden)]
 pub use self::huffman::training;
 use crate::{
-    step::{Info, Side, SideReader, Step, UnpackError},
+    step::{Info, PageError, Side, SideReader, Step},
     word::{Word, pack_whole, unpack_whole},
 };
 
@@ -89,7 +89,7 @@ impl<W: Word> Step for Lengths<W> {
         side: &mut SideReader<'_>,
         out: &mut [u8],
         ws: &mut Workspace,
-    ) -> Result<(), UnpackError> {
+    ) -> Result<(), PageError> {
         unpack_whole::<W>(packed, out, |packed, words| {
             unpack_words(packed, BitLen, words, side, ws.get())
         })

@@ -34,7 +34,7 @@ use self::{
 use crate::{
     PAGE,
     simd::twin,
-    step::{Info, Side, SideReader, Step, StepId, UnpackError},
+    step::{Info, PageError, Side, SideReader, Step, StepId},
 };
 
 pub(super) const STEPS: &[&dyn Step] = &[&ByBits, &BySymbols];
@@ -144,7 +144,7 @@ impl Step for ByBits {
         side: &mut SideReader<'_>,
         out: &mut [u8],
         ws: &mut Workspace,
-    ) -> Result<(), UnpackError> {
+    ) -> Result<(), PageError> {
         let Head {
             header,
             coded,
@@ -236,7 +236,7 @@ impl Step for BySymbols {
         side: &mut SideReader<'_>,
         out: &mut [u8],
         ws: &mut Workspace,
-    ) -> Result<(), UnpackError> {
+    ) -> Result<(), PageError> {
         let head = Head::take(side)?;
         let Room { model, .. } = ws.get();
         read_symbols(packed, head, out, model)
@@ -244,7 +244,7 @@ impl Step for BySymbols {
 }
 
 twin! {
-    fn read_symbols(packed: &[u8], head: Head<'_>, out: &mut [u8], model: &mut class::Model) -> Result<(), UnpackError> = read_symbols_portable;
+    fn read_symbols(packed: &[u8], head: Head<'_>, out: &mut [u8], model: &mut class::Model) -> Result<(), PageError> = read_symbols_portable;
 }
 
 #[inline(always)]
@@ -253,7 +253,7 @@ fn read_symbols_portable(
     head: Head<'_>,
     out: &mut [u8],
     model: &mut class::Model,
-) -> Result<(), UnpackError> {
+) -> Result<(), PageError> {
     let Head {
         header,
         coded,
@@ -289,12 +289,12 @@ struct Header {
 }
 
 impl<'a> Head<'a> {
-    fn take(side: &mut SideReader<'a>) -> Result<Self, UnpackError> {
+    fn take(side: &mut SideReader<'a>) -> Result<Self, PageError> {
         let [shapes_len, first, columns] = side.array()?.map(usize::from);
         let len = usize::from(u16::from_le_bytes(side.array()?));
         let coded = side.take(len)?;
         if shapes_len > MARKS.len() || columns > COLUMNS {
-            return Err(UnpackError::Corrupt(
+            return Err(PageError::Corrupt(
                 "more shapes or columns than there may be",
             ));
         }
@@ -305,7 +305,7 @@ impl<'a> Head<'a> {
         };
         for shape in &mut shapes.list[..shapes_len] {
             *shape =
-                Shape::take(&mut even).ok_or(UnpackError::Corrupt("no such shape of a number"))?;
+                Shape::take(&mut even).ok_or(PageError::Corrupt("no such shape of a number"))?;
         }
         let forecasts = Forecasts::take(columns, &mut even);
         Ok(Self {
@@ -327,9 +327,8 @@ fn fill(
     header: &Header,
     out: &mut [u8],
     values: &mut impl Values,
-) -> Result<(), UnpackError> {
-    const LONGER: UnpackError =
-        UnpackError::Corrupt("a text and its numbers are longer than the page");
+) -> Result<(), PageError> {
+    const LONGER: PageError = PageError::Corrupt("a text and its numbers are longer than the page");
     let Header {
         shapes,
         first,
@@ -358,7 +357,7 @@ fn fill(
     if at == out.len() {
         Ok(())
     } else {
-        Err(UnpackError::Corrupt(
+        Err(PageError::Corrupt(
             "a text and its numbers are shorter than the page",
         ))
     }

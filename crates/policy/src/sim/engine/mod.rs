@@ -8,7 +8,7 @@ use narrows_core::{Candidate, Feedback, Gauges, Outcome, Policy, Seq, policy::AU
 
 use crate::{
     offers::Offer,
-    prior::Cost,
+    prior::PriorCost,
     sim::{
         data::Random,
         scene::{Scene, length_factor},
@@ -220,7 +220,7 @@ impl<'a> Run<'a> {
             }
             None => {
                 let cost = self.scene.truths[self.trips[trip].sort].costs[index];
-                Cost {
+                PriorCost {
                     pack: cost.pack + self.offers[index].indexing_beyond(len),
                     ..cost
                 }
@@ -240,7 +240,7 @@ impl<'a> Run<'a> {
         let mut unpack = f64::from(cost.unpack) * noise(&mut self.random, by);
         let pack = f64::from(cost.pack) * noise(&mut self.random, by) * len as f64;
         if size >= 1.0 || index == 0 {
-            (size, unpack) = (1.0, f64::from(Cost::RAW.unpack));
+            (size, unpack) = (1.0, f64::from(PriorCost::RAW.unpack));
         }
         ((size * len as f64) as u32, pack, unpack * len as f64)
     }

@@ -6,7 +6,7 @@ use crate::{
     adaptive::Adaptive,
     config::Config,
     offers::{Offer, default_offers},
-    prior::Kind,
+    prior::PriorKind,
     sim::{
         data::{Random, SHAPES},
         engine::Run,
@@ -261,7 +261,11 @@ fn at_least(scores: &[(Score, String)], of: fn(&Score) -> f64, least: f64, share
 fn fixed_policies_reach_what_the_bound_says_of_them() {
     let offers = offers();
     for (mbit, workers) in [(100.0, 1), (1000.0, 2), (10000.0, 4)] {
-        let scene = Scene::new(vec![truth(&offers, Kind::Text, 1, 1, 0.0)], mbit, workers);
+        let scene = Scene::new(
+            vec![truth(&offers, PriorKind::Text, 1, 1, 0.0)],
+            mbit,
+            workers,
+        );
         let limits = scene.limits(&offers, 0.0, 256 << 10);
         for (index, expected) in [(0, limits.raw), (limits.best, limits.fixed)] {
             let mut run = Run::new(&scene, &offers);

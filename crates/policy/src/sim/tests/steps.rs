@@ -29,7 +29,7 @@ fn a_link_that_slows_and_recovers_is_followed_within_a_second() {
     for seed in 0..8 {
         for workers in [1, 2, 4] {
             let mut scene = Scene::new(
-                vec![truth(&offers, Kind::Text, 1, seed, 1.0)],
+                vec![truth(&offers, PriorKind::Text, 1, seed, 1.0)],
                 1000.0,
                 workers,
             );
@@ -52,11 +52,15 @@ fn a_link_that_slows_and_recovers_is_followed_within_a_second() {
 fn data_that_change_are_followed_at_once() {
     let offers = offers();
     for seed in 0..8 {
-        let mut scene = Scene::new(vec![truth(&offers, Kind::Text, 1, seed, 1.0)], 1000.0, 2);
+        let mut scene = Scene::new(
+            vec![truth(&offers, PriorKind::Text, 1, seed, 1.0)],
+            1000.0,
+            2,
+        );
         let text = 1.0 / f64::from(scene.limits(&offers, 0.0, 256 << 10).bound);
         scene
             .truths
-            .push(truth(&offers, Kind::Random, 1, seed, 1.0));
+            .push(truth(&offers, PriorKind::Random, 1, seed, 1.0));
         // A second of noise, half a gigabyte of text, noise again.
         scene.stretches = vec![
             (125_000_000, 1),
@@ -89,7 +93,11 @@ fn a_receiver_that_slows_is_followed_within_a_second() {
     let offers = offers();
     for seed in 0..8 {
         for factor in [4.0, 10.0] {
-            let mut scene = Scene::new(vec![truth(&offers, Kind::Text, 1, seed, 1.0)], 1000.0, 2);
+            let mut scene = Scene::new(
+                vec![truth(&offers, PriorKind::Text, 1, seed, 1.0)],
+                1000.0,
+                2,
+            );
             scene.peer_slow = vec![(0, 1.0), (1_000_000_000, factor), (4_000_000_000, 1.0)];
             let run = run(&scene, &offers, Config::default(), 6e9);
             let what = format!("seed {seed} factor {factor}");
@@ -116,7 +124,7 @@ fn nothing_swings() {
             (10000.0, 4),
         ] {
             let mut scene = Scene::new(
-                vec![truth(&offers, Kind::Binary, 1, seed, 1.0)],
+                vec![truth(&offers, PriorKind::Binary, 1, seed, 1.0)],
                 mbit,
                 workers,
             );
@@ -147,7 +155,8 @@ fn processors_shared_with_the_receiver_or_missing_are_noticed() {
             (25000.0, 0.80),
         ] {
             for told in [false, true] {
-                let mut scene = Scene::new(vec![truth(&offers, Kind::Text, 1, seed, 1.0)], mbit, 2);
+                let mut scene =
+                    Scene::new(vec![truth(&offers, PriorKind::Text, 1, seed, 1.0)], mbit, 2);
                 scene.shared = true;
                 let config = Config {
                     shared_host: told,
@@ -159,7 +168,8 @@ fn processors_shared_with_the_receiver_or_missing_are_noticed() {
                     "seed {seed} {mbit} told {told}: {score:?} {note}"
                 );
             }
-            let mut scene = Scene::new(vec![truth(&offers, Kind::Text, 1, seed, 1.0)], mbit, 4);
+            let mut scene =
+                Scene::new(vec![truth(&offers, PriorKind::Text, 1, seed, 1.0)], mbit, 4);
             scene.cores = 1;
             let (score, _, note) = score(&scene, &offers, Config::default(), 2e9);
             assert!(
@@ -174,7 +184,7 @@ fn processors_shared_with_the_receiver_or_missing_are_noticed() {
 fn a_slow_source_is_no_reason_to_pack_slower_than_it() {
     let offers = offers();
     for source in [0.005, 0.02, 0.1] {
-        let mut scene = Scene::new(vec![truth(&offers, Kind::Text, 1, 3, 1.0)], 1000.0, 2);
+        let mut scene = Scene::new(vec![truth(&offers, PriorKind::Text, 1, 3, 1.0)], 1000.0, 2);
         scene.source = source;
         let (score, ..) = score(&scene, &offers, Config::default(), 4e9);
         assert!(score.bound > 0.97, "{source}: {score:?}");
@@ -228,7 +238,7 @@ fn the_same_history_gives_the_same_decisions() {
 #[test]
 fn what_users_set_is_kept() {
     let offers = offers();
-    let scene = Scene::new(vec![truth(&offers, Kind::Text, 1, 3, 1.0)], 20.0, 2);
+    let scene = Scene::new(vec![truth(&offers, PriorKind::Text, 1, 3, 1.0)], 20.0, 2);
     let level_max = Some(narrows_core::Level(3));
     let config = Config {
         chunk_len: Some(128 << 10),
@@ -260,7 +270,7 @@ fn what_users_set_is_kept() {
 #[test]
 fn a_price_of_processor_time_refuses_levels_that_save_little() {
     let offers = offers();
-    let scene = Scene::new(vec![truth(&offers, Kind::Binary, 1, 3, 1.0)], 100.0, 4);
+    let scene = Scene::new(vec![truth(&offers, PriorKind::Binary, 1, 3, 1.0)], 100.0, 4);
     let spent = |cpu_price: f64| {
         let trips = run(
             &scene,
@@ -283,8 +293,8 @@ fn a_price_of_processor_time_refuses_levels_that_save_little() {
             .iter()
             .map(|trip| {
                 let (offer, raw_len) = (&offers[trip.index], trip.raw_len);
-                let pack =
-                    offer.prior(Kind::Binary, 1).pack + offer.indexing_beyond(raw_len as usize);
+                let pack = offer.prior(PriorKind::Binary, 1).pack
+                    + offer.indexing_beyond(raw_len as usize);
                 f64::from(raw_len) * f64::from(pack)
             })
             .sum();

@@ -1,6 +1,6 @@
 //! The thread that looks after pages nobody asks for.
 //!
-//! It goes round all slots once in [`KeeperConfig::idle_after`]. A page it finds untouched since the last round is
+//! It goes round all slots once in [`RecompressorConfig::idle_after`]. A page it finds untouched since the last round is
 //! cold: packed again as hard as we can, if it is text or the like with a dictionary of such pages too, and with its
 //! three neighbours as one cluster where that saves an eighth; one that does not pack goes to the backing file, and so
 //! does any cold page that is in no cluster while memory is short. Sparse slabs are moved together. The work is done
@@ -21,7 +21,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{
     cluster,
-    lexicon::{self, Number},
+    dictionary_cache::{self, Number},
     shard::{Shard, Smaller},
     slab::OBJECT_LEN_MAX,
     slot::{Kind, Slot},
@@ -44,7 +44,7 @@ const LOOSE_SHARE: u64 = 16;
 
 /// How the keeper goes about it.
 #[derive(Debug, Clone)]
-pub struct KeeperConfig {
+pub struct RecompressorConfig {
     /// A page that was not touched for this long, up to twice as long, is cold. The keeper rests so long between
     /// rounds, so next to nothing would keep a processor busy.
     pub idle_after: Duration,
@@ -71,17 +71,17 @@ pub struct Round {
 
 /// The thread. It ends when this is dropped.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct Recompressor {
     bell: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Keeper {
+impl Recompressor {
     /// Starts looking after `stores`.
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn start(stores: Vec<Arc<Store>>, config: KeeperConfig) -> std::io::Result<Self> {
+    pub fn start(stores: Vec<Arc<Store>>, config: RecompressorConfig) -> std::io::Result<Self> {
         let bell = Arc::new((Mutex::new(false), Condvar::new()));
         let mine = bell.clone();
         let thread = thread::Builder::new()
@@ -102,7 +102,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Recompressor {
     fn drop(&mut self) {
         *self.bell.0.lock() = true;
         self.bell.1.notify_all();
@@ -113,7 +113,7 @@ impl Drop for Keeper {
 }
 
 /// One round now, on the calling thread and without rests.
-pub fn round(store: &Store, config: &KeeperConfig) -> Round {
+pub fn round(store: &Store, config: &RecompressorConfig) -> Round {
     Worker::new(config, None).round(store)
 }
 
@@ -121,14 +121,14 @@ struct Worker {
     kit: Kit,
     recompress: bool,
     /// The dictionary of the store at hand.
-    book: Option<(Number, dictionary::Packer)>,
+    book: Option<(Number, dictionary::PagePacker)>,
     /// `None` for a worker that does not rest.
     bell: Option<Arc<(Mutex<bool>, Condvar)>>,
     since: Instant,
 }
 
 impl Worker {
-    fn new(config: &KeeperConfig, bell: Option<Arc<(Mutex<bool>, Condvar)>>) -> Self {
+    fn new(config: &RecompressorConfig, bell: Option<Arc<(Mutex<bool>, Condvar)>>) -> Self {
         let kit = Kit::new(Profile::Ratio, &config.chains);
         Self {
             kit,
@@ -249,7 +249,7 @@ impl Worker {
         let texts = expected * pages.len() as u64 / (groups.min(SAMPLES) * cluster::PAGES) as u64;
         let gain = (trained.without - trained.with) as u64 * texts / trained.pages as u64;
         tracing::debug!(?trained, texts, gain, "made a dictionary");
-        if gain > lexicon::frames(&trained.dictionary) * FRAME as u64
+        if gain > dictionary_cache::frames(&trained.dictionary) * FRAME as u64
             && lexicon.add(trained.dictionary)
         {
             self.book = lexicon.last().and_then(pack);

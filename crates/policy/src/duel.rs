@@ -11,7 +11,7 @@
 
 /// Which way chunks go at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum DuelSide {
     /// As the price rule has it.
     Priced,
     /// Raw, whatever the rule says.
@@ -20,8 +20,8 @@ pub enum Way {
 
 /// Compares the two ways.
 #[derive(Debug, Clone)]
-pub struct Guard {
-    way: Way,
+pub struct RawDuel {
+    way: DuelSide,
     /// Since when bytes are counted, and how many they are.
     counted_ns: u64,
     bytes: u64,
@@ -40,10 +40,10 @@ pub struct Guard {
     peak: f64,
 }
 
-impl Default for Guard {
+impl Default for RawDuel {
     fn default() -> Self {
         Self {
-            way: Way::Priced,
+            way: DuelSide::Priced,
             counted_ns: 0,
             bytes: 0,
             since: None,
@@ -58,23 +58,23 @@ impl Default for Guard {
     }
 }
 
-impl Guard {
+impl RawDuel {
     /// Notes a chunk and says which way it goes. `link` is what the link carries, in bytes a nanosecond; `in_hand` raw
     /// bytes were decided on and have not left yet.
-    pub fn way(&mut self, now_ns: u64, raw_len: usize, link: f64, in_hand: u64) -> Way {
+    pub fn way(&mut self, now_ns: u64, raw_len: usize, link: f64, in_hand: u64) -> DuelSide {
         // A look at raw that has begun tells more of the link than what the link is believed to carry meanwhile.
-        let looks = self.way == Way::Raw && self.rates[Way::Raw as usize].is_none();
+        let looks = self.way == DuelSide::Raw && self.rates[DuelSide::Raw as usize].is_none();
         if link < if looks { SLOW } else { FAST } && self.peak < FAST {
             *self = Self {
                 counted_ns: now_ns,
                 ..Self::default()
             };
-            return Way::Priced;
+            return DuelSide::Priced;
         }
         if let Some(since) = self.since {
             // Until all in hand went this way the pace is the other's, or that at which the queue fills and what else
             // packing leaves empty.
-            let buffers = if self.way == Way::Raw {
+            let buffers = if self.way == DuelSide::Raw {
                 BUFFERS.min((link * SPAN_NS as f64) as u64)
             } else {
                 0
@@ -92,7 +92,7 @@ impl Guard {
             // What was found when it was tried last may have been a pause: pauses make a way slower, nothing faster.
             let mean = if self.trial { mean.max(rate) } else { mean };
             self.rates[before as usize] = Some(mean);
-            if before == Way::Raw {
+            if before == DuelSide::Raw {
                 // One span may be a pause in which nobody read, and the first what buffers on the way took.
                 self.peak = rate.min(PEAK_MAX).max(FADE * self.peak);
             }
@@ -107,13 +107,17 @@ impl Guard {
     fn turn(&mut self) {
         let [priced, raw] = self.rates;
         let (Some(priced), Some(raw)) = (priced, raw) else {
-            self.way = if raw.is_none() { Way::Raw } else { Way::Priced };
+            self.way = if raw.is_none() {
+                DuelSide::Raw
+            } else {
+                DuelSide::Priced
+            };
             return;
         };
         let better = if priced > GAIN_MIN * raw {
-            Way::Priced
+            DuelSide::Priced
         } else {
-            Way::Raw
+            DuelSide::Raw
         };
         let clear = priced.min(raw) < CLEAR * priced.max(raw);
         let doubted = std::mem::replace(&mut self.doubted, better != self.way);
@@ -125,7 +129,7 @@ impl Guard {
                 let least = if clear { PATIENCE_CLEAR } else { 0 };
                 (self.patience * 2).clamp(
                     least,
-                    if better == Way::Raw {
+                    if better == DuelSide::Raw {
                         PATIENCE_MAX
                     } else {
                         PATIENCE_CLEAR
@@ -144,18 +148,18 @@ impl Guard {
             self.stay -= 1;
         } else {
             self.trial = true;
-            self.way = if self.way == Way::Raw {
-                Way::Priced
+            self.way = if self.way == DuelSide::Raw {
+                DuelSide::Priced
             } else {
-                Way::Raw
+                DuelSide::Raw
             };
         }
     }
 
     /// One look may be wrong. That packing pays is looked at again sooner where it does not clearly: raw is what was
     /// promised.
-    fn settle(&mut self, better: Way, clear: bool) {
-        self.stay = if better == Way::Raw || clear {
+    fn settle(&mut self, better: DuelSide, clear: bool) {
+        self.stay = if better == DuelSide::Raw || clear {
             self.patience
         } else {
             self.patience / HASTE
@@ -199,13 +203,13 @@ mod tests {
 
     /// Runs chunks of 64 KiB for `ms` where raw gets `raw` bytes a nanosecond through and priced `priced`; returns the
     /// share of time that went priced.
-    fn run(guard: &mut Guard, now_ns: &mut u64, ms: u64, priced: f64, raw: f64) -> f64 {
+    fn run(guard: &mut RawDuel, now_ns: &mut u64, ms: u64, priced: f64, raw: f64) -> f64 {
         let (end, mut in_priced) = (*now_ns + ms * 1_000_000, 0);
         let begin = *now_ns;
         while *now_ns < end {
             let rate = match guard.way(*now_ns, 65_536, 2.0, 0) {
-                Way::Priced => priced,
-                Way::Raw => raw,
+                DuelSide::Priced => priced,
+                DuelSide::Raw => raw,
             };
             let took = (65_536.0 / rate) as u64;
             in_priced += if rate == priced { took } else { 0 };
@@ -216,7 +220,7 @@ mod tests {
 
     #[test]
     fn the_better_way_stays_and_a_change_is_noticed() {
-        let (mut guard, mut now_ns) = (Guard::default(), 0);
+        let (mut guard, mut now_ns) = (RawDuel::default(), 0);
         run(&mut guard, &mut now_ns, 100, 1.0, 2.0);
         assert!(
             run(&mut guard, &mut now_ns, 1000, 1.0, 2.0) < 0.03,
@@ -232,25 +236,29 @@ mod tests {
     // Goal: a moment in which the link seems slow does not end the comparison; bytes that get through slowly do.
     #[test]
     fn what_got_through_counts_and_not_what_is_believed() {
-        let (mut guard, mut now_ns) = (Guard::default(), 0);
+        let (mut guard, mut now_ns) = (RawDuel::default(), 0);
         run(&mut guard, &mut now_ns, 100, 1.0, 2.0);
         let raw = (0..100).filter(|_| {
             now_ns += 32_768;
-            guard.way(now_ns, 65_536, 0.05, 0) == Way::Raw
+            guard.way(now_ns, 65_536, 0.05, 0) == DuelSide::Raw
         });
         assert!(raw.count() > 60, "{guard:?}");
         for _ in 0..200 {
             now_ns += 655_360;
             guard.way(now_ns, 65_536, 0.1, 0);
         }
-        assert_eq!(guard.way(now_ns, 65_536, 0.1, 0), Way::Priced, "{guard:?}");
+        assert_eq!(
+            guard.way(now_ns, 65_536, 0.1, 0),
+            DuelSide::Priced,
+            "{guard:?}"
+        );
     }
 
     // Goal: a receiver that does not get a processor for a while is no slow link. Packing for one cost a third of a
     // second.
     #[test]
     fn a_pause_does_not_end_the_comparison() {
-        let (mut guard, mut now_ns) = (Guard::default(), 0);
+        let (mut guard, mut now_ns) = (RawDuel::default(), 0);
         run(&mut guard, &mut now_ns, 100, 1.0, 2.0);
         for _ in 0..3 {
             now_ns += 12 * SPAN_NS;
@@ -263,7 +271,7 @@ mod tests {
     // Goal: where raw is twice as fast, half a second has one trial.
     #[test]
     fn what_lost_clearly_is_seldom_tried() {
-        let (mut guard, mut now_ns) = (Guard::default(), 0);
+        let (mut guard, mut now_ns) = (RawDuel::default(), 0);
         run(&mut guard, &mut now_ns, 100, 1.0, 2.0);
         assert!(run(&mut guard, &mut now_ns, 600, 1.0, 2.0) < 0.012);
     }
@@ -271,14 +279,14 @@ mod tests {
     // Goal: raw that was first looked at during a pause is no longer held to be slow once a trial shows that it is not.
     #[test]
     fn a_pause_in_the_first_look_at_raw_is_soon_found_out() {
-        let (mut guard, mut now_ns) = (Guard::default(), 0);
+        let (mut guard, mut now_ns) = (RawDuel::default(), 0);
         run(&mut guard, &mut now_ns, 6, 0.7, 0.3);
-        assert_eq!(guard.way, Way::Raw);
+        assert_eq!(guard.way, DuelSide::Raw);
         run(&mut guard, &mut now_ns, 20, 0.7, 0.3);
-        assert_eq!(guard.way, Way::Priced, "{guard:?}");
+        assert_eq!(guard.way, DuelSide::Priced, "{guard:?}");
         // The trial finds processors busy, which are free again then.
         while now_ns < 400_000_000 {
-            let raw = if guard.rates[Way::Raw as usize] < Some(0.31) {
+            let raw = if guard.rates[DuelSide::Raw as usize] < Some(0.31) {
                 0.85
             } else {
                 2.0
@@ -294,30 +302,33 @@ mod tests {
     // Goal: a look at raw is not given up because the link seems a little slower while it fills.
     #[test]
     fn a_look_at_raw_is_finished() {
-        let (mut guard, mut now_ns) = (Guard::default(), 0);
+        let (mut guard, mut now_ns) = (RawDuel::default(), 0);
         run(&mut guard, &mut now_ns, 6, 0.6, 0.9);
         for _ in 0..200 {
             now_ns += 72_818;
             guard.way(now_ns, 65_536, 0.68, 0);
         }
-        assert!(guard.peak >= FAST && guard.way == Way::Raw, "{guard:?}");
+        assert!(
+            guard.peak >= FAST && guard.way == DuelSide::Raw,
+            "{guard:?}"
+        );
     }
 
     // Goal: a link of 2.5 Gbit/s whose buffers took the first megabytes fast is the price rule's again within 60 ms, and
     // stays so though packing gets less through than raw for as long as chunks pack badly.
     #[test]
     fn a_burst_makes_no_fast_link() {
-        let (mut guard, mut now_ns, mut raw_ns) = (Guard::default(), 0, 0);
+        let (mut guard, mut now_ns, mut raw_ns) = (RawDuel::default(), 0, 0);
         while now_ns < 1_000_000_000 {
             let belief = if now_ns < 20_000_000 { 0.71 } else { 0.3 };
             let way = guard.way(now_ns, 65_536, belief, 0);
             let rate = match way {
-                Way::Raw if raw_ns < 6_000_000 => 2.0,
-                Way::Raw => 0.3,
-                Way::Priced => 0.25,
+                DuelSide::Raw if raw_ns < 6_000_000 => 2.0,
+                DuelSide::Raw => 0.3,
+                DuelSide::Priced => 0.25,
             };
             let took = (65_536.0 / rate) as u64;
-            raw_ns += if way == Way::Raw { took } else { 0 };
+            raw_ns += if way == DuelSide::Raw { took } else { 0 };
             now_ns += took;
         }
         assert!(
@@ -329,7 +340,7 @@ mod tests {
     // Goal: one slow span, of a chunk that packs slowly or a pause, sends nothing raw that packs well.
     #[test]
     fn a_slow_span_is_not_enough_to_leave_what_pays() {
-        let (mut guard, mut now_ns) = (Guard::default(), 0);
+        let (mut guard, mut now_ns) = (RawDuel::default(), 0);
         run(&mut guard, &mut now_ns, 300, 2.0, 1.0);
         for _ in 0..5 {
             now_ns += 3 * SPAN_NS;
@@ -344,17 +355,17 @@ mod tests {
     // megabytes of room.
     #[test]
     fn a_queue_that_fills_is_no_pace() {
-        let (mut guard, mut now_ns, mut queued, mut priced) = (Guard::default(), 0, 0_u64, 0);
+        let (mut guard, mut now_ns, mut queued, mut priced) = (RawDuel::default(), 0, 0_u64, 0);
         while now_ns < 1_000_000_000 {
             let way = guard.way(now_ns, 65_536, 1.0, queued);
-            priced += if way == Way::Priced { 1 } else { 0 };
+            priced += if way == DuelSide::Priced { 1 } else { 0 };
             let took = match way {
-                Way::Priced => 59_578,
-                Way::Raw if queued < 4 << 20 => 0,
-                Way::Raw => 65_536,
+                DuelSide::Priced => 59_578,
+                DuelSide::Raw if queued < 4 << 20 => 0,
+                DuelSide::Raw => 65_536,
             };
             now_ns += took;
-            queued = (queued + if way == Way::Raw { 65_536 } else { 0 }).saturating_sub(took);
+            queued = (queued + if way == DuelSide::Raw { 65_536 } else { 0 }).saturating_sub(took);
         }
         assert!(priced > 14_000, "{priced} of 16,000 chunks, {guard:?}");
     }
@@ -363,13 +374,13 @@ mod tests {
     // clearly stays away.
     #[test]
     fn what_a_pause_turned_is_soon_turned_back() {
-        for (priced, raw, better) in [(3.0, 1.2, Way::Priced), (1.0, 2.5, Way::Raw)] {
-            let (mut guard, mut now_ns) = (Guard::default(), 0);
+        for (priced, raw, better) in [(3.0, 1.2, DuelSide::Priced), (1.0, 2.5, DuelSide::Raw)] {
+            let (mut guard, mut now_ns) = (RawDuel::default(), 0);
             run(&mut guard, &mut now_ns, 2000, priced, raw);
             for _ in 0..5 {
                 run(&mut guard, &mut now_ns, 12, 0.3, 0.3);
                 let share = run(&mut guard, &mut now_ns, 700, priced, raw);
-                let share = if better == Way::Priced {
+                let share = if better == DuelSide::Priced {
                     share
                 } else {
                     1.0 - share
@@ -383,26 +394,30 @@ mod tests {
     // that gets 2 through, and three megabytes that go at 4.
     #[test]
     fn a_buffer_that_fills_is_no_pace() {
-        let (mut guard, mut now_ns, mut looked, mut filled) = (Guard::default(), 0, 0.0_f64, 0);
+        let (mut guard, mut now_ns, mut looked, mut filled) = (RawDuel::default(), 0, 0.0_f64, 0);
         while now_ns < 2_000_000_000 {
             let way = guard.way(now_ns, 65_536, 1.2, 0);
-            filled = if way == Way::Raw { filled + 65_536 } else { 0 };
+            filled = if way == DuelSide::Raw {
+                filled + 65_536
+            } else {
+                0
+            };
             let rate = match way {
-                Way::Priced => 2.0,
-                Way::Raw if filled < 3 << 20 => 4.0,
-                Way::Raw => 1.2,
+                DuelSide::Priced => 2.0,
+                DuelSide::Raw if filled < 3 << 20 => 4.0,
+                DuelSide::Raw => 1.2,
             };
             now_ns += (65_536.0 / rate) as u64;
-            looked = looked.max(guard.rates[Way::Raw as usize].unwrap_or(0.0));
+            looked = looked.max(guard.rates[DuelSide::Raw as usize].unwrap_or(0.0));
         }
         assert!((1.19..1.21).contains(&looked), "{looked}");
     }
 
     #[test]
     fn a_slow_link_is_left_to_the_prices() {
-        let mut guard = Guard::default();
+        let mut guard = RawDuel::default();
         for now_ns in (0..1_000_000_000).step_by(1_000_000) {
-            assert_eq!(guard.way(now_ns, 65_536, 0.3, 0), Way::Priced);
+            assert_eq!(guard.way(now_ns, 65_536, 0.3, 0), DuelSide::Priced);
         }
     }
 }

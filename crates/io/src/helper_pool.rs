@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex};
 
 /// The threads. They end with it.
 #[derive(Debug)]
-pub struct Crew {
+pub struct HelperPool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -64,7 +64,7 @@ impl fmt::Debug for Work {
     }
 }
 
-impl Crew {
+impl HelperPool {
     /// Starts `threads` threads, of one name. None is fine: then all work is the caller's.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for HelperPool {
     fn drop(&mut self) {
         self.shared.state.lock().ending = true;
         self.shared.called.notify_all();
@@ -188,7 +188,7 @@ fn help(shared: &Shared) {
         let (serial, work) = (call.serial, call.work);
         state.idle -= 1;
         drop(state);
-        // SAFETY: `helping` is up, so the caller is still in `Crew::call` and what it borrows is there.
+        // SAFETY: `helping` is up, so the caller is still in `HelperPool::call` and what it borrows is there.
         let result = catch_unwind(AssertUnwindSafe(|| unsafe { (*work.0)() }));
         state = shared.state.lock();
         state.idle += 1;
@@ -214,7 +214,7 @@ mod tests {
     // Goal: every piece is done once, whoever calls at the same time. Method: lists of callers' stacks, summed by all.
     #[test]
     fn many_callers_share_a_crew_and_each_piece_is_done_once() {
-        let crew = Crew::new("test", 3).unwrap();
+        let crew = HelperPool::new("test", 3).unwrap();
         thread::scope(|scope| {
             for caller in 0..4 {
                 let crew = &crew;
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn an_idle_thread_does_help_and_a_busy_one_is_not_waited_for() {
-        let crew = Crew::new("test", 1).unwrap();
+        let crew = HelperPool::new("test", 1).unwrap();
         while crew.shared.state.lock().idle == 0 {
             thread::yield_now();
         }
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_helper_that_panics_is_the_callers_panic_and_the_crew_goes_on() {
-        let crew = Crew::new("test", 1).unwrap();
+        let crew = HelperPool::new("test", 1).unwrap();
         while crew.shared.state.lock().idle == 0 {
             thread::yield_now();
         }

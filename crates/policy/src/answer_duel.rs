@@ -10,7 +10,7 @@
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Answers {
+pub struct AnswerDuel {
     lengths: [Ways; LENGTHS],
     /// The message that may be answered next.
     waiting: Option<Waiting>,
@@ -55,7 +55,7 @@ impl Median {
     }
 }
 
-impl Answers {
+impl AnswerDuel {
     /// A message is to be decided on; the peer was heard last at `heard_ns`. To be called before each decision.
     pub fn note(&mut self, heard_ns: u64) {
         if let Some(Waiting {
@@ -95,7 +95,7 @@ impl Answers {
 
 /// Lengths up to 16 KiB, by their logarithm.
 const LENGTHS: usize = 15;
-/// Answers of each way before one is believed to be the better.
+/// AnswerDuel of each way before one is believed to be the better.
 const TRIED: u32 = 16;
 /// Every so many messages go the other way.
 const AGAIN: u32 = 32;
@@ -110,7 +110,7 @@ mod tests {
 
     /// Sends `count` messages, answered after so long by their way, give or take a fifth; how many of the last half
     /// went raw.
-    fn ask(answers: &mut Answers, count: u32, raw_ns: u64, priced_ns: u64) -> u32 {
+    fn ask(answers: &mut AnswerDuel, count: u32, raw_ns: u64, priced_ns: u64) -> u32 {
         let (mut now, mut raw) = (1_000_000, 0);
         for turn in 0..count {
             let goes_raw = answers.raw_is_better(4096, now);
@@ -126,29 +126,29 @@ mod tests {
     #[test]
     fn messages_go_the_way_that_is_answered_sooner() {
         assert!(
-            ask(&mut Answers::default(), 2000, 80_000, 110_000) > 950,
+            ask(&mut AnswerDuel::default(), 2000, 80_000, 110_000) > 950,
             "a look for nothing"
         );
         assert!(
-            ask(&mut Answers::default(), 2000, 500_000, 300_000) < 50,
+            ask(&mut AnswerDuel::default(), 2000, 500_000, 300_000) < 50,
             "a slow link"
         );
         assert!(
-            ask(&mut Answers::default(), 2000, 10_000_000, 10_000_000) < 50,
+            ask(&mut AnswerDuel::default(), 2000, 10_000_000, 10_000_000) < 50,
             "no difference"
         );
     }
 
     #[test]
     fn a_link_that_becomes_slow_is_noticed() {
-        let mut answers = Answers::default();
+        let mut answers = AnswerDuel::default();
         ask(&mut answers, 2000, 80_000, 110_000);
         assert!(ask(&mut answers, 10_000, 500_000, 300_000) < 200);
     }
 
     #[test]
     fn where_nobody_answers_the_price_decides() {
-        let mut answers = Answers::default();
+        let mut answers = AnswerDuel::default();
         for turn in 0..1000 {
             answers.note(5);
             assert!(!answers.raw_is_better(4096, 10 + turn));

@@ -8,15 +8,15 @@
 //! Neighbours: [`crate::solve`] gives the weights it tilts, [`crate::adaptive`] charges it. Units: nanoseconds of a
 //! stage.
 
-use crate::solve::{Times, Weights, weighted};
+use crate::solve::{PriceWeights, Times, weighted};
 
 /// Stage times of the last decisions, fading.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Account {
+pub struct StageBalance {
     spent: Times,
 }
 
-impl Account {
+impl StageBalance {
     /// One more chunk of `raw_len` bytes, at `times` per byte.
     pub fn charge(&mut self, times: Times, raw_len: f32) {
         for (spent, time) in self.spent.iter_mut().zip(times) {
@@ -32,7 +32,7 @@ impl Account {
     /// `weights`, with slack stages discounted and those that take more than the weights foresaw made dearer: where two
     /// mixes cost the same, the weights alone do not say which of them overloads a stage whose weight is nothing.
     #[must_use]
-    pub fn tilt(&self, weights: Weights) -> Weights {
+    pub fn tilt(&self, weights: PriceWeights) -> PriceWeights {
         let most = self
             .spent
             .iter()
@@ -62,7 +62,7 @@ mod tests {
     fn two_neighbours_share_the_time() {
         let row: [Times; 2] = [[4.0, 10.0, 0.1], [13.0, 6.0, 0.1]];
         let weights = solve(&[(1.0, &row)]);
-        let mut account = Account::default();
+        let mut account = StageBalance::default();
         let mut sums = [0.0_f32; 3];
         for _ in 0..1000 {
             let times = row[cheapest(&row, account.tilt(weights)).0];

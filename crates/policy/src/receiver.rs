@@ -13,7 +13,7 @@ use narrows_core::Feedback;
 
 /// The receiver as its reports show it.
 #[derive(Debug)]
-pub struct Peer {
+pub struct ReceiverModel {
     sent: VecDeque<Sent>,
     raw_noted: u64,
     last: Feedback,
@@ -43,14 +43,14 @@ struct Sent {
 
 /// What one report tells: which candidates were unpacked in its span, with their prior times, and the time it took.
 #[derive(Debug, Default)]
-pub struct Unpacked {
+pub struct UnpackedReport {
     /// Candidate and sum of its prior unpacking times, in nanoseconds.
     pub prior_ns: Vec<(usize, f32)>,
     /// CPU time measured for the same bytes, in nanoseconds; 0 where the report tells nothing.
     pub measured_ns: f32,
 }
 
-impl Default for Peer {
+impl Default for ReceiverModel {
     fn default() -> Self {
         Self {
             sent: VecDeque::new(),
@@ -67,7 +67,7 @@ impl Default for Peer {
     }
 }
 
-impl Peer {
+impl ReceiverModel {
     /// A chunk was decided on at `now_ns`, which takes `size` packed and which the priors would have unpacked in `prior`
     /// ns of CPU, both per raw byte. Not the corrected estimate: hundreds of chunks are on their way, and correcting a
     /// correction once for each of them overshoots.
@@ -135,7 +135,7 @@ impl Peer {
         frame_len: f32,
         link: f32,
         starved: bool,
-        unpacked: &mut Unpacked,
+        unpacked: &mut UnpackedReport,
     ) {
         unpacked.prior_ns.clear();
         unpacked.measured_ns = 0.0;
@@ -242,8 +242,8 @@ mod tests {
 
     #[test]
     fn a_receiver_slower_than_the_priors_shows() {
-        let mut peer = Peer::default();
-        let mut unpacked = Unpacked::default();
+        let mut peer = ReceiverModel::default();
+        let mut unpacked = UnpackedReport::default();
         for _ in 0..16 {
             peer.note(0, 3, 256 << 10, 0.5, 1e5 / (256 << 10) as f32);
         }
@@ -264,8 +264,8 @@ mod tests {
 
     #[test]
     fn processors_taken_from_it_show_in_the_capacity() {
-        let mut peer = Peer::default();
-        let mut unpacked = Unpacked::default();
+        let mut peer = ReceiverModel::default();
+        let mut unpacked = UnpackedReport::default();
         for tick in 1..40_u64 {
             let report = Feedback {
                 now_ns: tick * 20_000_000,
@@ -285,7 +285,14 @@ mod tests {
 
     /// `ticks` reports 50 ms apart of one that unpacks 4 MiB in each, with `busy` ns of `workers` 2 and `delayed` beside,
     /// `waiting` bytes before it.
-    fn run(peer: &mut Peer, tick: &mut u64, ticks: u64, busy: u64, delayed: u64, waiting: u64) {
+    fn run(
+        peer: &mut ReceiverModel,
+        tick: &mut u64,
+        ticks: u64,
+        busy: u64,
+        delayed: u64,
+        waiting: u64,
+    ) {
         for _ in 0..ticks {
             let last = peer.last;
             *tick += 1;
@@ -302,7 +309,7 @@ mod tests {
                 waiting_bytes: waiting,
                 sink_ns: last.sink_ns,
             };
-            peer.report(&report, 1e5, 0.1, false, &mut Unpacked::default());
+            peer.report(&report, 1e5, 0.1, false, &mut UnpackedReport::default());
         }
     }
 
@@ -310,7 +317,7 @@ mod tests {
     // nothing waits, and is soon when it has.
     #[test]
     fn one_that_waits_for_processors_is_starved_though_nothing_waits_for_it() {
-        let (mut peer, mut tick) = (Peer::default(), 0);
+        let (mut peer, mut tick) = (ReceiverModel::default(), 0);
         run(&mut peer, &mut tick, 20, 5_000_000, 40_000_000, 8 << 20);
         assert!((peer.efficiency() - 0.05).abs() < 0.005, "{peer:?}");
         run(&mut peer, &mut tick, 10, 5_000_000, 40_000_000, 0);
@@ -326,7 +333,7 @@ mod tests {
     // Goal: what is under way to a receiver that is behind takes it no longer than a quarter of a second and the way.
     #[test]
     fn little_is_under_way_to_one_that_is_behind() {
-        let (mut peer, mut tick) = (Peer::default(), 0);
+        let (mut peer, mut tick) = (ReceiverModel::default(), 0);
         assert_eq!(peer.unconsumed_max(), u64::MAX);
         run(&mut peer, &mut tick, 20, 5_000_000, 40_000_000, 16 << 20);
         let packed_in_260_ms = 26.0 / 5.0 * f64::from(2 << 20);

@@ -17,7 +17,7 @@ const BOOKS: usize = 8;
 
 /// The shelf they stand on. Locked after a shard, if both are.
 #[derive(Debug)]
-pub(crate) struct Lexicon {
+pub(crate) struct DictionaryCache {
     budget: Arc<Budget>,
     shelf: Mutex<Shelf>,
 }
@@ -46,7 +46,7 @@ pub(crate) type Number = u8;
 const PAGES_FIRST: u64 = 1024;
 const PAGES_MOST: u64 = 1 << 18;
 
-impl Lexicon {
+impl DictionaryCache {
     pub(crate) fn new(budget: Arc<Budget>) -> Self {
         Self {
             budget,
@@ -160,7 +160,7 @@ impl Lexicon {
     }
 }
 
-impl Drop for Lexicon {
+impl Drop for DictionaryCache {
     fn drop(&mut self) {
         let (_, frames) = self.cost();
         self.budget.give(frames);

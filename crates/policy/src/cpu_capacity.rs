@@ -10,17 +10,17 @@
 
 use narrows_core::Gauges;
 
-use crate::rate::Verdict;
+use crate::rate::RateVerdict;
 
 /// Processors that packing can use.
 #[derive(Debug, Clone, Copy)]
-pub struct Effort {
+pub struct CpuCapacity {
     cpu_ns: f32,
     wall_ns: f32,
     trim: f32,
 }
 
-impl Default for Effort {
+impl Default for CpuCapacity {
     fn default() -> Self {
         Self {
             cpu_ns: 0.0,
@@ -30,7 +30,7 @@ impl Default for Effort {
     }
 }
 
-impl Effort {
+impl CpuCapacity {
     /// A chunk took this much.
     pub fn learn(&mut self, cpu_ns: u64, wall_ns: u64) {
         // Short work fits between two interruptions and would say nothing.
@@ -42,10 +42,10 @@ impl Effort {
     }
 
     /// A window of the link ended with `verdict`; frames are of some `frame_len` bytes.
-    pub fn judge(&mut self, verdict: Verdict, gauges: &Gauges, frame_len: f32) {
+    pub fn judge(&mut self, verdict: RateVerdict, gauges: &Gauges, frame_len: f32) {
         match verdict {
-            Verdict::Idle if gauges.packing >= gauges.workers.max(1) => self.trim *= 0.96,
-            Verdict::Link if gauges.queued_bytes as f32 > gauges.packing as f32 * frame_len => {
+            RateVerdict::Idle if gauges.packing >= gauges.workers.max(1) => self.trim *= 0.96,
+            RateVerdict::Link if gauges.queued_bytes as f32 > gauges.packing as f32 * frame_len => {
                 self.trim *= 1.02
             }
             _ => {}
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn time_on_the_clock_without_a_processor_counts_against_it() {
-        let mut effort = Effort::default();
+        let mut effort = CpuCapacity::default();
         assert_eq!(effort.efficiency(), 1.0);
         (0..100).for_each(|_| effort.learn(1_000_000, 2_000_000));
         assert!((effort.efficiency() - 0.5).abs() < 0.01);
@@ -91,20 +91,20 @@ mod tests {
 
     #[test]
     fn a_link_that_runs_dry_trims_only_while_workers_are_busy() {
-        let mut effort = Effort::default();
+        let mut effort = CpuCapacity::default();
         let idle = Gauges {
             workers: 2,
             packing: 0,
             ..Gauges::default()
         };
-        effort.judge(Verdict::Idle, &idle, 1e3);
+        effort.judge(RateVerdict::Idle, &idle, 1e3);
         assert_eq!(effort.trim(), TRIM_MAX);
         let busy = Gauges { packing: 2, ..idle };
-        (0..99).for_each(|_| effort.judge(Verdict::Idle, &busy, 1e3));
+        (0..99).for_each(|_| effort.judge(RateVerdict::Idle, &busy, 1e3));
         assert_eq!(effort.trim(), TRIM_MIN);
         // Workers are as busy where there is room in the queue as where it is full enough.
         effort.judge(
-            Verdict::Link,
+            RateVerdict::Link,
             &Gauges {
                 queued_bytes: 2000,
                 ..busy
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(effort.trim(), TRIM_MIN);
         (0..99).for_each(|_| {
             effort.judge(
-                Verdict::Link,
+                RateVerdict::Link,
                 &Gauges {
                     queued_bytes: 2001,
                     ..busy

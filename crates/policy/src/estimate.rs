@@ -17,14 +17,14 @@ use crate::offers::Offer;
 
 /// A value, and how sure of it we are.
 #[derive(Debug, Clone, Copy)]
-pub struct Guess {
+pub struct CostEstimate {
     value: f32,
     variance: f32,
     /// What the variance grows by with every sample: data change.
     drift: f32,
 }
 
-impl Guess {
+impl CostEstimate {
     /// Starts from a prior that is off by so much.
     #[must_use]
     pub fn new(value: f32, noise: f32) -> Self {
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_guess_follows_sure_samples_and_hardly_unsure_ones() {
-        let (mut sure, mut unsure) = (Guess::new(0.4, 0.05), Guess::new(0.4, 0.05));
+        let (mut sure, mut unsure) = (CostEstimate::new(0.4, 0.05), CostEstimate::new(0.4, 0.05));
         for _ in 0..10 {
             sure.learn(0.2, 0.02, 1.0);
             unsure.learn(0.2, 0.7, 1.0);

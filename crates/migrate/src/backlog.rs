@@ -90,13 +90,13 @@ pub struct Bounds {
 
 /// Watches one session.
 #[derive(Debug)]
-pub struct Law {
+pub struct BacklogLimit {
     downtime_limit: Duration,
     samples: VecDeque<Sample>,
     goodput: f64,
 }
 
-impl Law {
+impl BacklogLimit {
     /// For a guest that may stand still for `downtime_limit`.
     #[must_use]
     pub fn new(downtime_limit: Duration) -> Self {
@@ -182,7 +182,7 @@ mod tests {
     /// Feeds `steps` of a tenth of a second in which the link carried `wire` bytes, of `raw`, and was busy for
     /// `busy_ns`.
     fn feed(
-        law: &mut Law,
+        law: &mut BacklogLimit,
         from: &mut Sample,
         steps: u32,
         wire: u64,
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_busy_link_gives_its_rate_and_a_tenth_of_the_downtime_in_bytes() {
-        let (mut law, mut at) = (Law::new(LIMIT), Sample::default());
+        let (mut law, mut at) = (BacklogLimit::new(LIMIT), Sample::default());
         let bounds = feed(&mut law, &mut at, 30, 2_500_000, 7_500_000, STEP_NS);
         assert!(bounds.goodput.abs_diff(25_000_000) < 100_000, "{bounds:?}");
         assert!(bounds.backlog_max.abs_diff(750_000) < 5_000, "{bounds:?}");
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn an_idle_link_says_nothing_of_its_rate() {
-        let (mut law, mut at) = (Law::new(LIMIT), Sample::default());
+        let (mut law, mut at) = (BacklogLimit::new(LIMIT), Sample::default());
         let bounds = feed(&mut law, &mut at, 30, 1000, 3000, 10_000);
         assert_eq!(
             (bounds.goodput, bounds.backlog_max, bounds.intake),
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn nearly_empty_pages_do_not_open_the_intake() {
-        let (mut law, mut at) = (Law::new(LIMIT), Sample::default());
+        let (mut law, mut at) = (BacklogLimit::new(LIMIT), Sample::default());
         let bounds = feed(&mut law, &mut at, 30, 2_500_000, 500_000_000, STEP_NS);
         assert!(bounds.intake.unwrap() <= 3 * bounds.goodput);
     }
@@ -239,7 +239,13 @@ mod tests {
     /// Runs `seconds` with a source that always has more, of which `ratio` bytes pack to one, paced as the law says,
     /// over a link of `link` bytes a second with a socket's buffer before it. The last bounds, and the most that was
     /// ever let in.
-    fn paced(law: &mut Law, at: &mut Sample, seconds: u64, ratio: f64, link: f64) -> (Bounds, u64) {
+    fn paced(
+        law: &mut BacklogLimit,
+        at: &mut Sample,
+        seconds: u64,
+        ratio: f64,
+        link: f64,
+    ) -> (Bounds, u64) {
         const STEP_NS: u64 = 10_000_000;
         const BUFFER: f64 = 256e3;
         let (mut pacer, mut waits_until, mut buffered, mut most) = (Pacer::default(), 0, 0.0, 0);
@@ -277,7 +283,7 @@ mod tests {
     #[test]
     fn a_rate_seen_from_below_is_no_ceiling() {
         for ratio in [1.0, 2.5] {
-            let (mut law, mut at) = (Law::new(LIMIT), Sample::default());
+            let (mut law, mut at) = (BacklogLimit::new(LIMIT), Sample::default());
             let low = feed(
                 &mut law,
                 &mut at,
@@ -298,7 +304,7 @@ mod tests {
 
     #[test]
     fn nearly_empty_pages_do_not_open_the_intake_while_the_link_idles() {
-        let (mut law, mut at) = (Law::new(LIMIT), Sample::default());
+        let (mut law, mut at) = (BacklogLimit::new(LIMIT), Sample::default());
         let bounds = feed(&mut law, &mut at, 30, 2_500_000, 6_000_000, STEP_NS);
         let (_, most) = paced(&mut law, &mut at, 5, 100.0, 25e6);
         assert!(most < 3 * bounds.goodput / 100 * 101, "{most} {bounds:?}");
@@ -306,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_rate_that_changes_is_followed_within_two_seconds() {
-        let (mut law, mut at) = (Law::new(LIMIT), Sample::default());
+        let (mut law, mut at) = (BacklogLimit::new(LIMIT), Sample::default());
         feed(&mut law, &mut at, 30, 12_500_000, 30_000_000, STEP_NS);
         let bounds = feed(&mut law, &mut at, 20, 1_250_000, 3_000_000, STEP_NS);
         assert!(bounds.goodput < 16_000_000, "{bounds:?}");
@@ -315,7 +321,7 @@ mod tests {
     #[test]
     fn far_from_the_end_intake_is_free_and_near_it_the_links() {
         let bounds = feed(
-            &mut Law::new(LIMIT),
+            &mut BacklogLimit::new(LIMIT),
             &mut Sample::default(),
             30,
             2_500_000,

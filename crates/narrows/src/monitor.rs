@@ -56,7 +56,7 @@ impl Keeper {
             {
                 let mut state = inner.state.lock();
                 if state.ended.is_none() && state.linkless_since_ns.is_none() {
-                    inner.keeper_wake.wait_for(&mut state, pause);
+                    inner.monitor_wake.wait_for(&mut state, pause);
                 }
                 if state.ended.is_some() {
                     return;
