@@ -112,8 +112,15 @@ pub struct LeftOut(pub u64);
 impl std::fmt::Display for LeftOut {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self(left_out) = self;
-        let noun = if *left_out == 1 { "entry was" } else { "entries were" };
-        write!(f, "{left_out} {noun} not sent, since the sender could not read them; the rest is in place")
+        let noun = if *left_out == 1 {
+            "entry was"
+        } else {
+            "entries were"
+        };
+        write!(
+            f,
+            "{left_out} {noun} not sent, since the sender could not read them; the rest is in place"
+        )
     }
 }
 

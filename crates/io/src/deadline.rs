@@ -145,7 +145,10 @@ mod tests {
     fn the_late_are_cut_and_no_others() {
         let pair = || Socket::pair(Domain::UNIX, Type::STREAM, None).unwrap();
         let ((late, _peer), (fast, _other)) = (pair(), pair());
-        let (late, fast) = (from_unix(late, "late".into()), from_unix(fast, "fast".into()));
+        let (late, fast) = (
+            from_unix(late, "late".into()),
+            from_unix(fast, "fast".into()),
+        );
         let done = deadline(&fast.shutdown, Duration::from_secs(60), || 7);
         assert_eq!(done.unwrap(), 7);
         let (_held, never) = mpsc::channel::<()>();

@@ -21,9 +21,9 @@ pub fn raise_open_files() {
 #[must_use]
 pub fn strangers_max() -> usize {
     let share = |resource| {
-        getrlimit(resource)
-            .current
-            .map_or(usize::MAX, |most| usize::try_from(most / 8).unwrap_or(usize::MAX))
+        getrlimit(resource).current.map_or(usize::MAX, |most| {
+            usize::try_from(most / 8).unwrap_or(usize::MAX)
+        })
     };
     STRANGERS_MAX
         .min(share(Resource::Nofile))

@@ -67,7 +67,9 @@ fn check_owner(path: &Path) -> io::Result<()> {
     if owner == 0 || owner == rustix::process::geteuid().as_raw() {
         return Ok(());
     }
-    let text = format!("it belongs to another user ({owner}), so what answers there is not to be believed");
+    let text = format!(
+        "it belongs to another user ({owner}), so what answers there is not to be believed"
+    );
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 

@@ -95,11 +95,17 @@ const CAPABILITIES: [&str; 17] = [
 ];
 
 fn check_capabilities(asked: &[String]) -> Result<(), Error> {
-    match asked.iter().find(|name| !CAPABILITIES.contains(&name.as_str())) {
+    match asked
+        .iter()
+        .find(|name| !CAPABILITIES.contains(&name.as_str()))
+    {
         None => Ok(()),
         Some(name) => Err(Error::new(
             Code::PROTOCOL,
-            format!("the source's side may not switch on `{}` here", name.escape_debug()),
+            format!(
+                "the source's side may not switch on `{}` here",
+                name.escape_debug()
+            ),
         )),
     }
 }

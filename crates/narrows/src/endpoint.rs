@@ -251,7 +251,9 @@ impl Endpoint {
     pub fn wait_linked(&self) {
         let mut state = self.inner.state.lock();
         while state.ended.is_none() && state.links.is_empty() {
-            self.inner.changed.wait_for(&mut state, std::time::Duration::from_millis(20));
+            self.inner
+                .changed
+                .wait_for(&mut state, std::time::Duration::from_millis(20));
         }
     }
 

@@ -21,9 +21,9 @@ use std::{
 use narrows_core::block::Execution;
 use narrows_io::{
     Address, Listener, Lobby, Shutdown, Stop, Stranger, Transport, Tuning, allocator,
-    listener::ListenError,
     deadline::{Late, deadline},
     limits::strangers_max,
+    listener::ListenError,
     secure::{self, Auth, HANDSHAKE_TIME, SecureError, Side},
 };
 use parking_lot::Mutex;

@@ -173,7 +173,9 @@ pub(crate) fn run(
         if let Some((writer, reader)) = ends {
             desk.start(scope, move || send(desk, writer));
             let told = &told;
-            desk.start(scope, move || receive(desk, reader, options.block_len, told));
+            desk.start(scope, move || {
+                receive(desk, reader, options.block_len, told)
+            });
         }
         for _ in 0..threads {
             desk.start(scope, move || desk.guard(|| hand(desk, craft)));

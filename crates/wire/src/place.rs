@@ -159,8 +159,8 @@ impl<'a> Places<'a> {
             match fs::symlink_metadata(place) {
                 Ok(found) if self.made.contains(&inode(&found)) => return Err(twice(place)),
                 Ok(found) => {
-                    let newer = (found.mtime(), found.mtime_nsec() as u32)
-                        > (meta.mtime_s, meta.mtime_ns);
+                    let newer =
+                        (found.mtime(), found.mtime_nsec() as u32) > (meta.mtime_s, meta.mtime_ns);
                     precious = found.is_file() && (newer || found.mode() & 0o222 == 0);
                     if precious {
                         let what = if newer { "newer" } else { "write-protected" };
@@ -224,8 +224,8 @@ pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
 }
 
 fn look_at_dir(dir: &Path) -> Result<Metadata, TransferError> {
-    let found = fs::symlink_metadata(dir)
-        .map_err(|fault| TransferError::file("cannot use", dir, fault))?;
+    let found =
+        fs::symlink_metadata(dir).map_err(|fault| TransferError::file("cannot use", dir, fault))?;
     if found.is_dir() {
         return Ok(found);
     }

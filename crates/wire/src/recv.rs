@@ -299,7 +299,9 @@ impl TreeWriter<'_> {
             && let Some(part) = Part::resume(dir, &name).map_err(write)?
         {
             if part.file().metadata().map_err(write)?.len() < start {
-                return Err(TransferError::Refused("the rest of what is not here".into()));
+                return Err(TransferError::Refused(
+                    "the rest of what is not here".into(),
+                ));
             }
             part.file().set_len(start).map_err(write)?;
             return Ok(part);

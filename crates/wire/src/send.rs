@@ -98,7 +98,11 @@ pub fn paths(
             "a receiver that cannot compare or continue files: it is of an older version".into(),
         ));
     }
-    let service = if answers { SERVICE_TREE_2 } else { SERVICE_TREE };
+    let service = if answers {
+        SERVICE_TREE_2
+    } else {
+        SERVICE_TREE
+    };
     let (writer, reader) = endpoint.open(service)?;
     let mut sender = Sender {
         source,
@@ -427,7 +431,12 @@ impl Sender<'_> {
             return Ok(());
         }
         // What was put in its place since is not followed out of the tree.
-        self.found(path, name, true, meta.and_then(|meta| Found::below(path, meta)))
+        self.found(
+            path,
+            name,
+            true,
+            meta.and_then(|meta| Found::below(path, meta)),
+        )
     }
 
     /// Offers a file, and sends of those offered before what is wanted when they are many.
@@ -519,17 +528,14 @@ impl Sender<'_> {
                 self.leave_out(path, &fault);
                 self.put_extent(Extent::Abandoned)
             }
-            Err(TransferError::File { path, fault, .. }) => Err(TransferError::Torn { path, fault }),
+            Err(TransferError::File { path, fault, .. }) => {
+                Err(TransferError::Torn { path, fault })
+            }
             Err(fault) => Err(fault),
         }
     }
 
-    fn extents(
-        &mut self,
-        input: &mut Input,
-        path: &Path,
-        start: u64,
-    ) -> Result<(), TransferError> {
+    fn extents(&mut self, input: &mut Input, path: &Path, start: u64) -> Result<(), TransferError> {
         let read = |fault: io::Error| TransferError::file("cannot read", path, fault);
         let (len, mut at) = (input.claimed_len(), start);
         let mut stands = 0;

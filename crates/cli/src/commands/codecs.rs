@@ -52,7 +52,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut table = Table::new();
     // Plain, and as wide as the narrowest terminal.
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(80);
+    table
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(80);
     table.load_style(NOTHING).set_header([
         "id", "codec", "levels", "default", "history", "backend", "format",
     ]);

@@ -123,9 +123,12 @@ pub fn address(text: &str) -> anyhow::Result<Address> {
 
 /// How the flags want peers to prove who they are.
 pub fn auth(security: &Security) -> anyhow::Result<Auth> {
-    if !security.allow.is_empty() && security.tls_certificates.is_none() && security.tls_psk.is_none()
+    if !security.allow.is_empty()
+        && security.tls_certificates.is_none()
+        && security.tls_psk.is_none()
     {
-        let text = "--allow names those who prove who they are: give --tls-certificates or --tls-psk";
+        let text =
+            "--allow names those who prove who they are: give --tls-certificates or --tls-psk";
         return Err(Usage(text.into()).into());
     }
     if let Some(dir) = &security.tls_certificates {
@@ -231,7 +234,11 @@ pub fn on_signal() -> anyhow::Result<()> {
     narrows_io::thread::spawn("signals", move || {
         if let Some(signal) = signals.forever().next() {
             INTERRUPTED.store(true, Ordering::SeqCst);
-            let current: Vec<_> = CURRENT.lock().iter().filter_map(|one| one.upgrade()).collect();
+            let current: Vec<_> = CURRENT
+                .lock()
+                .iter()
+                .filter_map(|one| one.upgrade())
+                .collect();
             // Side by side: each waits a moment for its peer to hear it.
             thread::scope(|scope| {
                 for endpoint in &current {

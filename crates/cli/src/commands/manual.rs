@@ -8,7 +8,9 @@ use clap::CommandFactory;
 use crate::output;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "To install it for bash:\n  narrows completions bash > ~/.local/share/bash-completion/completions/narrows")]
+#[command(
+    after_help = "To install it for bash:\n  narrows completions bash > ~/.local/share/bash-completion/completions/narrows"
+)]
 pub struct CompletionsArgs {
     /// Which shell
     pub shell: clap_complete::Shell,
@@ -24,7 +26,12 @@ pub struct PagesArgs {
 pub fn completions(args: &CompletionsArgs) -> anyhow::Result<()> {
     // Into memory first: it panics where it cannot write, as to a reader that has had enough.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::Args::command(), "narrows", &mut script);
+    clap_complete::generate(
+        args.shell,
+        &mut crate::Args::command(),
+        "narrows",
+        &mut script,
+    );
     output::print(String::from_utf8_lossy(&script).trim_end())
 }
 

@@ -12,9 +12,7 @@ use std::{
     time::Duration,
 };
 
-use narrows::{
-    Acceptor, Auth, Code, Endpoint, Error, Incoming, Pairing, SessionListener,
-};
+use narrows::{Acceptor, Auth, Code, Endpoint, Error, Incoming, Pairing, SessionListener};
 use narrows_io::transport;
 use narrows_wire::{
     Received, SERVICE_TREE_2, TransferError,
@@ -143,9 +141,9 @@ fn places(words: &[OsString]) -> (Vec<&OsStr>, Option<&OsStr>) {
 fn check(args: &Args, into: &Into) -> anyhow::Result<()> {
     let usage = |text: &str| Err(Usage(text.into()).into());
     match into {
-        Into::Stdout if args.stdio => usage(
-            "the stream and the session would both be on standard output; name a directory",
-        ),
+        Into::Stdout if args.stdio => {
+            usage("the stream and the session would both be on standard output; name a directory")
+        }
         Into::Stdout if args.json => {
             usage("--json and the stream would both go to standard output")
         }
@@ -167,8 +165,13 @@ fn writable(dir: &Path) -> anyhow::Result<()> {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     let cannot = |fault: io::Error| anyhow::anyhow!("cannot write to {}: {fault}", dir.display());
     std::fs::create_dir_all(dir).map_err(cannot)?;
-    accessat(CWD, dir, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
-        .map_err(|fault| cannot(fault.into()))
+    accessat(
+        CWD,
+        dir,
+        Access::WRITE_OK | Access::EXEC_OK,
+        AtFlags::EACCESS,
+    )
+    .map_err(|fault| cannot(fault.into()))
 }
 
 /// Fetches paths of one host.
@@ -187,7 +190,10 @@ fn fetch(
     words.push("--".into());
     for word in from {
         let (named, path) = remote::split(word).ok_or_else(|| {
-            Usage(format!("{} is no HOST:PATH, and one directory is received into", word.display()))
+            Usage(format!(
+                "{} is no HOST:PATH, and one directory is received into",
+                word.display()
+            ))
         })?;
         if host.is_some_and(|host| host != named) {
             return Err(Usage("paths of one host at a time".into()).into());
@@ -223,7 +229,10 @@ fn listen(args: Args, acceptor: Acceptor, receiver: Receiver) -> anyhow::Result<
     }
     if let Some(pairing) = &pairing {
         eprintln!("code {}", pairing.code());
-        eprintln!("at the other host: narrows send --code {} PATH… THIS-HOST", pairing.code());
+        eprintln!(
+            "at the other host: narrows send --code {} PATH… THIS-HOST",
+            pairing.code()
+        );
     }
     let (done, ends) = mpsc::channel();
     let receiver = Arc::new(receiver);
@@ -262,7 +271,8 @@ fn listen(args: Args, acceptor: Acceptor, receiver: Receiver) -> anyhow::Result<
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 // A moment later than it was: one whose code was right is paired by then.
                 if pairing.as_ref().is_some_and(Pairing::is_spent) {
-                    let text = "somebody gave a wrong code, so it is used up; start again for a new one";
+                    let text =
+                        "somebody gave a wrong code, so it is used up; start again for a new one";
                     return Err(Error::new(Code::AUTH, text).into());
                 }
             }

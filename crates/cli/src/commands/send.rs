@@ -166,7 +166,11 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     let engine = common::engine(&args.packing);
     let settings = common::settings(&engine, &args.packing, &args.session)?;
     let endpoint = match to {
-        None => Endpoint::connect(&engine, settings, dial_once(throttled(&args, transport::stdio()?)))?,
+        None => Endpoint::connect(
+            &engine,
+            settings,
+            dial_once(throttled(&args, transport::stdio()?)),
+        )?,
         Some(to) => connect(to, &args, &engine, settings)?,
     };
     let endpoint = Arc::new(endpoint);
@@ -263,7 +267,9 @@ fn connect(
     let to = to
         .to_str()
         .ok_or_else(|| Usage(format!("{} is no address", to.display())))?;
-    let share = args.bwlimit.map(|rate| rate.0 / 8.0 / f64::from(args.session.connections));
+    let share = args
+        .bwlimit
+        .map(|rate| rate.0 / 8.0 / f64::from(args.session.connections));
     let mut access = common::access(&args.security)?;
     if let Some(pairing) = &args.code {
         access.auth = Auth::Code(pairing.clone());
@@ -272,12 +278,7 @@ fn connect(
     Ok(connector.connect(engine, settings)?)
 }
 
-fn deliver(
-    args: &Args,
-    endpoint: &Arc<Endpoint>,
-    goods: Goods,
-    quiet: bool,
-) -> anyhow::Result<()> {
+fn deliver(args: &Args, endpoint: &Arc<Endpoint>, goods: Goods, quiet: bool) -> anyhow::Result<()> {
     let watched = Watched::start(quiet, endpoint);
     let mut progress = |moment: &Moment<'_>| watched.show(moment);
     let (received, left_out) = match goods {

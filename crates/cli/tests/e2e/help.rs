@@ -39,9 +39,14 @@ fn every_command_has_help_that_names_its_flags() {
     let version = run(["--version"]).expect(0);
     let version = String::from_utf8(version.stdout).unwrap();
     let begin = concat!("narrows ", env!("CARGO_PKG_VERSION"), " (");
-    assert!(version.starts_with(begin) && version.ends_with(")\n"), "{version}");
+    assert!(
+        version.starts_with(begin) && version.ends_with(")\n"),
+        "{version}"
+    );
     let codecs = String::from_utf8(run(["codecs"]).expect(0).stdout).unwrap();
-    let table = codecs.lines().take_while(|line| !line.starts_with("backend "));
+    let table = codecs
+        .lines()
+        .take_while(|line| !line.starts_with("backend "));
     for line in table {
         assert!(line.chars().count() <= 80, "{line}");
     }

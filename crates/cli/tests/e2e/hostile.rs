@@ -23,7 +23,11 @@ fn scene() -> (TempDir, String, String) {
     for at in 0..300 {
         fs::write(many.join(format!("{at}")), format!("{at}")).unwrap();
     }
-    let psk = keys.join("keys.psk").into_os_string().into_string().unwrap();
+    let psk = keys
+        .join("keys.psk")
+        .into_os_string()
+        .into_string()
+        .unwrap();
     (dir, psk, many.into_os_string().into_string().unwrap())
 }
 
@@ -31,7 +35,13 @@ fn scene() -> (TempDir, String, String) {
 fn limited(limits: &str, words: &[&str], home: &std::path::Path, user: bool) -> Process {
     let mut command = if user && is_root() {
         let mut command = Command::new("setpriv");
-        command.args(["--reuid=65533", "--regid=65533", "--clear-groups", "--", "bash"]);
+        command.args([
+            "--reuid=65533",
+            "--regid=65533",
+            "--clear-groups",
+            "--",
+            "bash",
+        ]);
         command
     } else {
         Command::new("bash")
@@ -41,7 +51,10 @@ fn limited(limits: &str, words: &[&str], home: &std::path::Path, user: bool) -> 
         fs::copy(NARROWS, &program).unwrap();
     }
     let script = format!("ulimit {limits}; exec {} \"$@\"", program.display());
-    command.args(["-c", &script, "x"]).args(words).stdin(Stdio::null());
+    command
+        .args(["-c", &script, "x"])
+        .args(words)
+        .stdin(Stdio::null());
     Process::start(&mut command)
 }
 
@@ -55,12 +68,29 @@ fn strangers_without_a_key_do_not_hold_up_transfers() {
     }
     let (dir, psk, many) = scene();
     let into = dir.path().join("in");
-    let words = ["recv", "--keep", "-l", "127.0.0.1:0", "--tls-psk", &psk, into.to_str().unwrap()];
+    let words = [
+        "recv",
+        "--keep",
+        "-l",
+        "127.0.0.1:0",
+        "--tls-psk",
+        &psk,
+        into.to_str().unwrap(),
+    ];
     let mut receiver = limited("-n 256", &words, dir.path(), false);
     let address = receiver.address();
     let send = || {
         let begun = Instant::now();
-        run(["send", "-q", "--checksum", "--tls-psk", &psk, &many, &address]).expect(0);
+        run([
+            "send",
+            "-q",
+            "--checksum",
+            "--tls-psk",
+            &psk,
+            &many,
+            &address,
+        ])
+        .expect(0);
         begun.elapsed()
     };
     send();
@@ -89,7 +119,10 @@ fn strangers_without_a_key_do_not_hold_up_transfers() {
     }
     flood.join().unwrap();
     println!("{times} transfers of {usual:?}, the slowest {worst:?}, beside {strangers} strangers");
-    assert!(worst < usual * 5 + Duration::from_secs(3), "{usual:?} became {worst:?}");
+    assert!(
+        worst < usual * 5 + Duration::from_secs(3),
+        "{usual:?} became {worst:?}"
+    );
     assert!(receiver.is_running());
 }
 
@@ -101,13 +134,29 @@ fn a_limit_of_threads_ends_no_server() {
         return skip("a limit of threads is a user's own: needs root and setpriv");
     }
     let (dir, psk, many) = scene();
-    let command = Command::new("chown").args(["-R", "65533"]).arg(dir.path()).status();
+    let command = Command::new("chown")
+        .args(["-R", "65533"])
+        .arg(dir.path())
+        .status();
     assert!(command.unwrap().success());
-    let into = dir.path().join("in").into_os_string().into_string().unwrap();
+    let into = dir
+        .path()
+        .join("in")
+        .into_os_string()
+        .into_string()
+        .unwrap();
     let any = "127.0.0.1:0";
     let servers: [&[&str]; 3] = [
         &["recv", "--keep", "-l", any, "--tls-psk", &psk, &into],
-        &["tunnel", "-l", any, "--to", "127.0.0.1:1", "--tls-psk", &psk],
+        &[
+            "tunnel",
+            "-l",
+            any,
+            "--to",
+            "127.0.0.1:1",
+            "--tls-psk",
+            &psk,
+        ],
         &["offload", "serve", "-l", any, "--tls-psk", &psk],
     ];
     for words in servers {
@@ -118,11 +167,26 @@ fn a_limit_of_threads_ends_no_server() {
                 _ => server.heard("listening on "),
             };
             let address = address.split(' ').next().unwrap().to_owned();
-            let held: Vec<_> = (0..60).filter_map(|_| TcpStream::connect(&address).ok()).collect();
+            let held: Vec<_> = (0..60)
+                .filter_map(|_| TcpStream::connect(&address).ok())
+                .collect();
             for _ in 0..3 {
-                run(["send", "-q", "--tls-psk", &psk, "--resume-within", "0", &many, &address]);
+                run([
+                    "send",
+                    "-q",
+                    "--tls-psk",
+                    &psk,
+                    "--resume-within",
+                    "0",
+                    &many,
+                    &address,
+                ]);
             }
-            assert!(server.is_running(), "{words:?} at {threads} threads: {}", server.said());
+            assert!(
+                server.is_running(),
+                "{words:?} at {threads} threads: {}",
+                server.said()
+            );
             assert!(!server.said().contains("panicked"), "{}", server.said());
             drop(held);
         }
@@ -135,13 +199,35 @@ fn a_limit_of_threads_ends_no_server() {
 fn silent_sessions_do_not_hold_up_others() {
     let (dir, psk, many) = scene();
     let into = dir.path().join("in");
-    let words = ["--senders-max", "42", "--idle-limit", "3", "--tls-psk", &psk];
-    let recv = ["recv", "--keep", "-l", "127.0.0.1:0", into.to_str().unwrap()];
+    let words = [
+        "--senders-max",
+        "42",
+        "--idle-limit",
+        "3",
+        "--tls-psk",
+        &psk,
+    ];
+    let recv = [
+        "recv",
+        "--keep",
+        "-l",
+        "127.0.0.1:0",
+        into.to_str().unwrap(),
+    ];
     let receiver = start([&recv[..], &words].concat());
     let address = receiver.address();
     // The near end of a tunnel is a session that opens no channel until somebody connects to it.
     let silent = |_| {
-        let near = start(["tunnel", "-q", "-l", "127.0.0.1:0", "--peer", &address, "--tls-psk", &psk]);
+        let near = start([
+            "tunnel",
+            "-q",
+            "-l",
+            "127.0.0.1:0",
+            "--peer",
+            &address,
+            "--tls-psk",
+            &psk,
+        ]);
         near.heard("carrying ");
         near
     };
@@ -152,7 +238,10 @@ fn silent_sessions_do_not_hold_up_others() {
     println!("beside 41 silent sessions: {:?}", begun.elapsed());
     held.push(silent(41));
     let busy = send();
-    assert!(busy.code == 6 && busy.stderr.contains("busy") || busy.code == 0, "{busy:?}");
+    assert!(
+        busy.code == 6 && busy.stderr.contains("busy") || busy.code == 0,
+        "{busy:?}"
+    );
     thread::sleep(Duration::from_secs(4));
     send().expect(0);
 }
@@ -162,10 +251,26 @@ fn silent_sessions_do_not_hold_up_others() {
 fn a_silent_session_does_not_take_the_one_place() {
     let (dir, psk, many) = scene();
     let into = dir.path().join("in");
-    let recv = ["recv", "-l", "127.0.0.1:0", "--tls-psk", &psk, into.to_str().unwrap()];
+    let recv = [
+        "recv",
+        "-l",
+        "127.0.0.1:0",
+        "--tls-psk",
+        &psk,
+        into.to_str().unwrap(),
+    ];
     let receiver = start(recv);
     let address = receiver.address();
-    let near = start(["tunnel", "-q", "-l", "127.0.0.1:0", "--peer", &address, "--tls-psk", &psk]);
+    let near = start([
+        "tunnel",
+        "-q",
+        "-l",
+        "127.0.0.1:0",
+        "--peer",
+        &address,
+        "--tls-psk",
+        &psk,
+    ]);
     near.heard("carrying ");
     run(["send", "-q", "--tls-psk", &psk, &many, &address]).expect(0);
     receiver.wait().expect(0);
@@ -174,17 +279,32 @@ fn a_silent_session_does_not_take_the_one_place() {
 // Goal: a control socket that another user made is not believed, and by default none is where anybody can make one.
 #[test]
 fn a_control_socket_of_another_user_is_not_believed() {
-    if !is_root() || !has("setpriv") || !has("python3") {
-        return skip("another user's socket needs root, setpriv and python3");
+    if !is_root() || !has("setpriv") {
+        return skip("another user's socket needs root and setpriv");
     }
     let dir = TempDir::new().unwrap();
-    fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    fs::set_permissions(
+        dir.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o777),
+    )
+    .unwrap();
     let path = dir.path().join("c");
-    let script = "import socket, sys, time\ns = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(5); print('up', file=sys.stderr, flush=True); time.sleep(60)";
-    let mut squat = Command::new("setpriv");
-    squat.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", "python3", "-c", script]);
-    let squat = Process::start(squat.arg(&path).stdin(Stdio::null()));
-    squat.heard("up");
+    let words = [
+        "memory",
+        "serve",
+        "--size",
+        "1M",
+        "--listen",
+        "127.0.0.1:0",
+        "--control",
+    ];
+    let squat = limited(
+        "-n 256",
+        &[&words[..], &[path.to_str().unwrap()]].concat(),
+        dir.path(),
+        true,
+    );
+    squat.heard("to watch it");
     run(["memory", "stat", "--control", path.to_str().unwrap()])
         .expect(1)
         .says("belongs to another user");
@@ -195,11 +315,25 @@ fn a_control_socket_of_another_user_is_not_believed() {
 fn bytes_of_other_protocols_are_refused_within_the_limits() {
     let (dir, psk, many) = scene();
     let into = dir.path().join("in");
-    let receiver = start(["recv", "-l", "127.0.0.1:0", "--tls-psk", &psk, into.to_str().unwrap()]);
+    let receiver = start([
+        "recv",
+        "-l",
+        "127.0.0.1:0",
+        "--tls-psk",
+        &psk,
+        into.to_str().unwrap(),
+    ]);
     let address = receiver.address();
-    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"SSH-2.0-x\r\n", b"NRWPAIR1\x00\x21", b"NRWSPSK1\xff\xff"] {
+    for bytes in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        b"SSH-2.0-x\r\n",
+        b"NRWPAIR1\x00\x21",
+        b"NRWSPSK1\xff\xff",
+    ] {
         let mut stream = TcpStream::connect(&address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
         std::io::Write::write_all(&mut stream, bytes).unwrap();
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let mut answer = Vec::new();

@@ -26,9 +26,16 @@ use crate::process::{
 
 /// Sends `paths` into `into`; both ends.
 fn carry<S: AsRef<OsStr>>(paths: impl IntoIterator<Item = S>, into: &Path) -> (Ended, Process) {
-    let receiver = start([OsStr::new("recv"), OsStr::new("-l"), OsStr::new("127.0.0.1:0"), into.as_os_str()]);
+    let receiver = start([
+        OsStr::new("recv"),
+        OsStr::new("-l"),
+        OsStr::new("127.0.0.1:0"),
+        into.as_os_str(),
+    ]);
     let mut send = narrows(["send"]);
-    send.args(paths).arg(receiver.address()).stdin(Stdio::null());
+    send.args(paths)
+        .arg(receiver.address())
+        .stdin(Stdio::null());
     (Process::start(&mut send).wait(), receiver)
 }
 
@@ -51,7 +58,14 @@ fn files_that_are_made_as_they_are_read_arrive_whole() {
         receiver.wait().expect(0);
         let got = fs::read(into.path().join(Path::new(path).file_name().unwrap())).unwrap();
         // Limits are each process's own; the others are the same for all.
-        assert!(if path.contains("self") { !got.is_empty() } else { got == there }, "{path}");
+        assert!(
+            if path.contains("self") {
+                !got.is_empty()
+            } else {
+                got == there
+            },
+            "{path}"
+        );
     }
 }
 
@@ -82,20 +96,44 @@ fn holes_and_data_keep_their_places() {
 #[test]
 fn two_paths_of_one_name_are_refused_before_dialling() {
     let dir = TempDir::new().unwrap();
-    for (name, text) in [("a/x", "one"), ("b/x", "two"), ("a/d/1", "1"), ("b/d/2", "2")] {
+    for (name, text) in [
+        ("a/x", "one"),
+        ("b/x", "two"),
+        ("a/d/1", "1"),
+        ("b/d/2", "2"),
+    ] {
         let path = dir.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
-    let path = |name: &str| dir.path().join(name).into_os_string().into_string().unwrap();
-    for [one, other] in [["a/x", "b/x"], ["a/d", "b/d"], ["a/.", "b/x"], ["a/x", "a/x"]] {
+    let path = |name: &str| {
+        dir.path()
+            .join(name)
+            .into_os_string()
+            .into_string()
+            .unwrap()
+    };
+    for [one, other] in [
+        ["a/x", "b/x"],
+        ["a/d", "b/d"],
+        ["a/.", "b/x"],
+        ["a/x", "a/x"],
+    ] {
         let ended = run(["send", &path(one), &path(other), "127.0.0.1:1"]).expect(1);
         ended.says("it would arrive as");
     }
     // A result over the file that it is made of.
-    run(["offload", "pack", &path("a/x"), "--local", "-f", "-o", &path("a/x")])
-        .expect(1)
-        .says("it is the file that is read");
+    run([
+        "offload",
+        "pack",
+        &path("a/x"),
+        "--local",
+        "-f",
+        "-o",
+        &path("a/x"),
+    ])
+    .expect(1)
+    .says("it is the file that is read");
     assert_eq!(fs::read(path("a/x")).unwrap(), b"one");
 }
 
@@ -110,17 +148,25 @@ fn names_that_the_receivers_file_system_folds_are_refused() {
     File::create(&image).unwrap().set_len(16 << 20).unwrap();
     let quiet = |program: &str, args: &[&OsStr]| {
         let mut command = Command::new(program);
-        command.args(args).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .args(args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     };
-    let mount: [&OsStr; 4] = ["-o".as_ref(), "loop".as_ref(), image.as_ref(), into.path().as_ref()];
-    if !is_root()
-        || !quiet("mkfs.vfat", &[image.as_ref()])
-        || !quiet("mount", &mount)
-    {
+    let mount: [&OsStr; 4] = [
+        "-o".as_ref(),
+        "loop".as_ref(),
+        image.as_ref(),
+        into.path().as_ref(),
+    ];
+    if !is_root() || !quiet("mkfs.vfat", &[image.as_ref()]) || !quiet("mount", &mount) {
         return skip("a file system that folds case needs root, mkfs.vfat and loop devices");
     }
-    let (sent, receiver) = carry([from.path().join("README"), from.path().join("readme")], into.path());
+    let (sent, receiver) = carry(
+        [from.path().join("README"), from.path().join("readme")],
+        into.path(),
+    );
     let ended = receiver.wait();
     let unmounted = quiet("umount", &[into.path().as_ref()]);
     assert!(unmounted);
@@ -141,8 +187,31 @@ fn names_that_are_no_text_work_everywhere() {
         Process::start(&mut command).wait().expect(0)
     };
     with(&["offload", "pack"], &["--local", "--json", "-f"]);
-    with(&["bench"], &["--codec", "lz4", "--chunk", "64K", "-T", "1", "--seconds", "0.01"]);
-    with(&["try"], &["--link", "none", "--repeat", "1", "--size", "1M", "--no-report"]);
+    with(
+        &["bench"],
+        &[
+            "--codec",
+            "lz4",
+            "--chunk",
+            "64K",
+            "-T",
+            "1",
+            "--seconds",
+            "0.01",
+        ],
+    );
+    with(
+        &["try"],
+        &[
+            "--link",
+            "none",
+            "--repeat",
+            "1",
+            "--size",
+            "1M",
+            "--no-report",
+        ],
+    );
     let (sent, receiver) = carry([&path], &into.path().join(name));
     sent.expect(0);
     receiver.wait().expect(0);
@@ -153,7 +222,15 @@ fn names_that_are_no_text_work_everywhere() {
 fn slowly(into: &Path, rate: &str) -> (Process, Process, String) {
     let receiver = start(["recv", "-l", "127.0.0.1:0", into.to_str().unwrap()]);
     let (listen, to) = ("127.0.0.1:0", receiver.address());
-    let link = start(["link-emulator", "--listen", listen, "--to", &to, "--rate", rate]);
+    let link = start([
+        "link-emulator",
+        "--listen",
+        listen,
+        "--to",
+        &to,
+        "--rate",
+        rate,
+    ]);
     let address = link.heard("link from ");
     let address = address.split(' ').next().unwrap().to_owned();
     (receiver, link, address)
@@ -169,11 +246,20 @@ fn files_that_change_while_they_are_sent() {
     }
     let (receiver, _link, address) = slowly(into.path(), "20mbit");
     let tree = format!("{}/.", from.path().display());
-    let sender = start(["send", "--chunk", "64K", "--depth", "1", "--window", "64K", &tree, &address]);
+    let sender = start([
+        "send", "--chunk", "64K", "--depth", "1", "--window", "64K", &tree, &address,
+    ]);
     eventually("the first file is under way", || {
-        parts(into.path()).iter().any(|part| fs::metadata(part).is_ok_and(|part| part.len() > 200_000))
+        parts(into.path())
+            .iter()
+            .any(|part| fs::metadata(part).is_ok_and(|part| part.len() > 200_000))
     });
-    File::options().write(true).open(from.path().join("a")).unwrap().set_len(5000).unwrap();
+    File::options()
+        .write(true)
+        .open(from.path().join("a"))
+        .unwrap()
+        .set_len(5000)
+        .unwrap();
     let growing = from.path().join("log");
     let grown = thread::spawn(move || {
         let mut log = File::options().append(true).open(growing).unwrap();
@@ -183,7 +269,10 @@ fn files_that_change_while_they_are_sent() {
         }
     });
     let sent = sender.wait().expect(1).says("1 entry was not sent");
-    assert!(sent.stderr.contains("it shrank while it was read"), "{sent:?}");
+    assert!(
+        sent.stderr.contains("it shrank while it was read"),
+        "{sent:?}"
+    );
     receiver.wait().expect(1);
     assert!(!into.path().join("a").exists() && parts(into.path()).is_empty());
     assert!(fs::read(into.path().join("b")).unwrap() == make(Kind::Random, 400_000, 1));
@@ -194,10 +283,17 @@ fn files_that_change_while_they_are_sent() {
     let path = from.path().join("big");
     fs::write(&path, make(Kind::Random, 40 << 20, 1)).unwrap();
     let name = path.to_str().unwrap();
-    let pack = ["offload", "pack", name, "--codec", "zstd", "--level", "19", "--local", "-T", "1"];
+    let pack = [
+        "offload", "pack", name, "--codec", "zstd", "--level", "19", "--local", "-T", "1",
+    ];
     let packing = start(pack);
     eventually("it is read", || !parts(from.path()).is_empty());
-    File::options().write(true).open(&path).unwrap().set_len(4096).unwrap();
+    File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(4096)
+        .unwrap();
     packing.wait().expect(1).says("it shrank while it was read");
     assert!(!from.path().join("big.zst").exists() && parts(from.path()).is_empty());
 }
@@ -209,7 +305,15 @@ fn a_hangup_leaves_nothing_and_what_a_kill_leaves_is_swept() {
     let (from, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let big = from.path().join("big");
     fs::write(&big, make(Kind::Random, 8 << 20, 1)).unwrap();
-    let send = |address: &str| start(["send", "--resume-within", "0.2", big.to_str().unwrap(), address]);
+    let send = |address: &str| {
+        start([
+            "send",
+            "--resume-within",
+            "0.2",
+            big.to_str().unwrap(),
+            address,
+        ])
+    };
     for (signal, code, left) in [(Signal::HUP, 129, 0), (Signal::KILL, 137, 1)] {
         let (receiver, _link, address) = slowly(into.path(), "20mbit");
         let sender = send(&address);
@@ -235,7 +339,10 @@ fn a_limit_on_the_length_of_files_is_told() {
     fs::write(from.path().join("f"), make(Kind::Random, 3 << 20, 1)).unwrap();
     let mut limited = Command::new("bash");
     let script = format!("ulimit -f 1024; exec {NARROWS} recv -l 127.0.0.1:0 \"$0\"");
-    limited.args(["-c", &script]).arg(into.path()).stdin(Stdio::null());
+    limited
+        .args(["-c", &script])
+        .arg(into.path())
+        .stdin(Stdio::null());
     let receiver = Process::start(&mut limited);
     let path = from.path().join("f");
     run(["send", path.to_str().unwrap(), &receiver.address()])
@@ -258,7 +365,9 @@ fn as_nobody(home: &Path) -> Option<Command> {
     let program = home.join("narrows");
     fs::copy(NARROWS, &program).unwrap();
     let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program);
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+        .arg(program);
     Some(command)
 }
 
@@ -279,15 +388,38 @@ fn what_cannot_be_read_is_counted_and_the_rest_is_sent() {
     fs::set_permissions(tree.join("b"), Permissions::from_mode(0)).unwrap();
     fs::set_permissions(tree.join("closed"), Permissions::from_mode(0)).unwrap();
     let receiver = start(["recv", "-l", "127.0.0.1:0", into.path().to_str().unwrap()]);
-    send.args(["send", "-q"]).arg(&tree).arg(receiver.address()).stdin(Stdio::null());
-    let sent = Process::start(&mut send).wait().expect(1).says("2 entries were not sent");
-    assert_eq!(sent.stderr.matches("Permission denied").count(), 2, "{sent:?}");
+    send.args(["send", "-q"])
+        .arg(&tree)
+        .arg(receiver.address())
+        .stdin(Stdio::null());
+    let sent = Process::start(&mut send)
+        .wait()
+        .expect(1)
+        .says("2 entries were not sent");
+    assert_eq!(
+        sent.stderr.matches("Permission denied").count(),
+        2,
+        "{sent:?}"
+    );
     receiver.wait().expect(1).says("2 entries were not sent");
     fs::set_permissions(tree.join("closed"), Permissions::from_mode(0o700)).unwrap();
-    for (name, there) in [("a", true), ("b", false), ("closed", true), ("closed/x", false), ("z", true)] {
-        assert_eq!(into.path().join("tree").join(name).exists(), there, "{name}");
+    for (name, there) in [
+        ("a", true),
+        ("b", false),
+        ("closed", true),
+        ("closed/x", false),
+        ("z", true),
+    ] {
+        assert_eq!(
+            into.path().join("tree").join(name).exists(),
+            there,
+            "{name}"
+        );
     }
-    let _ = fs::set_permissions(into.path().join("tree/closed"), Permissions::from_mode(0o700));
+    let _ = fs::set_permissions(
+        into.path().join("tree/closed"),
+        Permissions::from_mode(0o700),
+    );
 }
 
 // Goal: a tree with write-protected directories is received a second time by its owner, who finds it write-protected
@@ -317,7 +449,10 @@ fn write_protected_directories_take_a_second_transfer() {
         let receiver = Process::start(&mut recv);
         run(["send", source.to_str().unwrap(), &receiver.address()]).expect(0);
         receiver.wait().expect(0);
-        assert_eq!(fs::read(home.path().join("in/source/m/n/f")).unwrap(), text.as_bytes());
+        assert_eq!(
+            fs::read(home.path().join("in/source/m/n/f")).unwrap(),
+            text.as_bytes()
+        );
         assert_eq!((mode("in/source/m"), mode("in/source/m/n")), (0o555, 0o555));
     }
 }
@@ -329,8 +464,14 @@ fn links_keep_their_time() {
     for (name, seconds) in [("l", 981_173_106), ("old", -5)] {
         let path = from.path().join(name);
         symlink("nowhere", &path).unwrap();
-        let time = rustix::fs::Timespec { tv_sec: seconds, tv_nsec: 7 };
-        let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
+        let time = rustix::fs::Timespec {
+            tv_sec: seconds,
+            tv_nsec: 7,
+        };
+        let times = rustix::fs::Timestamps {
+            last_access: time,
+            last_modification: time,
+        };
         let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
         rustix::fs::utimensat(rustix::fs::CWD, &path, &times, flags).unwrap();
     }
@@ -367,9 +508,28 @@ fn packed_files_keep_what_gzip_keeps_and_joined_ones_are_not_called_damaged() {
     };
     for (codec, ending) in [("deflate", "gz"), ("zstd", "zst"), ("lz4", "lz4")] {
         let packed = format!("f.{ending}");
-        run(["offload", "pack", &name("f"), "--local", "--codec", codec, "--block", "64K"]).expect(0);
+        run([
+            "offload",
+            "pack",
+            &name("f"),
+            "--local",
+            "--codec",
+            codec,
+            "--block",
+            "64K",
+        ])
+        .expect(0);
         assert_eq!(kept(&packed), kept("f"), "{codec}");
-        run(["offload", "unpack", &name(&packed), "--local", "-f", "-o", &name("back")]).expect(0);
+        run([
+            "offload",
+            "unpack",
+            &name(&packed),
+            "--local",
+            "-f",
+            "-o",
+            &name("back"),
+        ])
+        .expect(0);
         assert_eq!(kept("back"), kept("f"), "{codec}");
         assert!(fs::read(path("back")).unwrap() == fs::read(path("f")).unwrap());
     }
@@ -384,11 +544,23 @@ fn packed_files_keep_what_gzip_keeps_and_joined_ones_are_not_called_damaged() {
         ("two.gz", [&gz[..], &gz].concat(), 0),
         ("padded.gz", [&gz[..], &[0; 512]].concat(), 0),
         ("little.gz", [&gz[..], &[0; 3]].concat(), 0),
-        ("noted.gz", [&gz[..], b"a note of somebody else"].concat(), 5),
+        (
+            "noted.gz",
+            [&gz[..], b"a note of somebody else"].concat(),
+            5,
+        ),
     ];
     for (file, bytes, code) in sound {
         fs::write(path(file), bytes).unwrap();
-        let unpacked = run(["offload", "unpack", &name(file), "--local", "-f", "-o", &name("out")]);
+        let unpacked = run([
+            "offload",
+            "unpack",
+            &name(file),
+            "--local",
+            "-f",
+            "-o",
+            &name("out"),
+        ]);
         assert_eq!(unpacked.code, code, "{file}: {unpacked:?}");
     }
 }
@@ -406,14 +578,29 @@ fn the_first_connection_after_a_restart_works() {
         far.wait().expect(143);
     };
     stop(far);
-    let near = start(["tunnel", "-l", "127.0.0.1:0", "--peer", &peer, "--resume-within", "1"]);
+    let near = start([
+        "tunnel",
+        "-l",
+        "127.0.0.1:0",
+        "--peer",
+        &peer,
+        "--resume-within",
+        "1",
+    ]);
     near.heard("trying again");
     let begin = || start(["tunnel", "-l", &peer, "--to", &server]);
     let mut far = begin();
-    let local = near.heard("carrying ").split(' ').next().unwrap().to_owned();
+    let local = near
+        .heard("carrying ")
+        .split(' ')
+        .next()
+        .unwrap()
+        .to_owned();
     let ask = |local: String| {
         let mut stream = TcpStream::connect(&local).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(15))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(15)))
+            .unwrap();
         stream.write_all(b"hello").unwrap();
         let mut back = [0; 5];
         stream.read_exact(&mut back).map(|()| back == *b"hello")
@@ -427,7 +614,10 @@ fn the_first_connection_after_a_restart_works() {
             let waiting = thread::spawn(move || asked(local));
             thread::sleep(Duration::from_millis(500));
             far = begin();
-            assert!(waiting.join().unwrap().unwrap(), "it came while the far end was away");
+            assert!(
+                waiting.join().unwrap().unwrap(),
+                "it came while the far end was away"
+            );
         } else {
             far = begin();
             far.heard("carrying ");
@@ -443,10 +633,18 @@ fn what_is_received_here_is_not_sent_again() {
     for at in 0..30 {
         fs::write(home.path().join(format!("{at}")), b"x").unwrap();
     }
-    let receiver = start(["recv", "-l", "127.0.0.1:0", home.path().join("in").to_str().unwrap()]);
+    let receiver = start([
+        "recv",
+        "-l",
+        "127.0.0.1:0",
+        home.path().join("in").to_str().unwrap(),
+    ]);
     let mut send = narrows(["send", ".", &receiver.address()]);
     send.current_dir(home.path()).stdin(Stdio::null());
-    Process::start(&mut send).wait().expect(0).says("the receiver writes into it");
+    Process::start(&mut send)
+        .wait()
+        .expect(0)
+        .says("the receiver writes into it");
     receiver.wait().expect(0);
     assert_eq!(fs::read_dir(home.path().join("in")).unwrap().count(), 30);
 }
@@ -467,6 +665,9 @@ fn small_truths() {
     }
     let mut shell = Command::new("sh");
     let script = format!("{NARROWS} completions bash | head -1 >/dev/null");
-    shell.args(["-c", &script]).stdin(Stdio::null()).process_group(0);
+    shell
+        .args(["-c", &script])
+        .stdin(Stdio::null())
+        .process_group(0);
     Process::start(&mut shell).wait().expect(0);
 }

@@ -18,7 +18,7 @@ mod netns;
 mod offload;
 mod pairing;
 mod process;
-mod rerun;
 mod ramdisk;
+mod rerun;
 mod trees;
 mod tunnel;

@@ -59,7 +59,8 @@ impl Lane {
     /// Carries bytes until the sender's end of stream has arrived, or the connection broke.
     pub(super) fn run(&self) {
         thread::scope(|scope| {
-            if let Err(fault) = crate::thread::spawn_scoped(scope, "link-read", || self.read_all()) {
+            if let Err(fault) = crate::thread::spawn_scoped(scope, "link-read", || self.read_all())
+            {
                 return tracing::warn!("a connection is dropped: {fault}");
             }
             self.write_all();

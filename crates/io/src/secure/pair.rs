@@ -110,7 +110,10 @@ impl Pairing {
 }
 
 fn names() -> (Identity, Identity) {
-    (Identity::new(b"narrows send"), Identity::new(b"narrows recv"))
+    (
+        Identity::new(b"narrows send"),
+        Identity::new(b"narrows recv"),
+    )
 }
 
 pub(super) fn connect(link: &mut Transport, pairing: &Pairing) -> Result<Halves, SecureError> {

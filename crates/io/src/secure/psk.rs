@@ -127,7 +127,10 @@ impl Psk {
             others: Vec::new(),
             ..self.clone()
         };
-        [own].into_iter().chain(self.others.iter().cloned()).collect()
+        [own]
+            .into_iter()
+            .chain(self.others.iter().cloned())
+            .collect()
     }
 
     /// Whose key it is; empty for a bare line. Not sent to the peer.

@@ -13,7 +13,14 @@ use narrows_nbd::{PORT, ServeError};
 use serde_json::json;
 
 use super::{control_path, view};
-use crate::{commands::{common, options::{seconds, size}}, exit::Usage, output};
+use crate::{
+    commands::{
+        common,
+        options::{seconds, size},
+    },
+    exit::Usage,
+    output,
+};
 
 /// All pages are looked at once in that time. In less, a server that nobody uses would do nothing else.
 const IDLE_AFTER_MIN: Duration = Duration::from_millis(100);
