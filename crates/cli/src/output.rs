@@ -119,9 +119,9 @@ pub struct Transfer {
     pub wire_bytes: u64,
     /// From the session's begin until everything was in place.
     pub seconds: f64,
-    /// Content bits a second, without holes.
+    /// Raw bits a second.
     pub effective_mbit_s: f64,
-    /// Content without holes over wire.
+    /// Raw over wire.
     pub ratio: f64,
     /// Processor time of this process, user and system.
     pub cpu_s: f64,
@@ -142,7 +142,7 @@ impl Transfer {
     pub fn new(role: &'static str, received: Received, stats: &Stats) -> Self {
         let wire_bytes = stats.sent_wire + stats.received_wire;
         let seconds = stats.elapsed_ns as f64 / 1e9;
-        let data = received.bytes.saturating_sub(received.holes);
+        let raw_bytes = stats.sent_raw.max(stats.received_raw);
         Self {
             schema: "narrows.transfer/1",
             role,
@@ -153,11 +153,11 @@ impl Transfer {
             left_out: received.left_out,
             content_bytes: received.bytes,
             hole_bytes: received.holes,
-            raw_bytes: stats.sent_raw.max(stats.received_raw),
+            raw_bytes,
             wire_bytes,
             seconds,
-            effective_mbit_s: Rate(data as f64 / seconds.max(1e-9)).mbit(),
-            ratio: data as f64 / wire_bytes.max(1) as f64,
+            effective_mbit_s: Rate(raw_bytes as f64 / seconds.max(1e-9)).mbit(),
+            ratio: raw_bytes as f64 / wire_bytes.max(1) as f64,
             cpu_s: CpuTime::of_process().total_ns() as f64 / 1e9,
             peak_rss_bytes: Memory::of_process().ok().map(|memory| memory.peak),
             resumed: stats.resumed,
@@ -165,14 +165,14 @@ impl Transfer {
         }
     }
 
-    /// One line for people.
+    /// One line for people, all of it of the bytes of files, without holes.
     pub fn line(&self) -> String {
         let done = if self.role == "send" {
             "sent"
         } else {
             "received"
         };
-        let data = self.content_bytes - self.hole_bytes;
+        let data = self.content_bytes.saturating_sub(self.hole_bytes);
         let mut line = format!("{done} {}", Size(data));
         if self.hole_bytes > 0 {
             line += &format!(" and {} of holes", Size(self.hole_bytes));
@@ -180,11 +180,12 @@ impl Transfer {
         line += &format!(
             " in {:.2} s: {} effective, {} on the wire",
             self.seconds,
-            Rate::from_mbit(self.effective_mbit_s),
+            Rate(data as f64 / self.seconds.max(1e-9)),
             Size(self.wire_bytes),
         );
         if data >= RATIO_FROM {
-            line += &format!(" (ratio {:.2})", self.ratio);
+            let ratio = data as f64 / self.wire_bytes.max(1) as f64;
+            line += &format!(" (ratio {ratio:.2})");
         }
         line += &format!(", {:.2} s of processor time", self.cpu_s);
         let counts = [

@@ -241,6 +241,12 @@ impl Endpoint {
         state.ended.is_none() && !state.links.is_empty()
     }
 
+    /// Whether messages are packed whole before any of it is sent, so that nothing is answered before the end.
+    #[must_use]
+    pub fn is_naive(&self) -> bool {
+        self.inner.settings.is_naive()
+    }
+
     /// How long the session waits for a link.
     #[must_use]
     pub fn resume_within(&self) -> std::time::Duration {

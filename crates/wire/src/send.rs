@@ -92,10 +92,12 @@ pub fn paths(
     wishes: &Wishes,
     progress: Progress<'_>,
 ) -> Result<Sent, TransferError> {
-    let answers = endpoint.peer_takes(SERVICE_TREE_2);
+    // A naive sender says nothing before the end, so nothing can be answered.
+    let answers = endpoint.peer_takes(SERVICE_TREE_2) && !endpoint.is_naive();
     if wishes.need_answers() && !answers {
         return Err(TransferError::Refused(
-            "a receiver that cannot compare or continue files: it is of an older version".into(),
+            "a transfer that cannot compare or continue files: the receiver is of an older version, or the policy naive"
+                .into(),
         ));
     }
     let service = if answers {

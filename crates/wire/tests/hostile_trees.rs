@@ -272,3 +272,49 @@ fn links_without_end_are_not_held() {
     assert!(matches!(fault, TransferError::Limit(_)), "{fault}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
+
+// Goal: two entries of one place are refused, whatever they are, and nothing may follow the end.
+#[test]
+fn one_place_takes_one_entry_and_nothing_follows_the_end() {
+    let twice: [Vec<u8>; 5] = [
+        [file(b"a", b"1"), file(b"a", b"2"), end(2)].concat(),
+        [dir(b"a"), dir(b"a"), end(2)].concat(),
+        [link(b"a", b"x"), link(b"a", b"y"), end(2)].concat(),
+        [file(b"a", b"1"), link(b"a", b"y"), end(2)].concat(),
+        [dir(b"d"), file(b"d/f", b"1"), file(b"d/f", b"1"), end(3)].concat(),
+    ];
+    for tree in twice {
+        let into = TempDir::new().unwrap();
+        let fault = receive(into.path(), &tree).unwrap_err();
+        assert!(matches!(fault, TransferError::Refused(_)), "{fault}");
+    }
+    // What was there before is no entry.
+    let into = TempDir::new().unwrap();
+    for text in [&b"1"[..], b"22"] {
+        let tree = [dir(b"d"), file(b"d/f", text), link(b"l", b"d"), end(3)].concat();
+        receive(into.path(), &tree).unwrap();
+        assert_eq!(fs::read(into.path().join("d/f")).unwrap(), text);
+    }
+    let more = [file(b"a", b"1"), end(1), vec![0]].concat();
+    let fault = receive(into.path(), &more).unwrap_err();
+    assert!(
+        fault.to_string().contains("after the tree's end"),
+        "{fault}"
+    );
+}
+
+// Goal: what belongs to `tree/2` is refused in a tree of the first version.
+#[test]
+fn entries_of_a_later_version_are_refused() {
+    for entry in [
+        Entry::Withdrawn,
+        Entry::LeftOut(1),
+        Entry::Content(meta(b""), 0),
+    ] {
+        let mut tree = Vec::new();
+        entry.write(&mut tree);
+        let into = TempDir::new().unwrap();
+        let fault = receive(into.path(), &[tree, end(0)].concat()).unwrap_err();
+        assert!(fault.to_string().contains("later version"), "{fault}");
+    }
+}

@@ -26,13 +26,17 @@ impl Arena {
 impl Memory for Arena {
     fn load(&self, address: u64, out: &mut [u8]) -> Result<(), MemoryError> {
         let from = self.range(address, out.len())?;
-        out.iter_mut().zip(from).for_each(|(to, from)| *to = from.load(Relaxed));
+        out.iter_mut()
+            .zip(from)
+            .for_each(|(to, from)| *to = from.load(Relaxed));
         Ok(())
     }
 
     fn store(&self, address: u64, bytes: &[u8]) -> Result<(), MemoryError> {
         let to = self.range(address, bytes.len())?;
-        to.iter().zip(bytes).for_each(|(to, from)| to.store(*from, Relaxed));
+        to.iter()
+            .zip(bytes)
+            .for_each(|(to, from)| to.store(*from, Relaxed));
         Ok(())
     }
 
@@ -80,16 +84,22 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     let arena = Arena((0..1 << 16).map(|_| AtomicU8::new(0)).collect());
-    let addresses: Vec<u64> = (0..module.globals().len() as u64).map(|i| BASE + 256 * i).collect();
+    let addresses: Vec<u64> = (0..module.globals().len() as u64)
+        .map(|i| BASE + 256 * i)
+        .collect();
     for (global, &address) in module.globals().iter().zip(&addresses) {
         let _ = arena.store(address, &Linked::init_bytes(global, &addresses));
     }
-    let textures: Vec<u64> = (0..module.textures().len() as u64).map(|i| 8 * i + 1).collect();
+    let textures: Vec<u64> = (0..module.textures().len() as u64)
+        .map(|i| 8 * i + 1)
+        .collect();
     let linked = Linked::new(Arc::new(module), &addresses, &textures);
     let mut scratch = Scratch::default();
     for kernel in linked.module().kernels().take(3) {
         let budget = Budget::new(BUDGET);
-        let params: Vec<u8> = BASE.to_le_bytes().repeat(kernel.param_bytes as usize / 8 + 1);
+        let params: Vec<u8> = BASE
+            .to_le_bytes()
+            .repeat(kernel.param_bytes as usize / 8 + 1);
         let threads = 40.min(kernel.max_threads);
         let launch = Launch {
             linked: &linked,
@@ -102,7 +112,10 @@ fuzz_target!(|data: &[u8]| {
             start_ns: 0,
         };
         if let Ok(stats) = run_block(&launch, [1, 0, 0], &arena, &mut scratch) {
-            assert!(stats.thread_instructions <= BUDGET, "a block costs more than its budget");
+            assert!(
+                stats.thread_instructions <= BUDGET,
+                "a block costs more than its budget"
+            );
         }
     }
 });

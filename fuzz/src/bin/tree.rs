@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
         |entry: &Entry, out| entry.write(out),
     ) {
         match entry {
-            Entry::File(_) => loop {
+            Entry::File(_) | Entry::Content(..) => loop {
                 match read(
                     &mut from,
                     |from| Extent::read(from),
@@ -28,12 +28,16 @@ fuzz_target!(|data: &[u8]| {
                         }
                     }
                     Ok(Extent::Hole(_)) => {}
-                    Ok(Extent::End) => break,
+                    Ok(Extent::End | Extent::Abandoned) => break,
                     Err(_) => return,
                 }
             },
             Entry::End(_) => return,
-            Entry::Dir(_) | Entry::Link(..) => {}
+            Entry::Dir(_)
+            | Entry::Link(..)
+            | Entry::Offer(..)
+            | Entry::Withdrawn
+            | Entry::LeftOut(_) => {}
         }
     }
 });

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use narrows::{Acceptor, Auth, Code, Endpoint, Error, Incoming, Pairing, SessionListener};
+use narrows::{Acceptor, Auth, Code, Endpoint, Error, Incoming, Pairing, Plan, SessionListener};
 use narrows_io::transport;
 use narrows_wire::{
     Received, SERVICE_TREE_2, TransferError,
@@ -106,7 +106,10 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     // What a sender may use is up to it; this side only says what it can hold.
     settings.limits.chunk_len_max =
         narrows_core::limits::CHUNK_LEN_MAX.min(settings.limits.chunk_len_max.max(16 << 20));
-    settings.services = vec![SERVICE_TREE_2.into()];
+    // One that unpacks at the end only cannot answer before.
+    if !matches!(settings.plan, Plan::Naive(_)) {
+        settings.services = vec![SERVICE_TREE_2.into()];
+    }
     let acceptor = Acceptor::new(engine, settings);
     let receiver = Receiver {
         into,

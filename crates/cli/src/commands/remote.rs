@@ -105,7 +105,9 @@ pub fn quote(path: &OsStr) -> OsString {
         .unwrap_or(bytes.len());
     let named = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
     let is_home = bytes.first() == Some(&b'~') && bytes[1..end].iter().all(named);
-    let (home, rest) = bytes.split_at(if is_home { end } else { 0 });
+    // With its slash: a quoted one would belong to the name.
+    let home_end = (end + 1).min(bytes.len());
+    let (home, rest) = bytes.split_at(if is_home { home_end } else { 0 });
     let mut quoted = home.to_vec();
     if !rest.is_empty() || home.is_empty() {
         quoted.push(b'\'');
@@ -150,9 +152,9 @@ mod tests {
     fn the_remote_shell_sees_one_word() {
         let quote = |bytes: &[u8]| quote(OsStr::from_bytes(bytes)).into_vec();
         assert_eq!(quote(b"it's"), br"'it'\''s'");
-        assert_eq!(quote(b"~/a b"), b"~'/a b'");
+        assert_eq!(quote(b"~/a b"), b"~/'a b'");
         assert_eq!(quote(b"~"), b"~");
-        assert_eq!(quote(b"~me.x/$HOME"), b"~me.x'/$HOME'");
+        assert_eq!(quote(b"~me.x/$HOME"), b"~me.x/'$HOME'");
         assert_eq!(quote(b"~$(id)/x"), b"'~$(id)/x'");
         assert_eq!(quote(b"a/~"), b"'a/~'");
         assert_eq!(quote(b"\xff"), b"'\xff'");

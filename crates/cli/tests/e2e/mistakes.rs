@@ -120,7 +120,7 @@ fn mistakes_are_told_before_anything_begins() {
         (
             &["memory", "serve", "--size", "0", "--listen", "127.0.0.1:0"],
             2,
-            "choose a larger --size",
+            "at least 1 byte",
         ),
         (
             &[
