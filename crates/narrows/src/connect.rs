@@ -9,15 +9,16 @@ use std::{
 };
 
 use narrows_core::{ChannelId, Limits, Seq};
+use narrows_format::Header;
 use narrows_io::{Shutdown, Transport};
 use narrows_pipeline::{Counters, Packing, Unpacking};
 use narrows_session::{Code, Config, Hello, Message, Role, Session, SessionError};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     Endpoint, Engine, Error, Settings,
-    inner::{Inner, WeakOutlet},
+    inner::{Inner, Receiving, Sending, Signals, WeakOutlet},
     link::{Link, LinkFault, ReadAhead, check_control, control_header},
     monitor,
     settings::Near,
@@ -211,7 +212,7 @@ impl Inner {
         };
         state.linkless_since_ns = None;
         drop(state);
-        self.to_send.notify_all();
+        self.signals.to_send.notify_all();
         Ok(())
     }
 }
@@ -281,19 +282,7 @@ fn build(
     };
     let (policy, history_len_max) =
         settings.policy(&engine.registry, &theirs_limits, &theirs.codecs, near);
-    Arc::new_cyclic(|weak| Inner {
-        packing: Packing {
-            registry: engine.registry.clone(),
-            pool: engine.pool.clone(),
-            buffers: engine.buffers.clone(),
-            clock: engine.clock.clone(),
-            policy: Arc::new(Mutex::new(policy)),
-            outlet: Arc::new(WeakOutlet(weak.clone())),
-            keep_if_smaller: settings.keep_if_smaller,
-            chunk_len_max: theirs_limits.chunk_len_max,
-            history_len_max,
-            explain: settings.explain.clone(),
-        },
+    let receiving = Receiving {
         unpacking: Unpacking {
             registry: engine.registry.clone(),
             pool: engine.pool.clone(),
@@ -305,15 +294,29 @@ fn build(
             counters: Arc::new(Counters::default()),
         },
         limits,
+    };
+    Arc::new_cyclic(|weak| Inner {
+        sending: Sending {
+            packing: Packing {
+                registry: engine.registry.clone(),
+                pool: engine.pool.clone(),
+                buffers: engine.buffers.clone(),
+                clock: engine.clock.clone(),
+                policy: Arc::new(Mutex::new(policy)),
+                outlet: Arc::new(WeakOutlet(weak.clone())),
+                keep_if_smaller: settings.keep_if_smaller,
+                chunk_len_max: theirs_limits.chunk_len_max,
+                history_len_max,
+                explain: settings.explain.clone(),
+            },
+            depth: settings.depth(engine.workers()) as u64,
+            backlog_max: u64::MAX.into(),
+        },
+        receiving,
         state: Mutex::new(State::new(machine)),
-        to_send: Condvar::new(),
-        changed: Condvar::new(),
-        arrived: Condvar::new(),
-        monitor_wake: Condvar::new(),
+        signals: Signals::default(),
         began_ns: engine.clock.now_ns(),
-        depth: settings.depth(engine.workers()) as u64,
         tallies: Tallies::default(),
-        backlog_max: u64::MAX.into(),
         engine: engine.clone(),
         settings,
     })
@@ -355,7 +358,8 @@ fn write_hello(transport: &mut Transport, hello: &Message) -> io::Result<()> {
 
 fn read_hello(ahead: &mut ReadAhead) -> Result<Hello, Error> {
     let next_seq = |channel| (channel == ChannelId::CONTROL).then_some(Seq(0));
-    let header = match ahead.read_header(&Limits::default(), next_seq) {
+    let parse = |bytes: &[u8]| Ok(Header::parse(bytes, &Limits::default(), next_seq)?);
+    let header = match ahead.read_header(parse) {
         Ok(Some(header)) => header,
         Ok(None) => {
             return Err(Error::new(

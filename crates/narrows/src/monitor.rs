@@ -56,7 +56,7 @@ impl Keeper {
             {
                 let mut state = inner.state.lock();
                 if state.ended.is_none() && state.linkless_since_ns.is_none() {
-                    inner.monitor_wake.wait_for(&mut state, pause);
+                    inner.signals.monitor_wake.wait_for(&mut state, pause);
                 }
                 if state.ended.is_some() {
                     return;
@@ -94,7 +94,7 @@ impl Keeper {
         }
         self.told = now;
         inner.state.lock().machine.tell(&now);
-        inner.to_send.notify_all();
+        inner.signals.to_send.notify_all();
         true
     }
 
@@ -120,7 +120,7 @@ impl Keeper {
             self.asked_ns = now_ns;
             state.machine.ping();
             drop(state);
-            inner.to_send.notify_all();
+            inner.signals.to_send.notify_all();
         }
     }
 
