@@ -3,8 +3,10 @@
 //! | chore | fails where |
 //! |---|---|
 //! | `cargo xtask layers` | a dependency climbs a floor or names a sibling |
+//! | `cargo xtask circles` | files of a crate name each other in a circle |
 //! | `cargo xtask words` | one public type name stands in two crates, and is not on the list of those that may |
 
+mod circles;
 mod words;
 
 use std::{collections::BTreeMap, process::Command};
@@ -48,7 +50,8 @@ fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
         Some("layers") => layers(),
         Some("words") => words::check(std::path::Path::new("crates")),
-        other => bail!("unknown chore {other:?}; there are: layers, words"),
+        Some("circles") => circles::check(std::path::Path::new("crates")),
+        other => bail!("unknown chore {other:?}; there are: layers, words, circles"),
     }
 }
 

@@ -33,6 +33,7 @@ mod endpoint;
 mod engine;
 mod error;
 mod explain;
+mod greeting;
 mod inner;
 mod link;
 mod monitor;

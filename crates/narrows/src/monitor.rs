@@ -11,7 +11,7 @@ use narrows_core::Feedback;
 use narrows_io::Transport;
 use narrows_session::{Code, Hello};
 
-use crate::{Dial, Error, connect::greet, inner::Inner, thread::spawn};
+use crate::{Dial, Error, greeting::greet, inner::Inner, thread::spawn};
 
 /// How often it looks while data flows: the sender's policy must settle within a second.
 const ROUND: Duration = Duration::from_millis(50);
