@@ -3,11 +3,13 @@
 //! | chore | fails where |
 //! |---|---|
 //! | `cargo xtask layers` | a dependency climbs a floor or names a sibling |
+//! | `cargo xtask circles` | files of a crate name each other in a circle |
 //! | `cargo xtask words` | one type stands at the roots of two crates, and is not on the list of those that may |
 //!
 //! `cargo xtask abi DIR` writes the facts of the CUDA driver's ABI from its headers.
 
 mod abi;
+mod circles;
 mod words;
 
 use std::{collections::BTreeMap, process::Command};
@@ -51,13 +53,14 @@ fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
         Some("layers") => layers(),
         Some("words") => words::check(std::path::Path::new("crates")),
+        Some("circles") => circles::check(std::path::Path::new("crates")),
         Some("abi") => {
             let dir = std::env::args_os()
                 .nth(2)
                 .context("usage: cargo xtask abi INCLUDE-DIR")?;
             abi::write(dir.as_ref())
         }
-        other => bail!("unknown chore {other:?}; there are: layers, words, abi"),
+        other => bail!("unknown chore {other:?}; there are: layers, words, circles, abi"),
     }
 }
 

@@ -167,7 +167,8 @@ pub trait Policy: Debug + Send {
     }
 
     /// Decides on the next chunk of a channel. Called in order of `seq`. May look at the bytes; a policy that does
-    /// touches at most 4 KiB of them.
+    /// touches at most 4 KiB of them. Channels share a policy and read their gauges before they have it, so of two of
+    /// them `gauges` may be a moment older than those of the call before.
     fn decide(&mut self, raw: &[u8], gauges: &Gauges) -> Decision;
 
     /// What became of an earlier decision. Comes in the order in which workers finish.

@@ -15,7 +15,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::tools::Page;
+use crate::page::Page;
 
 const FRAME: u64 = 4096;
 const MARK: &[u8] = b"narrows memory backing, volatile\n";

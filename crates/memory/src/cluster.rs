@@ -4,8 +4,6 @@
 //! pieces of about one length, each an object of one of the four slots. So it needs no store of its own, and a piece
 //! can move like any object. Reading one page unpacks four; the first write to one dissolves the cluster.
 
-use std::sync::Arc;
-
 use narrows_chains::{
     PAGE,
     lzt::dictionary::{self, Dictionary},
@@ -13,7 +11,7 @@ use narrows_chains::{
 use narrows_codecs::zstd::Zstd;
 use narrows_core::{Codec, Level, Workspace};
 
-use crate::{dictionary_cache::Number, shard::LoadError};
+use crate::{dictionary_cache::Number, page::LoadError};
 
 /// Pages of a cluster: a group of slots.
 pub(crate) const PAGES: usize = 4;
@@ -26,8 +24,6 @@ const LEVEL: Level = Level(6);
 #[derive(Debug)]
 pub(crate) struct Bundler {
     pub(crate) workspace: Workspace,
-    /// What the packed cluster needs.
-    pub(crate) dictionary: Option<Arc<Dictionary>>,
     /// The four pages.
     pub(crate) raw: Box<[u8; LEN]>,
     /// The number of the dictionary and the four pages, packed.
@@ -38,7 +34,6 @@ impl Default for Bundler {
     fn default() -> Self {
         Self {
             workspace: Workspace::default(),
-            dictionary: None,
             raw: Box::new([0; LEN]),
             packed: Vec::with_capacity(LEN),
         }
@@ -75,21 +70,15 @@ impl Bundler {
         len.is_some()
     }
 
-    /// The number of the dictionary that `packed` needs.
-    pub(crate) fn number(&self) -> Number {
-        self.packed.first().copied().unwrap_or(0)
-    }
-
-    /// Unpacks `packed` into `raw`, with the `dictionary` that is here for it.
-    pub(crate) fn unpack(&mut self) -> Result<(), LoadError> {
-        let Self {
-            raw,
-            packed,
-            workspace,
-            dictionary,
-        } = self;
+    /// Unpacks a cluster into `raw`, with the `dictionary` that it names, if there is one.
+    pub(crate) fn unpack(
+        &mut self,
+        packed: &[u8],
+        dictionary: Option<&Dictionary>,
+    ) -> Result<(), LoadError> {
+        let Self { raw, workspace, .. } = self;
         let packed = packed.get(1..).unwrap_or(&[]);
-        match dictionary.take() {
+        match dictionary {
             Some(dictionary) => dictionary.unpack(packed, &mut raw[..], workspace)?,
             None => Zstd.unpack(packed, &[], &mut raw[..], workspace)?,
         }
@@ -108,4 +97,9 @@ impl Bundler {
         let cut = |piece| self.packed.len() * piece / PAGES;
         (0..PAGES).map(move |piece| &self.packed[cut(piece)..cut(piece + 1)])
     }
+}
+
+/// The number of the dictionary that a packed cluster needs, 0 if none.
+pub(crate) fn number(packed: &[u8]) -> Number {
+    packed.first().copied().unwrap_or(0)
 }

@@ -14,6 +14,7 @@
 //! | [`store`] | [`Store`], the [`BlockDevice`](narrows_core::BlockDevice): pages dealt out to shards |
 //! | `shard` | slots and slabs behind one lock |
 //! | `slot` | where one page is, in eight bytes |
+//! | `page` | a page as it is stored and as it is found |
 //! | `slab` | packed pages side by side in frames |
 //! | [`budget`] | frames in use and the limit on them, shared by stores |
 //! | [`backing`] | a file for pages that do not pack, or that nobody asks for |
@@ -24,6 +25,10 @@
 //! | [`control`] | the document that `narrows memory stat` reads |
 //! | [`RamDisk`] | all of it, served |
 //! | `metrics` | the same counters for Prometheus |
+//!
+//! Locks, outermost first: a shard's (one at a time), then the dictionary cache's or the backing file's, one at a time.
+//! The pool of kits and what helpers share of a long request are locked alone. Nothing is packed or unpacked for a
+//! request under a shard's lock, but where a page is written in part or a cluster is dissolved.
 #![forbid(unsafe_code)]
 
 pub mod backing;
@@ -32,6 +37,7 @@ mod cluster;
 pub mod control;
 mod dictionary_cache;
 mod metrics;
+mod page;
 mod ram_disk;
 pub mod recompressor;
 mod shard;

@@ -1,12 +1,12 @@
 //! A share of the pages: their slots and objects, behind one lock.
 //!
 //! Invariants: a slot's object is freed only after what replaces it is stored, so a full store loses nothing; the four
-//! slots of a group are all of kind `Cluster` or none is. Upstream: [`crate::store`], [`crate::keeper`].
+//! slots of a group are all of kind `Cluster` or none is. Upstream: [`crate::store`],
+//! [`crate::recompressor`].
 
 use std::{io, ops::Range, sync::Arc};
 
-use narrows_chains::{PAGE, PageError, chain, lzt::Corrupt};
-use narrows_core::DecodeError;
+use narrows_chains::{PAGE, chain, lzt::dictionary::Dictionary};
 use narrows_io::region::FRAME;
 
 use crate::{
@@ -14,42 +14,17 @@ use crate::{
     budget::Budget,
     cluster,
     dictionary_cache::{DictionaryCache, Number},
+    page::{Fetched, Image, LoadError, Page},
     slab::{Full, Slabs},
     slot::{Kind, Slot},
     stat::Tally,
-    tools::{Image, Page, Tools},
+    tools::Tools,
 };
 
 /// Frames that must come free to make moving objects worth the scan of all slots while a writer waits.
 const COMPACT_FRAMES_MIN: u64 = 64;
 /// Slots in a frame of the table.
 const SLOTS_PER_FRAME: usize = FRAME / size_of::<u64>();
-
-/// Why a page cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum LoadError {
-    #[error("a stored page is damaged: {0}")]
-    Chain(#[from] PageError),
-    #[error("a stored cluster is damaged: {0}")]
-    Cluster(#[from] DecodeError),
-    #[error("a stored page with a dictionary is damaged: {0}")]
-    Primed(#[from] Corrupt),
-    #[error("the backing file: {0}")]
-    Backing(#[from] io::Error),
-}
-
-/// What was found of a page.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Fetched {
-    /// All of it.
-    Whole,
-    /// It lies packed, so many bytes long, in `Tools::packed`.
-    Packed(usize),
-    /// It lies packed there, and the dictionary for it is in `Tools::bundler`.
-    Primed(usize),
-    /// It is this one of the cluster that lies packed in `Tools::bundler`.
-    Cluster(usize),
-}
 
 /// Why a page cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -137,19 +112,18 @@ impl Shard {
         Slot(self.slots[at])
     }
 
-    /// Takes the page at `at` and marks it as in use. What must be unpacked is left in `tools`, so that the caller
-    /// unpacks it by [`Tools::finish`] when it has let go of the shard.
-    pub(crate) fn fetch(
+    /// Copies what is stored of the page at `at` and marks it as in use.
+    pub(crate) fn fetch<'a>(
         &mut self,
         at: usize,
-        tools: &mut Tools,
+        copied: &'a mut Vec<u8>,
         page: &mut Page,
-    ) -> Result<Fetched, LoadError> {
+    ) -> Result<Fetched<'a>, LoadError> {
         let slot = self.slot(at);
         if slot.is_idle() {
             self.slots[at] = slot.with_idle(false).0;
         }
-        self.look_up(at, tools, page)
+        self.look_up(at, copied, page)
     }
 
     /// Fills `page` and marks it as in use.
@@ -159,8 +133,7 @@ impl Shard {
         tools: &mut Tools,
         page: &mut Page,
     ) -> Result<(), LoadError> {
-        let fetched = self.fetch(at, tools, page)?;
-        tools.finish(fetched, page)
+        tools.load(page, |copied, page| self.fetch(at, copied, page))
     }
 
     /// Fills `page`.
@@ -170,11 +143,15 @@ impl Shard {
         tools: &mut Tools,
         page: &mut Page,
     ) -> Result<(), LoadError> {
-        let fetched = self.look_up(at, tools, page)?;
-        tools.finish(fetched, page)
+        tools.load(page, |copied, page| self.look_up(at, copied, page))
     }
 
-    fn look_up(&self, at: usize, tools: &mut Tools, page: &mut Page) -> Result<Fetched, LoadError> {
+    fn look_up<'a>(
+        &self,
+        at: usize,
+        copied: &'a mut Vec<u8>,
+        page: &mut Page,
+    ) -> Result<Fetched<'a>, LoadError> {
         let slot = self.slot(at);
         match slot.kind() {
             Kind::Hole | Kind::Zero => page.fill(0),
@@ -187,20 +164,27 @@ impl Shard {
                 page.as_chunks_mut::<8>().0.fill(word);
             }
             Kind::Packed => {
-                tools.packed[..slot.len()]
-                    .copy_from_slice(self.slabs.get(slot.place(), slot.len()));
-                return Ok(Fetched::Packed(slot.len()));
+                copied.clear();
+                copied.extend_from_slice(self.slabs.get(slot.place(), slot.len()));
+                return Ok(Fetched::Packed(copied));
             }
             Kind::Primed => {
-                let object = self.slabs.get(slot.place(), slot.len());
-                tools.packed[..slot.len()].copy_from_slice(object);
-                tools.bundler.dictionary = self.lexicon.get(object[0]);
-                return Ok(Fetched::Primed(slot.len()));
+                copied.clear();
+                copied.extend_from_slice(self.slabs.get(slot.place(), slot.len()));
+                let (&number, bytes) = copied.split_first().expect("no object is empty");
+                return Ok(Fetched::Primed {
+                    bytes,
+                    dictionary: self.lexicon.get(number),
+                });
             }
             Kind::Raw => page.copy_from_slice(self.slabs.get(slot.place(), PAGE)),
             Kind::Cluster => {
-                self.gather(at, tools);
-                return Ok(Fetched::Cluster(at % cluster::PAGES));
+                let (bytes, dictionary) = self.gather(at, copied);
+                return Ok(Fetched::Cluster {
+                    bytes,
+                    dictionary,
+                    member: at % cluster::PAGES,
+                });
             }
             Kind::Backed => {
                 let backing = self
@@ -213,20 +197,20 @@ impl Shard {
         Ok(Fetched::Whole)
     }
 
-    /// Puts the pieces of the cluster that `at` belongs to together.
-    fn gather(&self, at: usize, tools: &mut Tools) {
+    /// The pieces of the cluster that `at` belongs to put together, and the dictionary that they need.
+    fn gather<'a>(
+        &self,
+        at: usize,
+        copied: &'a mut Vec<u8>,
+    ) -> (&'a [u8], Option<Arc<Dictionary>>) {
         let first = at - at % cluster::PAGES;
-        tools.bundler.packed.clear();
-        for slot in self.slots[first..first + cluster::PAGES]
-            .iter()
-            .map(|&slot| Slot(slot))
-        {
-            tools
-                .bundler
-                .packed
-                .extend_from_slice(self.slabs.get(slot.place(), slot.len()));
+        copied.clear();
+        for slot in &self.slots[first..first + cluster::PAGES] {
+            let slot = Slot(*slot);
+            copied.extend_from_slice(self.slabs.get(slot.place(), slot.len()));
         }
-        tools.bundler.dictionary = self.lexicon.get(tools.bundler.number());
+        let dictionary = self.lexicon.get(cluster::number(copied));
+        (copied, dictionary)
     }
 
     /// Puts `page`, whose `image` this is, in a slot whose page is in no cluster: in memory, if need be after moving
@@ -365,8 +349,8 @@ impl Shard {
         if self.slot(at).kind() != Kind::Cluster {
             return Ok(());
         }
-        self.gather(at, tools);
-        tools.bundler.unpack()?;
+        let (bytes, dictionary) = self.gather(at, &mut tools.copied);
+        tools.bundler.unpack(bytes, dictionary.as_deref())?;
         let first = at - at % cluster::PAGES;
         let mut fresh: Vec<Slot> = Vec::with_capacity(cluster::PAGES);
         for page in 0..cluster::PAGES {
@@ -418,7 +402,7 @@ impl Shard {
         if (0..cluster::PAGES).any(|page| self.slot(first + page) != seen[page]) {
             return Ok(false);
         }
-        if !self.lexicon.hold(tools.bundler.number()) {
+        if !self.lexicon.hold(cluster::number(&tools.bundler.packed)) {
             return Ok(false);
         }
         let mut fresh: Vec<Slot> = Vec::with_capacity(cluster::PAGES);
@@ -435,7 +419,7 @@ impl Shard {
                     for slot in fresh {
                         self.slabs.free(slot.place());
                     }
-                    self.lexicon.release(tools.bundler.number());
+                    self.lexicon.release(cluster::number(&tools.bundler.packed));
                     return Err(full);
                 }
             }

@@ -28,10 +28,11 @@ use crate::{
     budget::Budget,
     cluster,
     dictionary_cache::DictionaryCache,
-    shard::{LoadError, Shard, StoreError},
+    page::{Image, LoadError, Page},
+    shard::{Shard, StoreError},
     slot::{Kind, Slot},
     stat::{BdStat, Dictionaries, Stat, Tally, Traffic, count},
-    tools::{Image, Kit, Page, Pool, Profile, Tools},
+    tools::{Kit, Pool, Profile, Tools},
 };
 
 /// What a store is made of.
@@ -202,10 +203,11 @@ impl Store {
     fn read_part(&self, part: Part, out: &mut [u8], tools: &mut Tools) -> Result<(), BlockError> {
         let home = self.home(part.page);
         let mut load = |page: &mut Page| {
-            let fetched = self.shards[home.shard]
-                .lock()
-                .fetch(home.slot, tools, page)?;
-            tools.finish(fetched, page)
+            tools.load(page, |copied, page| {
+                self.shards[home.shard]
+                    .lock()
+                    .fetch(home.slot, copied, page)
+            })
         };
         let loaded: Result<(), LoadError> = match <&mut Page>::try_from(&mut *out) {
             Ok(page) => load(page),

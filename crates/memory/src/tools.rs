@@ -8,13 +8,10 @@ use parking_lot::Mutex;
 pub use narrows_chains::Profile;
 
 use crate::{
-    cluster::Bundler,
-    shard::{Fetched, LoadError},
+    cluster::{self, Bundler},
+    page::{Fetched, LoadError, Page},
     slab::OBJECT_LEN_MAX,
 };
-
-/// A page of bytes.
-pub(crate) type Page = [u8; PAGE];
 
 /// Packers and scratch memory of one thread.
 #[derive(Debug)]
@@ -30,26 +27,37 @@ pub(crate) struct Tools {
     pub(crate) packer: PagePacker,
     pub(crate) bundler: Bundler,
     pub(crate) packed: Box<Page>,
+    /// What is stored of a page that is read.
+    pub(crate) copied: Vec<u8>,
 }
 
 impl Tools {
-    /// Fills `page` with what a shard left here of it.
-    pub(crate) fn finish(&mut self, fetched: Fetched, page: &mut Page) -> Result<(), LoadError> {
-        match fetched {
+    /// Fills `page`. `fetch` copies what is stored of it; that is unpacked when the shard's lock is free again.
+    pub(crate) fn load(
+        &mut self,
+        page: &mut Page,
+        fetch: impl for<'a> FnOnce(&'a mut Vec<u8>, &mut Page) -> Result<Fetched<'a>, LoadError>,
+    ) -> Result<(), LoadError> {
+        let Self {
+            packer,
+            bundler,
+            copied,
+            ..
+        } = self;
+        match fetch(copied, page)? {
             Fetched::Whole => {}
-            Fetched::Packed(len) => self.packer.unpack(&self.packed[..len], page)?,
-            Fetched::Primed(len) => {
-                let Bundler {
-                    dictionary,
-                    workspace,
-                    ..
-                } = &mut self.bundler;
-                let dictionary = dictionary.take().ok_or(Corrupt("its dictionary is gone"))?;
-                dictionary.unpack(&self.packed[1..len], page, workspace)?;
+            Fetched::Packed(bytes) => packer.unpack(bytes, page)?,
+            Fetched::Primed { bytes, dictionary } => {
+                let dictionary = dictionary.ok_or(Corrupt("its dictionary is gone"))?;
+                dictionary.unpack(bytes, page, &mut bundler.workspace)?;
             }
-            Fetched::Cluster(member) => {
-                self.bundler.unpack()?;
-                *page = *self.bundler.page(member);
+            Fetched::Cluster {
+                bytes,
+                dictionary,
+                member,
+            } => {
+                bundler.unpack(bytes, dictionary.as_deref())?;
+                *page = *bundler.page(member);
             }
         }
         Ok(())
@@ -65,49 +73,13 @@ impl Kit {
             packer,
             bundler: Bundler::default(),
             packed: Box::new([0; PAGE]),
+            copied: Vec::with_capacity(cluster::LEN),
         };
         Self {
             tools,
             image: Box::new([0; PAGE]),
         }
     }
-}
-
-/// What a page is stored as.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Image<'a> {
-    Zero,
-    Same([u8; 8]),
-    Packed(&'a [u8]),
-    Raw(&'a Page),
-}
-
-impl<'a> Image<'a> {
-    /// Looks at a page and packs it.
-    pub(crate) fn of(page: &'a Page, packer: &mut PagePacker, packed: &'a mut Page) -> Self {
-        match same_filled(page) {
-            Some(word) if word == [0; 8] => Self::Zero,
-            Some(word) => Self::Same(word),
-            None => match packer.pack(page, packed) {
-                Some(len) => Self::Packed(&packed[..len]),
-                None => Self::Raw(page),
-            },
-        }
-    }
-}
-
-/// The word that a page consists of, if it is one.
-fn same_filled(page: &Page) -> Option<[u8; 8]> {
-    let (words, _) = page.as_chunks::<8>();
-    let first = words[0];
-    // Most pages differ in the first or the last words; the rest is compared in strides that become vector code.
-    let differs = |words: &[[u8; 8]]| {
-        words
-            .iter()
-            .fold(false, |differs, word| differs | (*word != first))
-    };
-    let alike = words[words.len() - 1] == first && !words.chunks(64).any(differs);
-    alike.then_some(first)
 }
 
 /// Kits that nobody uses just now. As many exist as threads ever worked at once.
@@ -168,21 +140,5 @@ impl DerefMut for Lent<'_> {
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         self.pool.free.lock().extend(self.kit.take());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_differing_byte_anywhere_makes_a_page_not_same_filled() {
-        let mut page = [0xa5; PAGE];
-        assert_eq!(same_filled(&page), Some([0xa5; 8]));
-        for at in 0..PAGE {
-            page[at] ^= 1;
-            assert_eq!(same_filled(&page), None, "{at}");
-            page[at] ^= 1;
-        }
     }
 }

@@ -23,6 +23,9 @@
 //! | [`source`], [`destination`] | what `run` and `serve` ask of their QEMU |
 //! | [`control`] | what `run` and `serve` say to each other |
 //! | [`status`], [`report`] | what people and scripts read during and after |
+//!
+//! Locks: of a migration its bounds, pacer, what QEMU has left, and its sockets; of `aware` the sender's and the
+//! receiver's state; the probe of the link. Each is locked alone, and no gauge of the session is read under one.
 #![forbid(unsafe_code)]
 
 pub mod aware;

@@ -142,7 +142,8 @@ impl Migration {
 
     /// Notes how many bytes of the guest QEMU has still to send: pacing is for the end.
     pub fn set_remaining(&self, bytes: u64) {
-        *self.remaining.lock() = (bytes, self.endpoint.gauges().now_ns);
+        let now_ns = self.endpoint.gauges().now_ns;
+        *self.remaining.lock() = (bytes, now_ns);
     }
 
     /// What the session has carried so far.
@@ -156,10 +157,11 @@ impl Migration {
     pub fn status(&self) -> Status {
         let gauges = self.endpoint.gauges();
         let (lanes, over) = (self.lanes.load(Relaxed), self.lanes_over.load(Relaxed));
+        let bounds = *self.bounds.lock();
         Status::new(
             &self.endpoint.stats(),
             &gauges,
-            &self.bounds.lock(),
+            &bounds,
             &self.sender.counts(),
             lanes - over,
             lanes,

@@ -66,7 +66,7 @@ pub struct ChannelReader {
 
 impl ChannelWriter {
     pub(crate) fn new(inner: Arc<Inner>, channel: ChannelId) -> Self {
-        let packer = ChunkPacker::new(inner.packing.clone(), channel);
+        let packer = ChunkPacker::new(inner.sending.packing.clone(), channel);
         Self {
             inner,
             channel,

@@ -2,26 +2,21 @@
 
 use std::{
     collections::HashMap,
-    fs,
-    io::{self, IoSlice},
+    fs, io,
     sync::{Arc, Weak},
-    time::Duration,
 };
 
-use narrows_core::{ChannelId, Limits, Seq};
-use narrows_io::{
-    Shutdown, Transport,
-    deadline::{Late, deadline},
-};
+use narrows_io::Transport;
 use narrows_pipeline::{Counters, Packing, Unpacking};
-use narrows_session::{Code, Config, Hello, Message, Role, Session, SessionError};
-use parking_lot::{Condvar, Mutex};
+use narrows_session::{Code, Config, Hello, Message, Role, Session};
+use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     Endpoint, Engine, Error, Settings,
-    inner::{Inner, WeakOutlet},
-    link::{Link, LinkFault, ReadAhead, check_control, control_header},
+    greeting::{HELLO_WITHIN, greet, lost, read_hello, refused, say_bye, within, write_hello},
+    inner::{Inner, Receiving, Sending, Signals, WeakOutlet},
+    link::{Link, ReadAhead},
     monitor,
     settings::Near,
     state::State,
@@ -30,11 +25,6 @@ use crate::{
 
 /// Makes one more connection to the same peer. An error ends the first connect; after a loss it is tried again.
 pub type Dial = Box<dyn Fn() -> io::Result<Transport> + Send + Sync>;
-
-/// How long a peer may take for its Hello.
-const HELLO_WITHIN: Duration = Duration::from_secs(10);
-/// How an alert of TLS begins, which is what a peer that expects TLS answers.
-const TLS: [u8; 2] = [0x15, 3];
 
 impl Endpoint {
     /// Dials the peer and begins a session.
@@ -213,7 +203,7 @@ impl Inner {
         };
         state.linkless_since_ns = None;
         drop(state);
-        self.to_send.notify_all();
+        self.signals.to_send.notify_all();
         Ok(())
     }
 }
@@ -287,19 +277,7 @@ fn build(
     };
     let (policy, history_len_max) =
         settings.policy(&engine.registry, &theirs_limits, &theirs.codecs, near);
-    Arc::new_cyclic(|weak| Inner {
-        packing: Packing {
-            registry: engine.registry.clone(),
-            pool: engine.pool.clone(),
-            buffers: engine.buffers.clone(),
-            clock: engine.clock.clone(),
-            policy: Arc::new(Mutex::new(policy)),
-            outlet: Arc::new(WeakOutlet(weak.clone())),
-            keep_if_smaller: settings.keep_if_smaller,
-            chunk_len_max: theirs_limits.chunk_len_max,
-            history_len_max,
-            explain: settings.explain.clone(),
-        },
+    let receiving = Receiving {
         unpacking: Unpacking {
             registry: engine.registry.clone(),
             pool: engine.pool.clone(),
@@ -311,123 +289,32 @@ fn build(
             counters: Arc::new(Counters::default()),
         },
         limits,
+    };
+    Arc::new_cyclic(|weak| Inner {
+        sending: Sending {
+            packing: Packing {
+                registry: engine.registry.clone(),
+                pool: engine.pool.clone(),
+                buffers: engine.buffers.clone(),
+                clock: engine.clock.clone(),
+                policy: Arc::new(Mutex::new(policy)),
+                outlet: Arc::new(WeakOutlet(weak.clone())),
+                keep_if_smaller: settings.keep_if_smaller,
+                chunk_len_max: theirs_limits.chunk_len_max,
+                history_len_max,
+                explain: settings.explain.clone(),
+            },
+            depth: settings.depth(engine.workers()) as u64,
+            backlog_max: u64::MAX.into(),
+        },
+        receiving,
         state: Mutex::new(State::new(machine)),
-        to_send: Condvar::new(),
-        changed: Condvar::new(),
-        arrived: Condvar::new(),
-        monitor_wake: Condvar::new(),
+        signals: Signals::default(),
         began_ns: engine.clock.now_ns(),
-        depth: settings.depth(engine.workers()) as u64,
         tallies: Tallies::default(),
-        backlog_max: u64::MAX.into(),
         engine: engine.clone(),
         settings,
     })
-}
-
-/// Says Hello and waits for the peer's.
-pub(crate) fn greet(ours: &Hello, mut transport: Transport) -> Result<(Transport, Hello), Error> {
-    write_hello(&mut transport, &Message::Hello(ours.clone())).map_err(lost)?;
-    let Transport {
-        reader,
-        writer,
-        peer,
-        shutdown,
-        probe,
-        security,
-    } = transport;
-    let mut ahead = ReadAhead::new(reader);
-    let theirs = within(&shutdown, HELLO_WITHIN, || read_hello(&mut ahead))?;
-    let transport = Transport {
-        reader: ahead.into_half(),
-        writer,
-        peer,
-        shutdown,
-        probe,
-        security,
-    };
-    Ok((transport, theirs))
-}
-
-fn write_hello(transport: &mut Transport, hello: &Message) -> io::Result<()> {
-    let mut payload = Vec::new();
-    hello.write(&mut payload);
-    let header = control_header(Seq(0), &payload);
-    let bytes = header.to_bytes();
-    transport
-        .writer
-        .write_slices(&mut [IoSlice::new(&bytes[..header.len()]), IoSlice::new(&payload)])
-}
-
-fn read_hello(ahead: &mut ReadAhead) -> Result<Hello, Error> {
-    let next_seq = |channel| (channel == ChannelId::CONTROL).then_some(Seq(0));
-    let header = match ahead.read_header(&Limits::default(), next_seq) {
-        Ok(Some(header)) => header,
-        Ok(None) => {
-            return Err(Error::new(
-                Code::FAILED,
-                "the peer closed the connection before its handshake; its log says why, often other security flags",
-            ));
-        }
-        Err(LinkFault::Io(fault)) => return Err(lost(fault)),
-        Err(LinkFault::Session(_)) if ahead.come().starts_with(&TLS) => {
-            let text = "expected no authentication, but the peer speaks TLS; give both sides the same security flags";
-            return Err(Error::new(Code::AUTH, text));
-        }
-        Err(LinkFault::Session(fault)) => {
-            return Err(Error::new(
-                Code::PROTOCOL,
-                format!("the peer does not speak narrows: {fault}"),
-            ));
-        }
-    };
-    let mut payload = vec![0; header.packed_len as usize];
-    ahead.fill_payload(&mut payload).map_err(lost)?;
-    check_control(&header, &payload).map_err(|fault| refused(fault.into()))?;
-    // Exactly one message: with a second one beside it, it would be unclear which was meant.
-    match <[Message; 1]>::try_from(Message::parse_all(&payload).map_err(refused)?) {
-        Ok([Message::Hello(hello)]) => Ok(hello),
-        Ok([Message::Bye { code, text }]) => Err(Error::new(code, text)),
-        _ => Err(Error::new(
-            Code::PROTOCOL,
-            "the peer did not begin with a handshake",
-        )),
-    }
-}
-
-fn say_bye(mut transport: Transport, end: Error) -> Error {
-    let _ = write_hello(
-        &mut transport,
-        &Message::Bye {
-            code: end.code(),
-            text: end.text().into(),
-        },
-    );
-    let _ = transport.writer.finish();
-    end
-}
-
-fn refused(fault: SessionError) -> Error {
-    Error::new(fault.code(), fault.to_string())
-}
-
-fn lost(fault: io::Error) -> Error {
-    Error::new(
-        Code::FAILED,
-        format!("the connection broke during the handshake: {fault}"),
-    )
-}
-
-/// Runs `work` and cuts the connection if it takes too long.
-fn within<T>(
-    shutdown: &Shutdown,
-    limit: Duration,
-    work: impl FnOnce() -> Result<T, Error>,
-) -> Result<T, Error> {
-    deadline(shutdown, limit, work).map_err(|late| match late {
-        Late::Timeout(_) => Error::new(Code::FAILED, format!("the peer's handshake: {late}")),
-        Late::NoThread(error) => Error::new(Code::FAILED, error.to_string()),
-    })?
 }
 
 /// 128 bits nobody guesses: a stranger who could name a session could disturb it.

@@ -146,7 +146,7 @@ impl Endpoint {
             .map_err(|fault| Error::new(fault.code(), fault.to_string()))?;
         let unpacker = self.inner.add_channel(&mut state, channel);
         drop(state);
-        self.inner.to_send.notify_all();
+        self.inner.signals.to_send.notify_all();
         Ok(self.inner.ends(channel, unpacker))
     }
 
@@ -176,7 +176,7 @@ impl Endpoint {
             match &state.ended {
                 Some(end) if end.code() == Code::DONE => return Ok(None),
                 Some(end) => return Err(end.clone()),
-                None => self.inner.arrived.wait(&mut state),
+                None => self.inner.signals.arrived.wait(&mut state),
             }
         }
     }
@@ -187,14 +187,14 @@ impl Endpoint {
         let Inner {
             tallies,
             engine,
-            unpacking,
+            receiving,
             began_ns,
             ..
         } = &*self.inner;
         Stats {
             sent_raw: tallies.sent_raw.load(Relaxed),
             sent_wire: tallies.sent_wire.load(Relaxed),
-            received_raw: unpacking.counters.raw_bytes.load(Relaxed),
+            received_raw: receiving.unpacking.counters.raw_bytes.load(Relaxed),
             received_wire: tallies.received_wire.load(Relaxed),
             elapsed_ns: engine.clock.now_ns() - began_ns,
             resumed: tallies.resumed.load(Relaxed),
@@ -204,7 +204,8 @@ impl Endpoint {
     /// Processors that this end has for packing: of one host with both ends, half.
     #[must_use]
     pub fn processors(&self) -> f64 {
-        self.inner.processors(&self.inner.state.lock())
+        let state = self.inner.state.lock();
+        self.inner.processors(&state)
     }
 
     /// State of links and workers at this moment.
@@ -216,8 +217,8 @@ impl Endpoint {
     /// Bounds the packed bytes that wait for the links, all channels together: what is taken in is then not much older
     /// than what leaves. A channel of which nothing waits may always add one chunk. Unbounded at first.
     pub fn set_backlog_max(&self, bytes: u64) {
-        self.inner.backlog_max.store(bytes, Relaxed);
-        self.inner.changed.notify_all();
+        self.inner.sending.backlog_max.store(bytes, Relaxed);
+        self.inner.signals.changed.notify_all();
     }
 
     /// Whether the peer says that it takes channels of this service ([`crate::Settings::services`] there).

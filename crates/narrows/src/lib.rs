@@ -9,9 +9,22 @@
 //! [`Endpoint::connect`] makes it on the side that dials, [`Acceptor::take`] on the side that is dialled. Its channels
 //! are a [`ChannelWriter`] and a [`ChannelReader`] each.
 //!
-//! Threads of an endpoint: two per link (reader, writer) and a keeper that sends feedback, notices silence, and dials
-//! again when a link is lost. Locks, outermost first: a packer's order, the endpoint's state. No lock is held while a
-//! thread waits for a socket, but for a link's own writer.
+//! Threads of an endpoint: two per link (reader, writer) and a session monitor that sends feedback, notices silence, and
+//! dials again when a link is lost.
+//!
+//! Locks, outermost first:
+//!
+//! | lock | is held while |
+//! |---|---|
+//! | a link's writer | that link is written to: the one lock that is held while a thread waits for a socket |
+//! | a sending channel's order of frames (`pipeline`) | frames that are next leave for the session |
+//! | the endpoint's state | moments: session, links and channels change |
+//! | what the kernel told of the links (`tallies`) | gauges are read |
+//! | a receiving channel's state (`pipeline`) | its chunks come, are taken, or end |
+//! | the policy, the pool's and the buffers' (`pipeline`) | nothing else is locked |
+//!
+//! The acceptor's list of sessions is locked alone. A sent chunk takes the state's lock twice before it is packed, for
+//! the length it should have and to be admitted; a received frame once before its payload is read and once after.
 #![forbid(unsafe_code)]
 
 mod channel;
@@ -20,6 +33,7 @@ mod endpoint;
 mod engine;
 mod error;
 mod explain;
+mod greeting;
 mod inner;
 mod link;
 mod monitor;

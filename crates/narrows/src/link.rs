@@ -175,7 +175,7 @@ impl Link {
                 .machine
                 .is_starved()
                 .then(|| inner.engine.clock.now_ns());
-            inner.to_send.wait(&mut state);
+            inner.signals.to_send.wait(&mut state);
             if let Some(since_ns) = starved {
                 inner
                     .tallies
@@ -205,9 +205,9 @@ impl Link {
             state.linkless_since_ns = Some(inner.engine.clock.now_ns());
         }
         drop(state);
-        inner.to_send.notify_all();
-        inner.changed.notify_all();
-        inner.monitor_wake.notify_all();
+        inner.signals.to_send.notify_all();
+        inner.signals.changed.notify_all();
+        inner.signals.monitor_wake.notify_all();
         if !ended {
             self.shutdown.abort();
         }

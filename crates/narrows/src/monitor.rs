@@ -11,7 +11,7 @@ use narrows_core::Feedback;
 use narrows_io::Transport;
 use narrows_session::{Code, Hello};
 
-use crate::{Dial, Error, connect::greet, inner::Inner, thread::spawn};
+use crate::{Dial, Error, greeting::greet, inner::Inner, thread::spawn};
 
 /// How often it looks while data flows: the sender's policy must settle within a second.
 const ROUND: Duration = Duration::from_millis(50);
@@ -56,7 +56,7 @@ impl Keeper {
             {
                 let mut state = inner.state.lock();
                 if state.ended.is_none() && state.linkless_since_ns.is_none() {
-                    inner.monitor_wake.wait_for(&mut state, pause);
+                    inner.signals.monitor_wake.wait_for(&mut state, pause);
                 }
                 if state.ended.is_some() {
                     return;
@@ -94,7 +94,7 @@ impl Keeper {
         }
         self.told = now;
         inner.state.lock().machine.tell(&now);
-        inner.to_send.notify_all();
+        inner.signals.to_send.notify_all();
         true
     }
 
@@ -120,7 +120,7 @@ impl Keeper {
             self.asked_ns = now_ns;
             state.machine.ping();
             drop(state);
-            inner.to_send.notify_all();
+            inner.signals.to_send.notify_all();
         }
     }
 

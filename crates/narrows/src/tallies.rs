@@ -11,7 +11,7 @@ use std::sync::{
 use narrows_core::Gauges;
 use parking_lot::Mutex;
 
-use crate::{inner::Inner, link::Link};
+use crate::{inner::Inner, link::Link, state::State};
 
 /// Counters that threads bump without a lock.
 #[derive(Debug, Default)]
@@ -71,20 +71,23 @@ impl Carried {
 impl Inner {
     /// State of links and workers at this moment.
     pub(crate) fn gauges(&self) -> Gauges {
-        let now_ns = self.engine.clock.now_ns();
+        let state = self.state.lock();
+        self.gauges_of(&state)
+    }
+
+    /// The same for who has locked the state.
+    pub(crate) fn gauges_of(&self, state: &State) -> Gauges {
         let mut carried = self.tallies.carried.lock();
-        let (packing, queued_bytes) = {
-            let state = self.state.lock();
-            if now_ns >= carried.asked_ns + ASK_NS {
-                carried.ask(state.links.values(), now_ns);
-            }
-            let packing: u64 = state
-                .channels
-                .keys()
-                .map(|&channel| state.in_hand(channel))
-                .sum();
-            (packing, state.machine.queued_bytes())
-        };
+        let now_ns = self.engine.clock.now_ns();
+        if now_ns >= carried.asked_ns + ASK_NS {
+            carried.ask(state.links.values(), now_ns);
+        }
+        let packing: u64 = state
+            .channels
+            .keys()
+            .map(|&channel| state.in_hand(channel))
+            .sum();
+        let queued_bytes = state.machine.queued_bytes();
         let (sent_bytes, sending_ns) = (
             self.tallies.sent_wire.load(Relaxed),
             self.tallies.sending_ns.load(Relaxed),

@@ -17,6 +17,7 @@
 //! | `request` | one request: its header, what is refused, how it is answered |
 //! | [`inbox`] | bytes that came, and the wait for more |
 //! | [`out`] | replies that wait to be sent |
+//! | `ended` | how connections end |
 //! | [`server`] | listeners, TLS, a thread for each connection |
 //!
 //! Spoken: structured replies, `base:allocation`, trim, write zeroes, cache, flush, FUA, DF, multi-conn, STARTTLS.
@@ -25,8 +26,13 @@
 //! Memory of a connection to a device that runs inline is [`inbox::BUFFER_LEN`] for what came and [`out::CAPACITY`] for
 //! what goes, whatever lengths the client names: payloads stream through in pieces of [`PIECE`]. With workers it is
 //! 64 MiB of requests in flight and 8 MiB of buffers kept, whatever the client asks for.
+//!
+//! Locks: the server's list of connections; of a connection with workers its queue, what is in flight, the outbox, the
+//! buffers kept, and the error of a write in pieces. Each is locked alone and for moments: a thread that writes to the
+//! client has taken the writer out of the outbox first.
 #![forbid(unsafe_code)]
 
+mod ended;
 pub mod export;
 pub mod handshake;
 pub mod inbox;

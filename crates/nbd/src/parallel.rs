@@ -32,12 +32,12 @@ use narrows_io::{Shutdown, Transport, TransportRead, TransportWrite, transport::
 use parking_lot::{Condvar, Mutex};
 
 use crate::{
+    ended::Ended,
     handshake::Agreed,
     inbox::{Inbox, ReceiveError, receive_into},
     out::Out,
     proto::{PIECE, chunk, cmd, cmd_flag},
     request::{Fault, HOLES_FROM, REQUEST_LEN, Request, Terms},
-    server::Ended,
     transmission::TransmissionError,
 };
 

@@ -29,6 +29,7 @@ use narrows_io::{
 use parking_lot::Mutex;
 
 use crate::{
+    ended::Ended,
     export::{ExportError, Exports},
     handshake::{Agreed, Handshake, HandshakeError, Step, Tls},
     inbox::{Inbox, ReceiveError},
@@ -115,27 +116,6 @@ struct Open {
     served: bool,
     shutdown: Shutdown,
     thread: Option<JoinHandle<()>>,
-}
-
-/// Why a connection ended before its client said so.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Ended {
-    #[error("{0} connections are served already")]
-    Busy(usize),
-    #[error(transparent)]
-    Receive(#[from] ReceiveError),
-    #[error("the handshake took longer than {} s", HANDSHAKE_TIME.as_secs())]
-    Slow,
-    #[error("bytes came with the request for TLS, before it")]
-    Smuggled,
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    #[error(transparent)]
-    Secure(#[from] SecureError),
-    #[error(transparent)]
-    Handshake(#[from] HandshakeError),
-    #[error(transparent)]
-    Transmission(#[from] TransmissionError),
 }
 
 impl Server {

@@ -22,6 +22,9 @@
 //! What comes from a server is not trusted: every block is unpacked here and compared before it is written. What comes
 //! from a client is bounded before it is held. Why blocks and not a stream: they can be packed by several workers, come
 //! from either side, and be checked while others travel.
+//!
+//! Locks, outermost first: a client's ledger, then what the server told. A client's first error, and of a server its
+//! queue, its free seats and the length of contexts, are locked alone.
 #![forbid(unsafe_code)]
 
 pub mod client;

@@ -9,6 +9,10 @@
 //! receiving channel: the packed bytes its credit allows, `depth` chunks, and the agreed history. Buffers come from a
 //! [`BufferPool`] and go back to it, so a steady stream allocates nothing.
 //!
+//! Locks, outermost first: a sending channel's order of frames, then what the [`Outlet`] locks; a receiving channel's
+//! state. The policy's, the pool's and the buffers' are innermost: nothing else is locked, and no gauge read, while one
+//! of them is held.
+//!
 //! Upstream: the facade's channels; downstream: `format`. Does no I/O; time comes through
 //! [`Clock`](narrows_core::Clock).
 #![forbid(unsafe_code)]

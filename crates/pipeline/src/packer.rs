@@ -28,11 +28,12 @@ pub struct Stopped;
 
 /// Where frames go.
 pub trait Outlet: Send + Sync {
-    /// Waits until the channel may have one more chunk under way and no more than `most` is.
+    /// Waits until the channel may have one more chunk under way and no more than `most` is. Returns the state of link
+    /// and workers with that chunk.
     ///
     /// # Errors
     /// [`Stopped`] when it never will.
-    fn admit(&self, channel: ChannelId, most: Ahead) -> Result<(), Stopped>;
+    fn admit(&self, channel: ChannelId, most: Ahead) -> Result<Gauges, Stopped>;
 
     /// One more chunk of the channel is packed, and these frames may leave, in order of sequence: none where one before it
     /// is not packed yet. Does not wait.
@@ -127,11 +128,9 @@ impl ChunkPacker {
     /// How long the next chunk should be, in bytes.
     #[must_use]
     pub fn chunk_len(&self) -> usize {
-        self.shared
-            .policy
-            .lock()
-            .chunk_len(&self.shared.outlet.gauges())
-            .min(self.shared.chunk_len_max)
+        let gauges = self.shared.outlet.gauges();
+        let len = self.shared.policy.lock().chunk_len(&gauges);
+        len.min(self.shared.chunk_len_max)
     }
 
     /// Sends a chunk on its way; waits while too many are under way.
@@ -148,12 +147,8 @@ impl ChunkPacker {
         } else {
             self.shared.policy.lock().ahead_max()
         };
-        self.shared.outlet.admit(self.channel, most)?;
-        let decision = self
-            .shared
-            .policy
-            .lock()
-            .decide(&chunk, &self.shared.outlet.gauges());
+        let gauges = self.shared.outlet.admit(self.channel, most)?;
+        let decision = self.shared.policy.lock().decide(&chunk, &gauges);
         let candidate = decision.candidate;
         let job = Job {
             shared: self.shared.clone(),
@@ -454,8 +449,8 @@ mod tests {
     struct Told(mpsc::Sender<Vec<u64>>);
 
     impl Outlet for Told {
-        fn admit(&self, _: ChannelId, _: Ahead) -> Result<(), Stopped> {
-            Ok(())
+        fn admit(&self, _: ChannelId, _: Ahead) -> Result<Gauges, Stopped> {
+            Ok(Gauges::default())
         }
 
         fn packed(&self, _: ChannelId, frames: &mut dyn Iterator<Item = Frame<Bytes>>) {

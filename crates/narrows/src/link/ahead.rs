@@ -13,7 +13,7 @@ use std::{
     time::Instant,
 };
 
-use narrows_core::{ChannelId, Clock, Limits, Seq};
+use narrows_core::Clock;
 use narrows_format::{HEADER_LEN_MAX, HEADER_LEN_MIN, Header};
 use narrows_io::{TransportRead, transport::Probe, watch::Watch};
 
@@ -81,11 +81,10 @@ impl ReadAhead {
         &self.buf[self.start..self.end]
     }
 
-    /// The next header; `None` at an orderly end between frames.
+    /// The next header, as `parse` has it from what came; `None` at an orderly end between frames.
     pub(crate) fn read_header(
         &mut self,
-        limits: &Limits,
-        next_seq: impl FnOnce(ChannelId) -> Option<Seq>,
+        parse: impl FnOnce(&[u8]) -> Result<Header, LinkFault>,
     ) -> Result<Option<Header>, LinkFault> {
         if self.fill(HEADER_LEN_MIN)? == 0 {
             return Ok(None);
@@ -94,7 +93,7 @@ impl ReadAhead {
         if self.fill(len)? < len {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
-        let header = Header::parse(&self.buf[self.start..self.end], limits, next_seq)?;
+        let header = parse(&self.buf[self.start..self.end])?;
         self.start += len;
         Ok(Some(header))
     }

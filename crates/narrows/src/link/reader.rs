@@ -85,9 +85,7 @@ impl<'a> Reader<'a> {
         let inner = self.inner;
         loop {
             self.tell_before(HEADER_LEN_MAX);
-            let id = self.link.id;
-            let next_seq = |channel| inner.state.lock().machine.next_seq(id, channel);
-            let Some(header) = self.ahead.read_header(&inner.limits, next_seq)? else {
+            let Some(header) = self.read_header()? else {
                 return Ok(());
             };
             inner
@@ -100,34 +98,21 @@ impl<'a> Reader<'a> {
                 let payload = self.read_payload(&header)?;
                 check_control(&header, &payload)?;
                 let mut state = inner.state.lock();
-                state.machine.on_control(id, &payload)?;
+                state.machine.on_control(self.link.id, &payload)?;
                 inner.drain_events(&mut state);
                 // Else credit wakes the writer, which then takes the link from the thread that was sending.
                 let waits = state.links.keys().any(|&link| state.machine.can_send(link));
                 drop(state);
                 if waits {
-                    inner.to_send.notify_all();
+                    inner.signals.to_send.notify_all();
                 }
                 continue;
             }
             self.ahead.may_watch =
                 header.codec == CodecId::RAW || header.raw_len as usize <= INLINE_LEN;
             inner.tallies.chunk_ns.store(now_ns, Relaxed);
-            inner.state.lock().machine.check_frame(&header)?;
             let payload = self.read_payload(&header)?;
-            if inner.state.lock().machine.on_frame(&header)? == Accept::Drop {
-                continue;
-            }
-            if inner.unpacking.whole {
-                // Nothing is consumed before the end, so credit must not wait for it.
-                inner
-                    .state
-                    .lock()
-                    .machine
-                    .consumed(header.channel, header.cost());
-                inner.to_send.notify_all();
-            }
-            let Some(unpacker) = inner.unpacker(header.channel) else {
+            let Some(unpacker) = self.on_frame(&header)? else {
                 continue;
             };
             match unpacker.accept(Frame { header, payload }, &mut self.ws) {
@@ -140,6 +125,43 @@ impl<'a> Reader<'a> {
                 Accepted::Done => {}
             }
         }
+    }
+
+    /// The next frame's header, checked against its channel; `None` at an orderly end. One lock for all of it.
+    fn read_header(&mut self) -> Result<Option<Header>, LinkFault> {
+        let Self { inner, link, .. } = *self;
+        self.ahead.read_header(|bytes| {
+            let mut state = None;
+            let header = Header::parse(bytes, &inner.receiving.limits, |channel| {
+                let state = state.insert(inner.state.lock());
+                state.machine.next_seq(link.id, channel)
+            })?;
+            if header.channel != ChannelId::CONTROL {
+                let state = state.get_or_insert_with(|| inner.state.lock());
+                state.machine.check_frame(&header)?;
+            }
+            Ok(header)
+        })
+    }
+
+    /// A data frame has come whole: who unpacks it, `None` if nobody does. One lock for all of it.
+    fn on_frame(&self, header: &Header) -> Result<Option<ChunkUnpacker>, LinkFault> {
+        let inner = self.inner;
+        let mut state = inner.state.lock();
+        if state.machine.on_frame(header)? == Accept::Drop {
+            return Ok(None);
+        }
+        let unpacker = state
+            .channels
+            .get(&header.channel)
+            .map(|held| held.unpacker.clone());
+        if inner.receiving.unpacking.whole {
+            // Nothing is consumed before the end, so credit must not wait for it.
+            state.machine.consumed(header.channel, header.cost());
+            drop(state);
+            inner.signals.to_send.notify_all();
+        }
+        Ok(unpacker)
     }
 
     fn read_payload(&mut self, header: &Header) -> io::Result<Bytes> {

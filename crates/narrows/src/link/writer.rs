@@ -96,7 +96,7 @@ impl Writer {
         if self.batch.is_empty() {
             return Ok(false);
         }
-        inner.changed.notify_all();
+        inner.signals.changed.notify_all();
         self.set_unsent(rate_per_ms);
         let sent = self.write_batch(inner, len, write_len);
         self.batch.clear();
