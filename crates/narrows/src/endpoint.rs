@@ -259,6 +259,7 @@ impl Endpoint {
         let mut state = self.inner.state.lock();
         while state.ended.is_none() && state.links.is_empty() {
             self.inner
+                .signals
                 .changed
                 .wait_for(&mut state, std::time::Duration::from_millis(20));
         }
