@@ -31,11 +31,11 @@ use parking_lot::Mutex;
 use crate::{
     ended::Ended,
     export::{ExportError, Exports},
-    handshake::{Agreed, Handshake, HandshakeError, Step, Tls},
+    handshake::{Agreed, Handshake, Step, Tls},
     inbox::{Inbox, ReceiveError},
     out::Out,
     parallel,
-    transmission::{Next, Transmission, TransmissionError},
+    transmission::{Next, Transmission},
 };
 
 /// What a server needs to know.
