@@ -187,6 +187,7 @@ fn launch() -> Launch {
 }
 
 // Goal: what a message names that is not there is a fault in words, and no more. Method: one message of each kind.
+#[allow(clippy::too_many_lines, reason = "a list of cases")]
 #[test]
 fn handles_and_addresses_that_are_not_there_are_faults() {
     let rig = Rig::new();

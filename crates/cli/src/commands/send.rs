@@ -128,7 +128,8 @@ impl Compare {
         ];
         flags
             .into_iter()
-            .filter_map(|(set, word)| set.then(|| word.into()))
+            .filter(|(set, _)| *set)
+            .map(|(_, word)| word.into())
     }
 }
 

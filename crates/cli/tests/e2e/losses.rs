@@ -385,8 +385,8 @@ fn what_cannot_be_read_is_counted_and_the_rest_is_sent() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, name).unwrap();
     }
-    fs::set_permissions(tree.join("b"), Permissions::from_mode(0)).unwrap();
-    fs::set_permissions(tree.join("closed"), Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(tree.join("b"), Permissions::from_mode(0o000)).unwrap();
+    fs::set_permissions(tree.join("closed"), Permissions::from_mode(0o000)).unwrap();
     let receiver = start(["recv", "-l", "127.0.0.1:0", into.path().to_str().unwrap()]);
     send.args(["send", "-q"])
         .arg(&tree)

@@ -138,6 +138,7 @@ fn serve(device: Arc<Slow>, connections_max: usize) -> Server {
         exports,
         tls_certificates: None,
         insecure: false,
+        allow: Vec::new(),
         connections_max,
     };
     Server::start(vec![listener], config).unwrap()

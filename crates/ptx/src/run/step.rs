@@ -126,6 +126,7 @@ impl<M: Memory> Runner<'_, M> {
     }
 
     /// Instructions that are less frequent; `mask` is not 0.
+    #[allow(clippy::too_many_lines, reason = "a table: one arm an instruction")]
     fn seldom(&mut self, mask: u32, op: &Op) -> Outcome<Flow> {
         let constants = self.constants;
         let first = mask.trailing_zeros() as usize;
