@@ -285,11 +285,14 @@ fn versions(include: &Path) -> Result<BTreeMap<(String, String), Vec<u32>>> {
     Ok(versions)
 }
 
+/// Symbol, base name, version, flag, and the typedef that says so.
+type Variant = (String, String, u32, u8, String);
+
 /// (symbol, base, version, twin flag, shape). Sorted by version, the typedefs of one name are its variants in order.
 fn rows(
     functions: &[Function],
     versions: &BTreeMap<(String, String), Vec<u32>>,
-) -> Result<Vec<(String, String, u32, u8, String)>> {
+) -> Result<Vec<Variant>> {
     let mut groups = BTreeMap::<(String, String), Vec<(u32, &Function)>>::new();
     for function in functions {
         let (name, twin) = TWINS

@@ -378,6 +378,7 @@ fn asynchronous_copies_and_matrices() {
 type Place = fn(lane: usize, r: usize, e: usize) -> (usize, usize);
 
 // Goal: shapes of mma that Triton's fixtures lack. Method: fragments spelled out from PTX's tables.
+#[allow(clippy::too_many_lines, reason = "one kernel a shape")]
 #[test]
 fn matrices_of_other_shapes() {
     struct Case {

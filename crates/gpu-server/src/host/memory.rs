@@ -398,7 +398,9 @@ mod tests {
     fn holes_join_again() {
         let arena = Arena::new(Quota::new(1 << 30)).unwrap();
         let bases: Vec<_> = (1..50).map(|n| arena.alloc(n * 777).unwrap()).collect();
-        let (even, odd): (Vec<_>, Vec<_>) = bases.iter().partition(|base| *base / PAGE % 2 == 0);
+        let (even, odd): (Vec<_>, Vec<_>) = bases
+            .iter()
+            .partition(|base| (*base / PAGE).is_multiple_of(2));
         even.into_iter()
             .chain(odd)
             .for_each(|base| arena.free(base).unwrap());

@@ -20,7 +20,8 @@ pub enum Class {
 use Class::{F32, F64, P, R16, R32, R64};
 
 impl Class {
-    pub fn bits(self) -> u32 {
+    pub #[allow(clippy::too_many_lines, reason = "a table of forms")]
+fn bits(self) -> u32 {
         match self {
             R16 => 16,
             R32 | F32 => 32,
@@ -102,6 +103,7 @@ fn add_form(
     });
 }
 
+#[allow(clippy::too_many_lines, reason = "a table of forms")]
 fn integers(forms: &mut Vec<Form>) {
     let binary: [(&str, Eval); 6] = [
         ("add", |a, b, _| a + b),
@@ -694,6 +696,7 @@ fn to_integer<F: Float>(value: F, bits: u32, signed: bool, round: Round) -> u64 
     mask(clamp(whole, bits, signed), bits)
 }
 
+#[allow(clippy::too_many_lines, reason = "a table of forms")]
 fn conversions(forms: &mut Vec<Form>) {
     let types = [
         (16u32, false),
@@ -917,6 +920,7 @@ fn small_formats(forms: &mut Vec<Form>) {
     );
 }
 
+#[allow(clippy::too_many_lines, reason = "a table of forms")]
 fn comparisons(forms: &mut Vec<Form>) {
     use std::cmp::Ordering::{self, Equal, Greater, Less};
     let ordered: [(&str, &[Ordering]); 6] = [
