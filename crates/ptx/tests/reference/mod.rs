@@ -20,8 +20,7 @@ pub enum Class {
 use Class::{F32, F64, P, R16, R32, R64};
 
 impl Class {
-    pub #[allow(clippy::too_many_lines, reason = "a table of forms")]
-fn bits(self) -> u32 {
+    pub fn bits(self) -> u32 {
         match self {
             R16 => 16,
             R32 | F32 => 32,
@@ -326,6 +325,7 @@ fn bit(value: u64, at: i64) -> u64 {
     }
 }
 
+#[allow(clippy::too_many_lines, reason = "a table of forms")]
 fn bits(forms: &mut Vec<Form>) {
     for width in [32i64, 64] {
         let class = integer_class(width as u32);
