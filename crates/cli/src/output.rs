@@ -375,7 +375,7 @@ mod tests {
         };
         let line = Transfer::new("send", received, &stats).line();
         assert!(
-            line.starts_with("sent 1.0 MiB and 2.0 MiB of holes in 1.00 s: "),
+            line.starts_with("sent 1 MiB and 2 MiB of holes in 1.00 s: "),
             "{line}"
         );
         assert!(
@@ -405,7 +405,7 @@ mod tests {
         };
         let line = shown.line(Duration::from_secs(10), &stats);
         for words in [
-            " of 100.0 MiB, 25 %, 2 of 9 files, 0:00:30 left",
+            " of 100 MiB, 25 %, 2 of 9 files, 0:00:30 left",
             "ratio 5.00",
             "a/b?",
         ] {
