@@ -290,8 +290,8 @@ impl<'a> Worker<'a> {
                     round.written_back += u64::from(shard.write_back(at, *slot, &page));
                 }
                 *slot = shard.slot(at);
-                // Written to meanwhile. A page that is not idle may be written again, to an object of the same length
-                // at the same place, and look as it did: it is not for us to pack.
+                // Written to meanwhile. ABA: a rewritten page can land at the same place and length, so skip it unless
+                // it is still idle.
                 if !slot.is_idle() {
                     continue;
                 }

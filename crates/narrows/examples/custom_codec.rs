@@ -109,7 +109,9 @@ fn main() -> Result<(), Error> {
     let server = thread::spawn(move || -> Result<Vec<u8>, Error> {
         let session = listener.accept()?;
         let mut bytes = Vec::new();
-        if let Some(mut channel) = session.accept()? {
+        // Kept until the session is over: a writer that is dropped unfinished aborts its channel.
+        let mut channel = session.accept()?;
+        if let Some(channel) = &mut channel {
             channel.reader.read_to_end(&mut bytes)?;
         }
         while session.accept()?.is_some() {}

@@ -18,7 +18,9 @@ fn main() -> Result<(), Error> {
     let listener = narrows::listen(address, auth)?;
     println!("listening on {}", listener.local());
     let session = listener.accept()?;
-    if let Some(mut channel) = session.accept()? {
+    // Kept until the session is over: a writer that is dropped unfinished aborts its channel.
+    let mut channel = session.accept()?;
+    if let Some(channel) = &mut channel {
         let bytes = io::copy(&mut channel.reader, &mut File::create(path)?)?;
         println!("{bytes} bytes of `{}` are in {path}", channel.service);
     }

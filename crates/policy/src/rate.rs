@@ -6,6 +6,9 @@
 //! least* so fast: where nothing was measured lately the estimate climbs, choices get lighter, the link fills, and the
 //! next sample is an honest one.
 //!
+//! A windowed maximum of the samples, as BBR has it, is not it: it holds what a link was, and what a receiver that fell
+//! behind let through, for as long as its window.
+//!
 //! Neighbours: [`crate::adaptive`] feeds it [`Gauges`]. Units: bytes per nanosecond (1 is 8 Gbit/s).
 
 use narrows_core::Gauges;
@@ -241,7 +244,7 @@ impl LinkRate {
         let far = !(0.7..1.4).contains(&(honest / self.bytes_per_ns));
         self.bytes_per_ns += if far { 1.0 } else { 0.4 } * (honest - self.bytes_per_ns);
         self.previous = Some(sample);
-        // One that shows more than may be believed says nothing against what passes next.
+        // If the sample was clamped, mark it stale, so that later throughput can still raise the estimate.
         let old_ns = if honest < sample { FRESH_NS } else { 0 };
         self.measured_ns = Some(now_ns.saturating_sub(old_ns));
     }
