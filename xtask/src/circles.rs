@@ -19,6 +19,7 @@ type Edges = BTreeMap<Vec<String>, BTreeSet<Vec<String>>>;
 /// their own. Senders and receivers of a tree each speak both ways.
 const MEANT: &[(&str, &str)] = &[
     ("narrows", "inner"),
+    ("disk", "disk"),
     ("disk", "store"),
     ("disk", "log"),
     ("wire", "send"),
