@@ -20,6 +20,8 @@ type Edges = BTreeMap<Vec<String>, BTreeSet<Vec<String>>>;
 const MEANT: &[(&str, &str)] = &[
     ("narrows", "inner"),
     ("disk", "disk"),
+    ("disk", "gc"),
+    ("disk", "tools"),
     ("disk", "store"),
     ("disk", "log"),
     ("wire", "send"),
