@@ -203,7 +203,7 @@ fn a_stream_cut_without_its_end_mark_is_told_apart() {
 
 #[test]
 fn a_child_process_is_a_transport_and_is_waited_for() {
-    let link = transport::spawn(Command::new("cat")).unwrap();
+    let (link, _child) = transport::spawn(Command::new("cat")).unwrap();
     let sent = pattern(3_000_000, 3);
     assert!(exchange(link, sent.clone()) == [&sent[..], b"end"].concat());
 
@@ -212,7 +212,7 @@ fn a_child_process_is_a_transport_and_is_waited_for() {
         writer,
         shutdown,
         ..
-    } = transport::spawn(Command::new("cat")).unwrap();
+    } = transport::spawn(Command::new("cat")).unwrap().0;
     let reading = thread::spawn(move || reader.read(&mut [0]).unwrap_err().kind());
     thread::sleep(Duration::from_millis(50));
     shutdown.abort();
