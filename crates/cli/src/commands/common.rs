@@ -352,7 +352,7 @@ mod tests {
     fn a_command_line_can_be_typed_again() {
         let words: [(&[u8], &str); 4] = [
             (b"a-b", "a-b"),
-            (b"it's", r"'it'\''s'"),
+            (b"it's", "\"it's\""),
             (b"", "''"),
             (b"n\xff'\n", r"$'n\xff\'\x0a'"),
         ];
