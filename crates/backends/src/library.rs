@@ -48,8 +48,12 @@ impl Source {
     /// The library, or a function in it, is not there.
     pub(crate) fn missing(&self, error: &libloading::Error) -> Unavailable {
         // The loader's own words, which name the file or the function, are the cause.
-        let cause = std::error::Error::source(error).map_or_else(String::new, |why| format!(": {why}"));
-        Unavailable(format!("{} ({}): {error}{cause}", self.sonames[0], self.hint))
+        let cause =
+            std::error::Error::source(error).map_or_else(String::new, |why| format!(": {why}"));
+        Unavailable(format!(
+            "{} ({}): {error}{cause}",
+            self.sonames[0], self.hint
+        ))
     }
 }
 

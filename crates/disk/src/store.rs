@@ -317,7 +317,15 @@ impl Store {
     /// Appends, making room and doing what is due.
     pub(crate) fn append(&self, items: &[Item<'_>], right: Right) -> Result<Appended, DiskError> {
         let due = self.admit(items)?;
-        let appended = self.log.append(items, right, || self.make_room(right))?;
+        let appended = match self.log.append(items, right, || self.make_room(right)) {
+            // On a store so full that nothing can be collected, a trim takes what is kept for
+            // collecting: its record is short, and it is what makes room.
+            Err(DiskError::NoSpace(_)) if right == Right::Trim => {
+                let last = Right::Store;
+                self.log.append(items, last, || self.make_room(last))?
+            }
+            appended => appended?,
+        };
         self.do_what_is(due)?;
         Ok(appended)
     }

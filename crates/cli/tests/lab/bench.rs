@@ -17,7 +17,7 @@ fn bench_measures_and_its_lines_obey_the_schema() {
         "-T",
         "1,2",
         "--seconds",
-        "0",
+        "0.001",
         "--size",
         "1M",
     ];
@@ -110,7 +110,7 @@ fn bench_prints_a_table_for_each_file() {
             "16K",
             "-T1",
             "--seconds",
-            "0",
+            "0.001",
         ],
         dir.path(),
     );

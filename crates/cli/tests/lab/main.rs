@@ -48,7 +48,7 @@ const BENCH: [&str; 9] = [
     "lz4",
     "-T1",
     "--seconds",
-    "0",
+    "0.001",
     "--size",
     "64K",
     "--json",

@@ -80,7 +80,7 @@ fn own_results_become_a_design() {
         "64K",
         "-T1",
         "--seconds",
-        "0",
+        "0.001",
         "--size",
         "1M",
         "--results",
