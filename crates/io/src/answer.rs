@@ -1,7 +1,7 @@
 //! A socket that answers whoever asks: one document, and the end of the stream.
 //!
 //! For counters (`narrows memory stat`), the status of a migration, and Prometheus. Each asker is answered on a thread
-//! of its own within [`PATIENCE`], and at most [`ASKERS_MAX`] at once, so one that does not read holds nobody up.
+//! of its own within 5 s, and at most 16 at once, so one that does not read holds nobody up.
 
 use std::{
     io::{self, Read, Write},

@@ -1,6 +1,6 @@
 //! One request: its header, what can be refused before it is begun, and how it is answered.
 //!
-//! Shared by both ways of running requests: [`crate::transmission`] runs each where it arrives, [`crate::parallel`] on
+//! Shared by both ways of running requests: [`crate::transmission`] runs each where it arrives, `parallel` on
 //! workers. Reads no socket. Source: <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>.
 
 use narrows_core::{

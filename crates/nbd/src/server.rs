@@ -2,7 +2,7 @@
 //!
 //! A device that runs [inline](Execution::Inline): one thread receives as much as is there, does every request in it
 //! and sends the replies together; with many small requests in flight that is two system calls for a batch of them, and
-//! with one in flight no thread hands it to another. A device that [waits](Execution::Workers): see [`crate::parallel`].
+//! with one in flight no thread hands it to another. A device that [waits](Execution::Workers): see `parallel`.
 //!
 //! A connection takes one of [`Config::connections_max`] when its handshake is done. Until then it waits in a
 //! [`Lobby`], where strangers cannot keep others out. Upstream: whoever starts a [`Server`]; downstream:

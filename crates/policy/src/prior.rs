@@ -5,7 +5,7 @@
 //! floats). The table corrects them by what this machine and this data show; only their order has to be about right.
 //!
 //! Neighbours: [`crate::probe`] names the kind, [`crate::offers`] lists the candidates, [`crate::table`] corrects.
-//! Units: a [`Cost`] is per raw byte, times in nanoseconds of one core.
+//! Units: a [`PriorCost`] is per raw byte, times in nanoseconds of one core.
 
 use crate::simple::CHUNK_LEN_DEFAULT;
 

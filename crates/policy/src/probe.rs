@@ -414,7 +414,7 @@ impl Class {
         self.stride() > 1
     }
 
-    /// The stride its chunks show, as [`Features::stride`].
+    /// The stride its chunks show, as [`ChunkFeatures::stride`].
     #[must_use]
     pub fn stride(self) -> u8 {
         let within = self.0 % PER_KIND;

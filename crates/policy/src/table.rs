@@ -12,10 +12,10 @@
 //! kind may differ in which candidate packs better (zstd 1 packs records a sixth smaller than -5, tables of digits a
 //! fifth larger), so each has a factor of its own for every candidate's size, which starts at 1 and is a little unsure.
 //!
-//! How far an outcome moves either is [`estimate`](crate::guess)'s business. Auditions are compared with the reference's
+//! How far an outcome moves either is [`estimate`](crate::estimate)'s business. Auditions are compared with the reference's
 //! on the same slice, which leaves the chunk out of it.
 //!
-//! Neighbours: [`crate::adaptive`] feeds it outcomes and reads rows. Units: [`Cost`], per raw byte.
+//! Neighbours: [`crate::adaptive`] feeds it outcomes and reads rows. Units: [`PriorCost`], per raw byte.
 
 use std::collections::BTreeMap;
 
