@@ -57,11 +57,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .into());
     }
     let engine = Engine::new(1);
+    // Before anybody can connect: strangers take threads, and without its workers it could not begin.
+    let server = Server::start(engine.clone(), options)?;
     let acceptor = Acceptor::new(engine.clone(), server::settings());
     let listener = common::listen(&args.listen, &args.security, acceptor)?;
     common::on_signal()?;
     describe(args, &engine, &options, &listener.local().to_string())?;
-    let server = Server::start(engine, options)?;
     for endpoint in listener.sessions() {
         let server = server.clone();
         let attended = narrows_io::thread::spawn("offload-session", move || {
