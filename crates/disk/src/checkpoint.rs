@@ -116,7 +116,7 @@ impl Store {
                         bytes: &units[begin..end],
                     })
                     .collect();
-                self.append_own(&items)?;
+                self.append_own(&items, Right::Checkpoint)?;
                 units.clear();
                 ends.clear();
             }
@@ -148,11 +148,11 @@ impl Store {
         Some(bytes)
     }
 
-    /// Appends with the store's own right to the last free segments. The caller holds
+    /// Appends with the store's own `right` to the last free segments. The caller holds
     /// `maintenance`.
-    pub(crate) fn append_own(&self, items: &[Item<'_>]) -> Result<u64, DiskError> {
+    pub(crate) fn append_own(&self, items: &[Item<'_>], right: Right) -> Result<u64, DiskError> {
         let none = || Err(DiskError::NoSpace("no free segment is left".to_owned()));
-        Ok(self.log.append(items, Right::Store, none)?.blocks)
+        Ok(self.log.append(items, right, none)?.blocks)
     }
 
     /// Writes both copies, each durable before the next step.

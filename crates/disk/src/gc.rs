@@ -16,9 +16,10 @@ use crate::{
         entry::{Entry, Place},
         unit::{HEADER, Tag, Unit},
     },
-    log::{Expect, Item, LogState, read_at},
+    log::{Expect, Item, LogState, Right, read_at},
     pack::Effort,
     recovery::Found,
+    segments::Segment,
     store::{Scratch, Store},
 };
 
@@ -70,14 +71,8 @@ impl Store {
     /// a hurry the emptiest.
     pub(crate) fn victim(&self, log: &LogState, hurry: bool) -> Option<u32> {
         let len = f64::from(log.segments.len());
-        let most = len * USED_MOST - END_WASTE;
         let now = log.at.seq;
-        log.segments
-            .closed(log.at.segment)
-            .filter(|(_, segment)| {
-                segment.live > 0 && !segment.stuck && segment.last_seq <= log.durable
-            })
-            .filter(|(_, segment)| (segment.live as f64) < most)
+        candidates(log)
             .max_by(|(_, a), (_, b)| {
                 let score = |live: u64, last: u64| {
                     let used = live as f64 / len;
@@ -87,6 +82,22 @@ impl Store {
                 score(a.live, a.last_seq).total_cmp(&score(b.live, b.last_seq))
             })
             .map(|(number, _)| number)
+    }
+
+    /// Bytes that become free if the emptiest segments are collected, as many as `spare` bytes take
+    /// the live parts of.
+    pub(crate) fn winnable(&self, log: &LogState, mut spare: u64) -> u64 {
+        let mut lives: Vec<u64> = candidates(log).map(|(_, segment)| segment.live).collect();
+        lives.sort_unstable();
+        let mut won = 0;
+        for live in lives {
+            if live > spare {
+                break;
+            }
+            spare -= live;
+            won += u64::from(log.segments.len()) - live;
+        }
+        won
     }
 
     /// A segment that was not packed at leisure; the oldest.
@@ -348,7 +359,7 @@ impl Store {
             .iter()
             .map(|moved| unit_item(moved, if moved.verbatim { bytes } else { units }))
             .collect();
-        let blocks = self.append_own(&items)?;
+        let blocks = self.append_own(&items, Right::Collect)?;
         let moved = &self.counters.bytes_moved;
         moved.fetch_add(blocks * BLOCK as u64, Ordering::Relaxed);
         moves.clear();
@@ -368,6 +379,17 @@ fn unit_item<'a>(moved: &'a Move, from: &'a [u8]) -> Item<'a> {
             freed: None,
         }),
     }
+}
+
+/// Segments that may be collected, with their numbers.
+fn candidates(log: &LogState) -> impl Iterator<Item = (u32, Segment)> {
+    let most = f64::from(log.segments.len()) * USED_MOST - END_WASTE;
+    log.segments
+        .closed(log.at.segment)
+        .filter(move |(_, segment)| {
+            let durable = segment.last_seq <= log.durable;
+            segment.live > 0 && !segment.stuck && durable && (segment.live as f64) < most
+        })
 }
 
 /// Whether packing a segment anew is worth it: a quarter of it was not packed at leisure, and could

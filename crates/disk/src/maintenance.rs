@@ -11,7 +11,7 @@ use parking_lot::MutexGuard;
 use crate::{
     backing::{Backing, BackingError},
     error::DiskError,
-    format::superblock::Superblock,
+    format::{superblock::Superblock, unit::UNIT_MAX},
     gc::Manner,
     log::{LogState, Right},
     pack::Effort,
@@ -28,6 +28,24 @@ pub(crate) struct Due {
     pub(crate) checkpoint: bool,
     /// So many pages changed that the next checkpoint takes a large part of the reserve.
     pub(crate) urgent: bool,
+}
+
+/// What collecting could do; see [`Store::outlook`].
+#[derive(Debug, Clone, Copy)]
+struct Outlook {
+    /// Free segments.
+    free: usize,
+    /// Segments that the next checkpoint makes free.
+    dead: usize,
+    victim: Option<u32>,
+    /// The next checkpoint moves the map pages that keep some segment from being dead.
+    stuck: bool,
+    /// The last batch accepted, if it is not durable.
+    volatile: Option<u64>,
+    /// The victim can be moved and a checkpoint made after it.
+    fits: bool,
+    /// Collecting, as far as there is room for it, wins more than the checkpoint takes.
+    pays: bool,
 }
 
 impl Store {
@@ -91,27 +109,24 @@ impl Store {
         let mut most = 0;
         let mut fruitless = 0;
         for _ in 0..rounds {
-            let (free, (dead, pending), victim, volatile) = {
-                let log = self.log.lock();
-                let segments = &log.segments;
-                let dead = segments.dead_before(u64::MAX, log.at.segment).len();
-                let volatile = Some(log.accepted()).filter(|accepted| *accepted > log.durable);
-                let victim = self.victim(&log, !manner.merge);
-                // The next checkpoint moves the map pages that keep some from being dead.
-                let pending = dead > 0 || (victim.is_none() && segments.has_stuck());
-                (segments.free(), (dead, pending), victim, volatile)
-            };
-            if free >= wanted {
+            let outlook = self.outlook(!manner.merge);
+            if outlook.free >= wanted {
                 return Ok(true);
             }
-            most = most.max(free);
-            if let (None, false, Some(accepted)) = (victim, pending, volatile) {
+            most = most.max(outlook.free);
+            let pending = outlook.dead > 0 || (outlook.victim.is_none() && outlook.stuck);
+            if let Some(accepted) = outlook.volatile
+                && (!outlook.pays || (outlook.victim.is_none() && !pending))
+            {
                 // Only what is durable is collected, and nobody has flushed of late.
                 self.log.commit(accepted)?;
                 continue;
             }
-            let enough = free + dead >= wanted + DEAD_WANTED || free <= FREE_LEAST;
-            if pending && (enough || victim.is_none()) {
+            if !outlook.pays {
+                return Ok(false);
+            }
+            let enough = outlook.free + outlook.dead >= wanted + DEAD_WANTED || !outlook.fits;
+            if pending && (enough || outlook.victim.is_none()) {
                 self.checkpoint(superblock, false)?;
                 let now = self.log.lock().segments.free();
                 // What collections and the checkpoint take is not always less than what they give:
@@ -122,16 +137,52 @@ impl Store {
                 }
                 continue;
             }
-            let Some(victim) = victim.filter(|_| free >= FREE_LEAST) else {
+            let Some(victim) = outlook.victim.filter(|_| outlook.fits) else {
                 return Ok(false);
             };
             match self.collect(victim, manner) {
-                Err(DiskError::NoSpace(_)) if dead > 0 => self.checkpoint(superblock, false)?,
+                Err(DiskError::NoSpace(_)) if outlook.dead > 0 => {
+                    self.checkpoint(superblock, false)?;
+                }
                 Err(DiskError::NoSpace(_)) => return Ok(false),
                 result => result?,
             }
         }
         Ok(false)
+    }
+
+    /// What collecting could do now.
+    ///
+    /// The last free segments are what collecting itself lives on: it takes room before it gives
+    /// any, and gives it only once a checkpoint has been written, for which one of them is kept. So
+    /// out of those it begins nothing that it could not finish, and nothing at all if all that fits
+    /// wins less than the checkpoint takes. Without this every refused write on a full store would
+    /// use them up a little more, until a trim could not be turned into room any longer.
+    ///
+    /// What is moved takes a little more than it took: the ends of two segments may be too short
+    /// for a unit, and batches have headers and whole blocks.
+    fn outlook(&self, hurry: bool) -> Outlook {
+        let log = self.log.lock();
+        let segments = &log.segments;
+        let (free, len) = (segments.free(), u64::from(segments.len()));
+        let dead = segments.dead_before(u64::MAX, log.at.segment).len();
+        let scarce = free <= segments.floor();
+        let victim = self.victim(&log, hurry || scarce);
+        let pages = log.dirty.len() + log.dirty_above.len() + log.tree.len();
+        let pages = pages as u64 * PAGE_BYTES;
+        let room = free.saturating_sub(1) as u64 * len + (len - u64::from(log.at.offset));
+        let spare = room.saturating_sub(2 * UNIT_MAX as u64) * 16 / 17;
+        let stuck = segments.has_stuck();
+        let won = || dead as u64 * len + self.winnable(&log, spare);
+        Outlook {
+            free,
+            dead,
+            victim,
+            stuck,
+            volatile: Some(log.accepted()).filter(|accepted| *accepted > log.durable),
+            fits: !scarce || victim.is_none_or(|victim| segments.get(victim).live <= spare),
+            pays: !scarce || (victim.is_none() && stuck) || won() > pages + len / 4,
+        }
     }
 
     /// How data is moved. In a hurry, and while requests come, units are copied as they are or
@@ -332,9 +383,6 @@ pub(crate) fn run(store: &Arc<Store>) {
 const PAGE_BYTES: u64 = 4096 + 32;
 /// A checkpoint waits until it frees so many segments more than needed.
 const DEAD_WANTED: usize = 2;
-/// With so few free segments a checkpoint comes first, and with fewer nothing is collected: a
-/// collection takes one, and the checkpoint after it another.
-const FREE_LEAST: usize = 2;
 /// Checkpoints in a row that gain no segment, before a store is held to be full.
 const FRUITLESS_MOST: u32 = 3;
 /// Segments that are kept ready while flushes are many and small.

@@ -111,8 +111,8 @@ impl Segments {
     pub(crate) fn keep(&self, right: Right) -> usize {
         match right {
             Right::User => self.floor(),
-            Right::Trim => 1,
-            Right::Store => 0,
+            Right::Trim | Right::Collect => 1,
+            Right::Checkpoint => 0,
         }
     }
 

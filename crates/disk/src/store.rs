@@ -321,7 +321,7 @@ impl Store {
             // On a store so full that nothing can be collected, a trim takes what is kept for
             // collecting: its record is short, and it is what makes room.
             Err(DiskError::NoSpace(_)) if right == Right::Trim => {
-                let last = Right::Store;
+                let last = Right::Checkpoint;
                 self.log.append(items, last, || self.make_room(last))?
             }
             appended => appended?,

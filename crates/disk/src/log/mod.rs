@@ -72,8 +72,10 @@ pub(crate) enum Right {
     User,
     /// A trim, or zeroes: it must work on a full store, too.
     Trim,
-    /// Garbage collection and checkpoints.
-    Store,
+    /// Garbage collection.
+    Collect,
+    /// Checkpoints.
+    Checkpoint,
 }
 
 /// What became of an append.
@@ -220,6 +222,11 @@ impl Log {
         right: Right,
         appended: &mut Appended,
     ) -> (usize, Stop) {
+        // What is left of the current segment is collecting's as well, while it uses what is kept
+        // for it.
+        if log.segments.free() < log.segments.keep(right) {
+            return (0, Stop::NoRoom);
+        }
         for (consumed, item) in items.iter().enumerate() {
             let payload = match item {
                 Item::Unit { bytes, .. } | Item::Page { bytes, .. } => {

@@ -185,6 +185,65 @@ fn a_full_store_refuses_data_and_comes_back_after_trims() {
     }
 }
 
+// Goal: however often a full store refuses, what is trimmed after that can be written again at once. Method: fill,
+// insist, give up every other run of blocks, write half as much elsewhere; again and again, for runs and segments of
+// several lengths, with and without the background thread.
+#[test]
+fn what_a_full_store_gives_up_can_be_written_at_once() {
+    for (kib, run, background) in [
+        (64_u64, 1_u64, false),
+        (256, 16, false),
+        (256, 5, true),
+        (1024, 16, true),
+    ] {
+        let len = kib << 10;
+        let backing = device(48 * kib as usize / 64);
+        let creation = Creation::new(10 * 48 * len).segment_len(len as u32);
+        Disk::create(&*backing, &creation).unwrap();
+        let settings = quiet().background(background);
+        let disk = Disk::open(backing, settings).unwrap();
+        let (mut kept, mut next) = (Vec::new(), 0_u64);
+        for round in 0..6 {
+            let at = |serial: u64| serial * run * B;
+            let data = |serial: u64| super::noise(serial, run as usize * BLOCK);
+            let mut refused = 0;
+            while refused < 40 {
+                match disk.write(at(next), &data(next), false) {
+                    Ok(()) => kept.push(next),
+                    Err(error) => {
+                        assert!(matches!(error, BlockError::NoSpace(_)), "{error}");
+                        refused += 1;
+                    }
+                }
+                next += 1;
+            }
+            let before = kept.len();
+            let mut odd = false;
+            kept.retain(|&serial| {
+                odd = !odd;
+                if odd {
+                    disk.trim(at(serial), run * B, false).unwrap();
+                }
+                !odd
+            });
+            disk.flush().unwrap();
+            for _ in 0..before / 4 {
+                disk.write(at(next), &data(next), false)
+                    .unwrap_or_else(|error| {
+                        panic!("{kib} KiB, {run} blocks, round {round}: {error}")
+                    });
+                kept.push(next);
+                next += 1;
+            }
+            let mut out = data(0);
+            for &serial in &kept {
+                disk.read(at(serial), &mut out).unwrap();
+                assert!(out == data(serial), "{serial}");
+            }
+        }
+    }
+}
+
 // Goal: overwriting for ever within the space works, and garbage collection keeps every block.
 // Method: many times the backing's size in random overwrites, at a high utilisation.
 #[test]
