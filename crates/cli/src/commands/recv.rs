@@ -259,6 +259,7 @@ fn listen(args: Args, acceptor: Acceptor, receiver: Receiver) -> anyhow::Result<
         }
     })?;
     // Only now: strangers take threads, and without its own it would end.
+    narrows_io::service::ready();
     if !quiet {
         eprintln!("listening on {local}");
     }

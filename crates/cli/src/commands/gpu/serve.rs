@@ -132,6 +132,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
         std::mem::forget(served);
     }
     describe(args, &server, &listener.local().to_string(), quiet)?;
+    narrows_io::service::ready();
     for endpoint in listener.sessions() {
         let server = server.clone();
         narrows_io::thread::spawn("gpu-session", move || {

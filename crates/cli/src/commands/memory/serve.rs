@@ -95,6 +95,7 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     let control = control_path(args.control.clone());
     let disk = RamDisk::start(config(&args, control.clone())?).map_err(usage)?;
     announce(&args, &disk.uris(), &control)?;
+    narrows_io::service::ready();
     block::until_stopped(signals, quiet, || view::line(&disk.report()))?;
     eprintln!("stopped: {}", view::line(&disk.report()));
     Ok(())
