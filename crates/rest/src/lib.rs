@@ -12,7 +12,7 @@
 //! | `options` | [`Options`], [`Goal`], [`Element`] |
 //! | `write` | [`Writer`]: content in, file out, on several threads |
 //! | `read`, `seek` | [`Reader`] from front to end, [`SeekReader`] by the index |
-//! | `walk` | from frame to frame, past damage too |
+//! | `walk`, `ahead` | from frame to frame, past damage too; the bytes of them |
 //! | `list` | [`list()`], [`verify()`] |
 //! | `choose`, `pages` | the codec for a chunk; the codec of pages |
 //! | `layout` | the bytes around frames |
@@ -22,6 +22,7 @@
 //! There are no locks; threads are `ordered`'s alone.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod choose;
 mod error;
 pub mod foreign;
