@@ -1,7 +1,7 @@
 //! Block devices: a disk on a file, and a RAM disk. Both are used alike.
 
 use std::{
-    ffi::c_char,
+    ffi::{c_char, c_void},
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn narrows_memory_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn narrows_device_pread(
     device: *const Device,
-    buffer: *mut u8,
+    buffer: *mut c_void,
     length: usize,
     offset: u64,
 ) -> usize {
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn narrows_device_pread(
         boundary::call(|| {
             let (device, buffer) = (
                 boundary::shared(device)?,
-                boundary::bytes_mut(buffer, length)?,
+                boundary::bytes_mut(buffer.cast(), length)?,
             );
             device.request(|device| Ok(device.read(offset, buffer).map(|()| 0)?))
         })
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn narrows_device_pread(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn narrows_device_pwrite(
     device: *const Device,
-    buffer: *const u8,
+    buffer: *const c_void,
     length: usize,
     offset: u64,
     flags: u32,
@@ -202,7 +202,10 @@ pub unsafe extern "C" fn narrows_device_pwrite(
     // SAFETY: the caller's promises, as the crate's head lists them.
     unsafe {
         boundary::call(|| {
-            let (device, buffer) = (boundary::shared(device)?, boundary::bytes(buffer, length)?);
+            let (device, buffer) = (
+                boundary::shared(device)?,
+                boundary::bytes(buffer.cast(), length)?,
+            );
             let fua = check_flags(flags, NARROWS_FUA)? & NARROWS_FUA != 0;
             device.request(|device| Ok(device.write(offset, buffer, fua).map(|()| 0)?))
         })

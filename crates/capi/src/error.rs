@@ -1,6 +1,9 @@
 //! Errors: a code in the result, a static name for it, and the reason in words where there is room.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::{
+    ffi::{CStr, c_char, c_int},
+    io,
+};
 
 use libc::{
     EBADMSG, EBUSY, EEXIST, EFBIG, EINVAL, EIO, ENOBUFS, ENOENT, ENOMEM, ENOSPC, ENOTSUP, EROFS,
@@ -9,6 +12,7 @@ use libc::{
 use narrows_core::BlockError;
 use narrows_disk::{DiskError, MakeError, backing::BackingError};
 use narrows_memory::RamDiskError;
+use narrows_rest::FileError;
 
 /// What went wrong, as narrows_get_error_code() tells it. Numbers are never reused.
 #[repr(C)]
@@ -244,6 +248,25 @@ impl From<MakeError> for Error {
             _ => ErrorCode::Internal,
         };
         Self::new(code, reason)
+    }
+}
+
+impl From<FileError> for Error {
+    fn from(error: FileError) -> Self {
+        let code = match &error {
+            // A buffer of the caller's that is full.
+            FileError::Io(fault) if fault.kind() == io::ErrorKind::WriteZero => {
+                ErrorCode::DstTooSmall
+            }
+            FileError::Io(_) => ErrorCode::Io,
+            FileError::NotNarrows | FileError::Damaged { .. } => ErrorCode::Corrupt,
+            FileError::Version(_) | FileError::Codec { .. } => ErrorCode::VersionUnsupported,
+            FileError::Truncated { .. } => ErrorCode::Truncated,
+            FileError::Limit { .. } => ErrorCode::LimitExceeded,
+            FileError::Setting(_) => ErrorCode::ParameterOutOfBound,
+            _ => ErrorCode::Internal,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

@@ -6,6 +6,8 @@
 //! | [`version`] | which version this is |
 //! | `boundary` | pointers checked, panics caught |
 //! | [`options`] | structs that begin with their size |
+//! | [`context`] | parameters, whole buffers |
+//! | [`stream`] | input and output as they come |
 //! | [`device`] | block devices: disk and RAM disk |
 //!
 //! `include/narrows.h` is made from these sources by cbindgen, committed, and compared by a test; so
@@ -23,7 +25,9 @@
 )]
 
 mod boundary;
+pub mod context;
 pub mod device;
 pub mod error;
 pub mod options;
+pub mod stream;
 pub mod version;

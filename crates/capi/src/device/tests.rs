@@ -71,17 +71,20 @@ impl BlockDevice for Buggy {
 #[test]
 fn a_panic_is_told_and_the_device_takes_no_more() {
     let device = Box::into_raw(Box::new(Device::new(Kind::Planted(Box::new(Buggy)))));
-    let mut byte = [0];
+    let mut byte = [0_u8];
     // SAFETY: the device lives until it is closed, and the buffer is ours.
     unsafe {
-        assert_eq!(narrows_device_pwrite(device, byte.as_ptr(), 1, 0, 0), 0);
+        assert_eq!(
+            narrows_device_pwrite(device, byte.as_ptr().cast(), 1, 0, 0),
+            0
+        );
         let internal = ErrorCode::Internal as i32;
         assert_eq!(
-            code(narrows_device_pread(device, byte.as_mut_ptr(), 1, 0)),
+            code(narrows_device_pread(device, byte.as_mut_ptr().cast(), 1, 0)),
             internal
         );
         assert_eq!(
-            code(narrows_device_pwrite(device, byte.as_ptr(), 1, 0, 0)),
+            code(narrows_device_pwrite(device, byte.as_ptr().cast(), 1, 0, 0)),
             internal
         );
         assert_eq!(code(narrows_device_flush(device)), internal);
@@ -94,7 +97,7 @@ fn a_panic_is_told_and_the_device_takes_no_more() {
 fn null_pointers_and_nonsense_are_refused() {
     let null = ErrorCode::NullPointer as i32;
     let mut device = ptr::null_mut();
-    let mut byte = [0];
+    let mut byte = [0_u8];
     let none = ptr::null();
     // SAFETY: pointers are null or ours.
     unsafe {
@@ -120,11 +123,22 @@ fn null_pointers_and_nonsense_are_refused() {
             null
         );
         assert_eq!(
-            code(narrows_device_pread(ptr::null(), byte.as_mut_ptr(), 1, 0)),
+            code(narrows_device_pread(
+                ptr::null(),
+                byte.as_mut_ptr().cast(),
+                1,
+                0
+            )),
             null
         );
         assert_eq!(
-            code(narrows_device_pwrite(ptr::null(), byte.as_ptr(), 1, 0, 0)),
+            code(narrows_device_pwrite(
+                ptr::null(),
+                byte.as_ptr().cast(),
+                1,
+                0,
+                0
+            )),
             null
         );
         assert_eq!(code(narrows_device_flush(ptr::null())), null);
@@ -175,7 +189,7 @@ fn null_pointers_and_nonsense_are_refused() {
         );
         let bounds = ErrorCode::ParameterOutOfBound as i32;
         assert_eq!(
-            code(narrows_device_pwrite(device, byte.as_ptr(), 1, 0, 8)),
+            code(narrows_device_pwrite(device, byte.as_ptr().cast(), 1, 0, 8)),
             bounds
         );
         assert_eq!(
@@ -184,11 +198,21 @@ fn null_pointers_and_nonsense_are_refused() {
         );
         let invalid = ErrorCode::InvalidArgument as i32;
         assert_eq!(
-            code(narrows_device_pread(device, byte.as_mut_ptr(), 1, 1 << 20)),
+            code(narrows_device_pread(
+                device,
+                byte.as_mut_ptr().cast(),
+                1,
+                1 << 20
+            )),
             invalid
         );
         assert_eq!(
-            code(narrows_device_pread(device, byte.as_mut_ptr(), 1, u64::MAX)),
+            code(narrows_device_pread(
+                device,
+                byte.as_mut_ptr().cast(),
+                1,
+                u64::MAX
+            )),
             invalid
         );
         assert_eq!(code(narrows_device_zero(device, u64::MAX, 1, 0)), invalid);
@@ -243,7 +267,7 @@ fn a_disk_is_made_opened_closed_and_opened_again() {
         assert_eq!(code(open(&mut other, ptr::null())), ErrorCode::Busy as i32);
         let text = b"written by way of C";
         assert_eq!(
-            narrows_device_pwrite(device, text.as_ptr(), text.len(), 5000, NARROWS_FUA),
+            narrows_device_pwrite(device, text.as_ptr().cast(), text.len(), 5000, NARROWS_FUA),
             0
         );
         assert_eq!(narrows_device_close(device), 0);
@@ -259,11 +283,11 @@ fn a_disk_is_made_opened_closed_and_opened_again() {
         assert_eq!(narrows_device_is_read_only(device), 1);
         let mut out = [0_u8; 19];
         assert_eq!(
-            narrows_device_pread(device, out.as_mut_ptr(), out.len(), 5000),
+            narrows_device_pread(device, out.as_mut_ptr().cast(), out.len(), 5000),
             0
         );
         assert_eq!(&out, text);
-        let refused = narrows_device_pwrite(device, text.as_ptr(), 1, 0, 0);
+        let refused = narrows_device_pwrite(device, text.as_ptr().cast(), 1, 0, 0);
         assert_eq!(code(refused), ErrorCode::ReadOnly as i32);
         let mut extents = [Range {
             length: 0,
