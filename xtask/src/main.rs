@@ -39,6 +39,7 @@ const FLOORS: &[&[&str]] = &[
         "narrows-migrate",
         "narrows-offload",
         "narrows-disk",
+        "narrows-rest",
         "narrows-gpu-client",
         "narrows-gpu-server",
     ],

@@ -6,6 +6,7 @@ use narrows::Error;
 use narrows_io::secure::Refused;
 use narrows_migrate::MigrateError;
 use narrows_offload::OffloadError;
+use narrows_rest::FileError;
 use narrows_wire::TransferError;
 
 /// Shown at the end of `--help`.
@@ -22,8 +23,13 @@ Exit codes:
 
 /// Prints the fault and turns it into the exit code.
 pub fn report(fault: &anyhow::Error) -> ExitCode {
+    ExitCode::from(say(fault))
+}
+
+/// Prints the fault and returns its code.
+pub fn say(fault: &anyhow::Error) -> u8 {
     if is_broken_pipe(fault) {
-        return ExitCode::SUCCESS;
+        return 0;
     }
     let code = code(fault);
     // What a peer says may hold control characters; a terminal must not obey them.
@@ -32,7 +38,7 @@ pub fn report(fault: &anyhow::Error) -> ExitCode {
         .map(|c| if c.is_control() && c != '\n' { '?' } else { c })
         .collect();
     eprintln!("narrows: {text}");
-    ExitCode::from(code)
+    code
 }
 
 /// A fault and what led to it, each said once: many say their cause themselves.
@@ -72,6 +78,18 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
                     .unwrap_or(1),
             ),
         };
+    }
+    if let Some(fault) = cause.downcast_ref::<FileError>() {
+        return Some(match fault {
+            FileError::Damaged { .. } | FileError::Truncated { .. } => 3,
+            FileError::NotNarrows | FileError::Version(_) | FileError::Codec { .. } => 5,
+            FileError::Limit { .. } => 6,
+            FileError::Setting(_) => 2,
+            _ => 1,
+        });
+    }
+    if let Some(several) = cause.downcast_ref::<Several>() {
+        return Some(several.code);
     }
     if cause.is::<LeftOut>() {
         return Some(1);
@@ -125,6 +143,45 @@ impl std::fmt::Display for LeftOut {
 }
 
 impl std::error::Error for LeftOut {}
+
+/// Some of several files failed, each told of already.
+#[derive(Debug, Default)]
+pub struct Several {
+    failed: usize,
+    files: usize,
+    /// The first one's.
+    code: u8,
+}
+
+impl Several {
+    /// One failed with this code.
+    pub fn add(&mut self, code: u8) {
+        if code != 0 {
+            self.failed += 1;
+            self.code = if self.code == 0 { code } else { self.code };
+        }
+    }
+
+    /// Of so many files in all.
+    ///
+    /// # Errors
+    /// Itself, if any failed.
+    pub fn result(mut self, files: usize) -> anyhow::Result<()> {
+        self.files = files;
+        if self.failed == 0 {
+            return Ok(());
+        }
+        Err(self.into())
+    }
+}
+
+impl std::fmt::Display for Several {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {} files failed", self.failed, self.files)
+    }
+}
+
+impl std::error::Error for Several {}
 
 /// Bytes arrived that were not sent.
 #[derive(Debug)]

@@ -44,7 +44,7 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 });
 
 fn main() -> ExitCode {
-    let words: Vec<_> = std::env::args_os().collect();
+    let words = commands::file::manners(std::env::args_os().collect());
     let matches = variables::beaten(Args::command(), &words).get_matches_from(words);
     let args = Args::from_arg_matches(&matches).unwrap_or_else(|fault| fault.exit());
     output::log(args.verbose, args.quiet, args.color);
@@ -92,7 +92,8 @@ mod tests {
                     let words: Vec<_> = words.collect();
                     if words.first() == Some(&"narrows") {
                         found += 1;
-                        if let Err(fault) = Args::try_parse_from(&words) {
+                        let words = words.iter().map(std::ffi::OsString::from).collect();
+                        if let Err(fault) = Args::try_parse_from(commands::file::manners(words)) {
                             panic!("{}: {line}\n{fault}", page.display());
                         }
                     }

@@ -101,5 +101,12 @@ fn main() -> io::Result<()> {
     put("offload", "zstd", &[b"\x01", frame, table])?;
     let lz4 = b"\x04\x22\x4d\x18\x6c\x40\0\0\0\0\0\0\0\0\x4b\0\0\0\0\x05\x5d\xcc\x02";
     put("offload", "lz4", &[b"\x01", lz4])?;
+    for entry in fs::read_dir(Path::new(compat).with_file_name("file").join("v1"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == "narrows") {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            put("file", &name, &[b"\x01", &fs::read(&path)?])?;
+        }
+    }
     put("tree", "end", &[&[0, 0, 0, 0, 0, 0, 0, 0, 0]])
 }

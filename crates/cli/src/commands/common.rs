@@ -5,6 +5,7 @@ use std::{
     fs::File,
     io::{self, Write},
     os::{fd::AsFd, unix::ffi::OsStrExt},
+    path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -248,6 +249,9 @@ pub fn on_signal() -> anyhow::Result<()> {
             });
             // Whoever read it may be gone, and `eprintln` would then end this thread before it ends the process.
             let _ = writeln!(io::stderr(), "narrows: interrupted");
+            for path in TO_REMOVE.lock().iter() {
+                let _ = std::fs::remove_file(path);
+            }
             cleanup();
             std::process::exit(128 + signal);
         }
@@ -272,6 +276,22 @@ pub fn last_words<T>(
     result: Result<T, TransferError>,
 ) -> Result<T, TransferError> {
     result.inspect_err(|fault| endpoint.fail(fault.code(), &fault.to_string()))
+}
+
+/// Files that are not whole, as far as they have no other name yet.
+static TO_REMOVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// From now on the signals that [`on_signal`] catches remove this file, if it is still there.
+pub fn remove_when_interrupted(path: &Path) {
+    TO_REMOVE.lock().push(path.into());
+}
+
+/// So many threads, 0 being one for each processor.
+pub fn processors(threads: usize) -> usize {
+    match threads {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        _ => threads,
+    }
 }
 
 /// Gives a receiver's thread a moment to remove what is not whole: its session has ended, so it is doing that now.

@@ -5,6 +5,7 @@ mod bench;
 mod codecs;
 pub mod common;
 mod disk;
+pub mod file;
 mod gen_;
 mod gpu;
 mod keys;
@@ -36,6 +37,18 @@ pub enum Command {
     /// Move a running virtual machine between two QEMUs through a compressed session
     #[command(subcommand)]
     Migrate(migrate::Command),
+    /// Pack files into .narrows files: numbers shorter than zstd does, any part read without the rest
+    Pack(file::PackArgs),
+    /// Unpack .narrows files
+    Unpack(file::UnpackArgs),
+    /// Write the content of .narrows files, or a part of it, to standard output
+    Cat(file::CatArgs),
+    /// List what is in .narrows files: chunks, codecs, ratio
+    List(file::ListArgs),
+    /// Check .narrows files, and name what is damaged
+    Verify(file::VerifyArgs),
+    /// Turn .narrows files into .zst, .lz4 and .gz files, and such files into .narrows files
+    Convert(file::ConvertArgs),
     /// Pack files on a host that has the accelerators, into files that gzip, zstd and lz4 read
     #[command(subcommand)]
     Offload(offload::Command),
@@ -82,6 +95,12 @@ pub fn run(command: Command, quiet: bool) -> anyhow::Result<()> {
         Command::Recv(args) => recv::run(args, quiet),
         Command::Tunnel(args) => tunnel::run(args),
         Command::Migrate(command) => migrate::run(command, quiet),
+        Command::Pack(args) => file::pack(args, quiet),
+        Command::Unpack(args) => file::unpack(&args, quiet),
+        Command::Cat(args) => file::cat(&args),
+        Command::List(args) => file::list(&args),
+        Command::Verify(args) => file::verify(&args, quiet),
+        Command::Convert(args) => file::convert(&args, quiet),
         Command::Offload(command) => offload::run(command, quiet),
         Command::Gpu(command) => gpu::run(command, quiet),
         Command::Codecs(args) => codecs::run(&args),

@@ -4,12 +4,18 @@ use tempfile::TempDir;
 
 use crate::process::{run, start};
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 22] = [
     "send",
     "recv",
     "tunnel",
     "migrate",
     "memory",
+    "pack",
+    "unpack",
+    "cat",
+    "list",
+    "verify",
+    "convert",
     "offload",
     "gpu",
     "codecs",

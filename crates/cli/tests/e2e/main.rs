@@ -18,6 +18,7 @@ mod migrate;
 mod mistakes;
 mod netns;
 mod offload;
+mod pack;
 mod pairing;
 mod process;
 mod ramdisk;

@@ -1,0 +1,277 @@
+//! Which codec a chunk gets.
+//!
+//! A look at the chunk (`narrows_policy::probe`, 2 KiB of it) says whether it holds numbers and how wide they are. What
+//! is none goes to zstd at the level that was asked for, with no trial: text and programs pack as fast as zstd packs
+//! them. Where there may be numbers, the codecs that suit them are tried on samples of the chunk, and those that come near
+//! the best on all of it; the shortest wins. The choice depends on the chunk and the options alone, so a file is the same whatever the threads.
+//!
+//! Neighbours: `write` asks; [`crate::pages`] is one of the codecs.
+
+use std::sync::{Arc, LazyLock};
+
+use narrows_core::{Backend, Codec, CodecId, Level, Registry, Unavailable, Workspace};
+use narrows_policy::{
+    prior::PriorKind,
+    probe::{ChunkFeatures, ChunkProbe},
+};
+
+use crate::{
+    Element, Options,
+    pages::{PAGES, Pages},
+};
+
+/// The codecs of files: those of the CPU and [`Pages`].
+pub(crate) static CODECS: LazyLock<Registry> = LazyLock::new(|| {
+    let mut registry = Registry::default();
+    registry
+        .add(&narrows_codecs::cpu())
+        .and_then(|registry| registry.add(&Own))
+        .expect("each codec has a number of its own");
+    registry
+});
+
+/// Codecs that only files have.
+#[derive(Debug)]
+struct Own;
+
+impl Backend for Own {
+    fn name(&self) -> &'static str {
+        "file"
+    }
+
+    fn priority(&self) -> i32 {
+        0
+    }
+
+    fn probe(&self) -> Result<Vec<Arc<dyn Codec>>, Unavailable> {
+        Ok(vec![Arc::new(Pages)])
+    }
+}
+
+/// A codec at a level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) codec: CodecId,
+    pub(crate) level: Level,
+}
+
+impl Choice {
+    /// zstd at this level.
+    pub(crate) fn zstd(level: u8) -> Self {
+        Self {
+            codec: ZSTD,
+            level: Level(level.into()),
+        }
+    }
+
+    /// Packs `raw` into the front of `out`; `None` where it does not fit.
+    pub(crate) fn pack(self, raw: &[u8], out: &mut [u8], ws: &mut Workspace) -> Option<usize> {
+        let codec = CODECS.by_id(self.codec).expect("we offer what there is");
+        codec.pack(raw, self.level, &[], out, ws)
+    }
+}
+
+const ZSTD: CodecId = CodecId(9);
+const SHUFFLE2: CodecId = CodecId(19);
+const SHUFFLE4: CodecId = CodecId(20);
+const SHUFFLE8: CodecId = CodecId(21);
+const DELTA2: CodecId = CodecId(25);
+const DELTA4: CodecId = CodecId(26);
+const DELTA8: CodecId = CodecId(27);
+const DECIMAL4: CodecId = CodecId(28);
+const DECIMAL8: CodecId = CodecId(29);
+
+/// What a thread needs to choose.
+#[derive(Default)]
+struct Scratch {
+    probe: ChunkProbe,
+    sample: Vec<u8>,
+    packed: Vec<u8>,
+}
+
+/// The codecs for `chunk`, at least one: the shortest that one of them makes of all of it is the right one.
+pub(crate) fn choose(chunk: &[u8], options: &Options, ws: &mut Workspace) -> Vec<Choice> {
+    let mut scratch = std::mem::take(ws.get::<Scratch>());
+    let level = options.goal.level();
+    let candidates = match options.element {
+        Some(element) => hinted(element, level),
+        None => match scratch.probe.look(chunk) {
+            Some(features) => looked(&features, level),
+            None => vec![],
+        },
+    };
+    let chosen = match candidates.is_empty() {
+        true => vec![Choice::zstd(level)],
+        false => contest(chunk, level, &candidates, &mut scratch, ws),
+    };
+    *ws.get::<Scratch>() = scratch;
+    chosen
+}
+
+/// The candidates that come near the best on samples, zstd among them if it does on the whole chunk.
+fn contest(
+    chunk: &[u8],
+    level: u8,
+    candidates: &[Choice],
+    scratch: &mut Scratch,
+    ws: &mut Workspace,
+) -> Vec<Choice> {
+    take_sample(chunk, &mut scratch.sample);
+    let Scratch { sample, packed, .. } = scratch;
+    if packed.len() < chunk.len() {
+        packed.resize(chunk.len(), 0);
+    }
+    let mut len_of = |choice: Choice, raw: &[u8]| {
+        let room = raw.len() - 1;
+        choice
+            .pack(raw, &mut packed[..room], ws)
+            .unwrap_or(raw.len())
+    };
+    let mut tried: Vec<_> = candidates
+        .iter()
+        .map(|&choice| (len_of(choice, sample), choice))
+        .collect();
+    tried.sort_by_key(|(len, _)| *len);
+    let best = tried[0].0;
+    let near = tried.iter().take_while(|(len, _)| *len <= best + best / NEAR);
+    let mut chosen: Vec<_> = near.take(2).map(|(_, choice)| *choice).collect();
+    // What repeats far apart shows on no sample, but to the fastest level on all of the chunk. Of the others it says how
+    // much shorter they get by it.
+    let zstd = Choice::zstd(level);
+    let plain = len_of(zstd, sample);
+    let is_near = sample.len() == chunk.len() && plain <= best
+        || sample.len() < chunk.len() && {
+            let quick = Choice::zstd(1);
+            let (part, whole) = (len_of(quick, sample), len_of(quick, chunk));
+            let expected = plain as f64 / part as f64 * whole as f64 / chunk.len() as f64;
+            expected < (1.0 + ZSTD_NEAR) * best as f64 / sample.len() as f64
+        };
+    if is_near {
+        // First, so that it wins a tie: it unpacks fastest.
+        chosen.insert(0, zstd);
+    }
+    chosen
+}
+
+/// On a sample within this part of the best is near enough to be tried on the whole chunk.
+const NEAR: usize = 10;
+/// How much longer than the best zstd may be expected to get and be tried all the same. Its higher levels gain more by
+/// far repeats than the fastest shows.
+const ZSTD_NEAR: f64 = 0.3;
+
+/// What numbers of this type may pack best by.
+fn hinted(element: Element, level: u8) -> Vec<Choice> {
+    of_width(element.len(), element.may_be_decimal(), level)
+}
+
+/// What a chunk that looks so may pack best by, beside zstd; nothing where it looks like no numbers.
+fn looked(features: &ChunkFeatures, level: u8) -> Vec<Choice> {
+    let width = usize::from(features.stride());
+    match features.kind() {
+        PriorKind::Text | PriorKind::Log | PriorKind::Random if width == 1 => vec![],
+        _ => of_width(width, features.decimals.is_some(), level),
+    }
+}
+
+fn of_width(width: usize, decimals: bool, level: u8) -> Vec<Choice> {
+    let pages = Choice {
+        codec: PAGES,
+        level: Level(match level {
+            1 => 1,
+            2..=9 => 2,
+            _ => 3,
+        }),
+    };
+    let (shuffle, delta, decimal) = match width {
+        2 => (SHUFFLE2, DELTA2, None),
+        4 => (SHUFFLE4, DELTA4, Some(DECIMAL4)),
+        8 => (SHUFFLE8, DELTA8, Some(DECIMAL8)),
+        _ => return vec![pages],
+    };
+    let decimal = decimal.filter(|_| decimals);
+    let typed = [Some(shuffle), Some(delta), decimal];
+    let level = Level(level.into());
+    let mut found: Vec<_> = typed
+        .into_iter()
+        .flatten()
+        .map(|codec| Choice { codec, level })
+        .collect();
+    found.push(pages);
+    found
+}
+
+/// Pieces from all over the chunk, a sixteenth of it together, each at a multiple of its own length.
+fn take_sample(chunk: &[u8], sample: &mut Vec<u8>) {
+    sample.clear();
+    if chunk.len() <= PIECE_LEN * PIECES {
+        sample.extend_from_slice(chunk);
+        return;
+    }
+    let pieces = (chunk.len() / 16 / PIECE_LEN).clamp(PIECES, 32);
+    let whole = chunk.len() / PIECE_LEN;
+    for n in 0..pieces {
+        let at = (2 * n + 1) * whole / (2 * pieces) * PIECE_LEN;
+        sample.extend_from_slice(&chunk[at..at + PIECE_LEN]);
+    }
+}
+
+/// Length of a piece: long enough that codes and rows of a field show.
+const PIECE_LEN: usize = 16 << 10;
+/// Fewest pieces.
+const PIECES: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Prints what each candidate makes of the files of a folder, whole, and what the choice makes of them.
+    #[test]
+    #[ignore = "a measurement: NARROWS_CORPUS=DIR"]
+    fn sizes() {
+        let dir = std::env::var("NARROWS_CORPUS").unwrap();
+        let mut paths: Vec<_> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
+        paths.sort();
+        let mut ws = Workspace::default();
+        for level in [1u8, 3, 9, 19] {
+            for path in &paths {
+                let bytes = std::fs::read(path).unwrap();
+                let options = Options::default().goal(crate::Goal::Level(level)).checked().unwrap();
+                let mut all = vec![("zstd", Choice::zstd(level))];
+                for width in [2, 4, 8] {
+                    for choice in of_width(width, true, level) {
+                        all.push((CODECS.by_id(choice.codec).unwrap().info().name, choice));
+                    }
+                }
+                all.dedup_by_key(|one| one.0);
+                let mut seen = std::collections::BTreeMap::new();
+                let (mut chosen, mut oracle) = (0, 0);
+                let mut names = std::collections::BTreeMap::new();
+                for chunk in bytes.chunks(options.chunk_len) {
+                    let mut out = vec![0; chunk.len() - 1];
+                    let mut least = chunk.len();
+                    for (name, choice) in &all {
+                        let before = std::time::Instant::now();
+                        let len = choice.pack(chunk, &mut out, &mut ws).unwrap_or(chunk.len());
+                        least = least.min(len);
+                        let at = seen.entry(*name).or_insert((0, 0.0));
+                        *at = (at.0 + len, at.1 + before.elapsed().as_secs_f64());
+                    }
+                    oracle += least;
+                    let (len, choice) = choose(chunk, &options, &mut ws)
+                        .into_iter()
+                        .map(|choice| (choice.pack(chunk, &mut out, &mut ws).unwrap_or(chunk.len()), choice))
+                        .min_by_key(|(len, _)| *len)
+                        .unwrap();
+                    chosen += len;
+                    *names.entry(crate::list::name_of(choice.codec)).or_insert(0) += 1;
+                }
+                let zstd = seen["zstd"].0 as f64;
+                print!("L{level} {} zstd {zstd} chosen {:.3} oracle {:.3} {names:?} |", path.file_name().unwrap().display(), chosen as f64 / zstd, oracle as f64 / zstd);
+                for (name, (len, s)) in &seen {
+                    print!(" {name} {:.3} {:.0}", *len as f64 / zstd, bytes.len() as f64 / s / 1e6);
+                }
+                println!();
+            }
+        }
+    }
+}

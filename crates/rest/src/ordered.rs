@@ -1,0 +1,91 @@
+//! Jobs done side by side whose results come in the order they were given.
+//!
+//! Why not the engine's sequencer: that hands frames on from whichever worker completes a run; here the one thread that
+//! writes or reads takes them, and waits for the next when too many are under way, which bounds memory.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        mpsc::{Receiver, sync_channel},
+    },
+};
+
+use narrows_core::Workspace;
+use narrows_pipeline::WorkerPool;
+
+/// Results of type `T`, in order.
+#[derive(Debug)]
+pub struct Ordered<T> {
+    /// With one thread, the caller's own does the work.
+    pool: Option<Arc<WorkerPool>>,
+    ws: Workspace,
+    pending: VecDeque<Slot<T>>,
+    depth: usize,
+}
+
+#[derive(Debug)]
+enum Slot<T> {
+    Done(T),
+    Waiting(Receiver<T>),
+}
+
+impl<T: Send + 'static> Ordered<T> {
+    /// On so many threads beside the caller's; on that alone where it is one.
+    pub fn new(threads: usize) -> Self {
+        Self {
+            pool: (threads > 1).then(|| WorkerPool::new(threads)),
+            ws: Workspace::default(),
+            pending: VecDeque::new(),
+            // Two of each thread keep it busy while the caller reads or writes one.
+            depth: if threads > 1 { 2 * threads } else { 1 },
+        }
+    }
+
+    /// Whether a result must be taken before the next job is given.
+    pub fn is_full(&self) -> bool {
+        self.pending.len() >= self.depth
+    }
+
+    /// Gives a job.
+    pub fn submit(&mut self, job: impl FnOnce(&mut Workspace) -> T + Send + 'static) {
+        let slot = match &self.pool {
+            None => Slot::Done(job(&mut self.ws)),
+            Some(pool) => {
+                let (done, result) = sync_channel(1);
+                pool.spawn(move |ws| {
+                    // Whoever asked may be gone.
+                    let _ = done.send(job(ws));
+                });
+                Slot::Waiting(result)
+            }
+        };
+        self.pending.push_back(slot);
+    }
+
+    /// A result that is there already, in its place.
+    pub fn put(&mut self, result: T) {
+        self.pending.push_back(Slot::Done(result));
+    }
+
+    /// The next result, waited for; `None` where none is pending. `Some(None)` where a codec panicked: a bug, told as
+    /// such rather than as an end.
+    pub fn next(&mut self) -> Option<Option<T>> {
+        self.pending.pop_front().map(|slot| match slot {
+            Slot::Done(result) => Some(result),
+            Slot::Waiting(result) => result.recv().ok(),
+        })
+    }
+
+    /// The next result if it is there.
+    pub fn next_ready(&mut self) -> Option<Option<T>> {
+        if let Some(Slot::Waiting(result)) = self.pending.front() {
+            match result.try_recv() {
+                Ok(done) => self.pending[0] = Slot::Done(done),
+                Err(std::sync::mpsc::TryRecvError::Empty) => return None,
+                Err(std::sync::mpsc::TryRecvError::Disconnected) => {}
+            }
+        }
+        self.next()
+    }
+}
