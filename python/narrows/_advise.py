@@ -209,8 +209,17 @@ def _tried(dtype: str | None, item: int, others: bool) -> tuple[list[_Tried], li
             missing.append(config["id"])
             continue
         name = " ".join(str(value) for value in config.values())
-        tried.append((name, codec.encode, codec.decode, config, zarr_config))
+        tried.append((name, _typed(codec.encode, item), codec.decode, config, zarr_config))
     return tried, missing
+
+
+def _typed(encode: _Pack, item: int) -> _Pack:
+    """Blosc shuffles by the bytes of an element, which it takes from the array."""
+    import numpy
+
+    if item not in (2, 4, 8):
+        return encode
+    return lambda piece: encode(numpy.frombuffer(piece[: len(piece) // item * item], f"u{item}"))
 
 
 def _narrows(how: dict[str, Any], dtype: str | None) -> _Pack:
@@ -233,7 +242,7 @@ def _of_numcodecs(item: int) -> Iterable[tuple[dict[str, Any], dict[str, Any] | 
             "blocksize": 0,
         }
         yield (
-            {"id": "blosc", "cname": compressor, "clevel": level, "shuffle": shuffle, "typesize": item},
+            {"id": "blosc", "cname": compressor, "clevel": level, "shuffle": shuffle},
             {"name": "blosc", "configuration": configuration},
         )
     yield (

@@ -31,7 +31,7 @@ pub(crate) fn compress<'py>(
 
 #[pyfunction]
 #[pyo3(signature = (data, out, /, *, goal=None, level=None, dtype=None, threads=0, chunk=0))]
-#[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+#[allow(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 pub(crate) fn compress_into(
     data: &Bound<'_, PyAny>,
     out: &Bound<'_, PyAny>,

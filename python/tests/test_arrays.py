@@ -31,8 +31,9 @@ def test_numcodecs(name: str) -> None:
     array = ARRAYS[name]
     codec = numcodecs.get_codec({"id": "narrows"})
     packed = codec.encode(array)
-    back = numpy.frombuffer(codec.decode(packed), array.dtype)
-    assert numpy.array_equal(back, array.ravel("A"))
+    if array.size:
+        back = numpy.frombuffer(codec.decode(packed), array.dtype)
+        assert numpy.array_equal(back, array.ravel("A"))
     out = numpy.empty_like(array)
     codec.decode(packed, out)
     assert numpy.array_equal(out, array)

@@ -115,7 +115,7 @@ def test_summary() -> None:
 
 
 def test_the_interpreter_runs_while_bytes_are_packed() -> None:
-    content = numpy.random.default_rng(1).integers(0, 200, 16 << 20, dtype="u1")
+    content = numpy.random.default_rng(1).integers(0, 40, 8 << 20, dtype="u1")
     done = threading.Event()
 
     def work() -> None:
