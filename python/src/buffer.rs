@@ -16,7 +16,9 @@ impl Bytes {
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let buffer = PyUntypedBuffer::get(object)?;
         if !buffer.is_c_contiguous() && !buffer.is_fortran_contiguous() {
-            return Err(PyBufferError::new_err("the bytes do not lie side by side; copy them first"));
+            return Err(PyBufferError::new_err(
+                "the bytes do not lie side by side; copy them first",
+            ));
         }
         Ok(Self(buffer))
     }

@@ -37,7 +37,9 @@ impl From<Error> for PyErr {
             Error::Python(error) => error,
             // PyO3 gives an error of Python's that passed through `io::Error` back as it was.
             Error::File(FileError::Io(error)) => error.into(),
-            Error::File(error) => Python::attach(|py| exception(py, &error).unwrap_or_else(|it| it)),
+            Error::File(error) => {
+                Python::attach(|py| exception(py, &error).unwrap_or_else(|it| it))
+            }
         }
     }
 }

@@ -29,9 +29,13 @@ impl Read for Source {
             Self::File(file) => file.read(out),
             Self::Object(object) => Python::attach(|py| {
                 let bytes = object.call_method1(py, "read", (out.len(),))?;
-                let bytes = bytes.cast_bound::<PyBytes>(py).map_err(PyErr::from)?.as_bytes();
+                let bytes = bytes
+                    .cast_bound::<PyBytes>(py)
+                    .map_err(PyErr::from)?
+                    .as_bytes();
                 let room = out.get_mut(..bytes.len());
-                room.ok_or(io::ErrorKind::InvalidData)?.copy_from_slice(bytes);
+                room.ok_or(io::ErrorKind::InvalidData)?
+                    .copy_from_slice(bytes);
                 Ok(bytes.len())
             }),
         }
@@ -90,14 +94,19 @@ impl SeekReader {
 
     #[pyo3(signature = (offset, whence=0, /))]
     fn seek(&self, py: Python<'_>, offset: i64, whence: u8) -> PyResult<u64> {
-        let to = match whence {
-            0 => SeekFrom::Start(u64::try_from(offset).map_err(|_| {
-                PyValueError::new_err(format!("negative seek position {offset}"))
-            })?),
-            1 => SeekFrom::Current(offset),
-            2 => SeekFrom::End(offset),
-            _ => return Err(PyValueError::new_err(format!("whence is 0, 1 or 2, not {whence}"))),
-        };
+        let to =
+            match whence {
+                0 => SeekFrom::Start(u64::try_from(offset).map_err(|_| {
+                    PyValueError::new_err(format!("negative seek position {offset}"))
+                })?),
+                1 => SeekFrom::Current(offset),
+                2 => SeekFrom::End(offset),
+                _ => {
+                    return Err(PyValueError::new_err(format!(
+                        "whence is 0, 1 or 2, not {whence}"
+                    )));
+                }
+            };
         self.with(py, |reader| Ok(reader.seek(to)?))
     }
 

@@ -77,15 +77,15 @@ impl Compressor {
         let options = options(goal, level, dtype, threads, chunk)?;
         // Options out of range are told here, not with the first byte.
         Writer::new(io::sink(), &options.threads(1)).map_err(Error::from)?;
-        Ok(Self { options, made: Made::default(), state: Mutex::default() })
+        Ok(Self {
+            options,
+            made: Made::default(),
+            state: Mutex::default(),
+        })
     }
 
     #[pyo3(signature = (data, /, mode=CONTINUE))]
-    fn compress<'py>(
-        &self,
-        data: &Bound<'py, PyAny>,
-        mode: u8,
-    ) -> PyResult<Bound<'py, PyBytes>> {
+    fn compress<'py>(&self, data: &Bound<'py, PyAny>, mode: u8) -> PyResult<Bound<'py, PyBytes>> {
         let (py, data) = (data.py(), Bytes::of(data)?);
         self.run(py, data.as_slice(), mode)
     }
@@ -93,7 +93,9 @@ impl Compressor {
     #[pyo3(signature = (mode=FLUSH_FRAME, /))]
     fn flush<'py>(&self, py: Python<'py>, mode: u8) -> PyResult<Bound<'py, PyBytes>> {
         if mode == CONTINUE {
-            return Err(PyValueError::new_err("flush takes FLUSH_BLOCK or FLUSH_FRAME"));
+            return Err(PyValueError::new_err(
+                "flush takes FLUSH_BLOCK or FLUSH_FRAME",
+            ));
         }
         self.run(py, &[], mode)
     }
@@ -108,7 +110,9 @@ impl Compressor {
 impl Compressor {
     fn run<'py>(&self, py: Python<'py>, data: &[u8], mode: u8) -> PyResult<Bound<'py, PyBytes>> {
         if mode > FLUSH_FRAME {
-            return Err(PyValueError::new_err("mode is CONTINUE, FLUSH_BLOCK or FLUSH_FRAME"));
+            return Err(PyValueError::new_err(
+                "mode is CONTINUE, FLUSH_BLOCK or FLUSH_FRAME",
+            ));
         }
         let made = py.detach(|| self.pack(data, mode));
         Ok(PyBytes::new(py, &made?))
@@ -139,8 +143,13 @@ pub(crate) struct Decompressor(Mutex<Unpacking>);
 #[derive(Debug)]
 enum Unpacking {
     /// `needs_input` says whether all that can be had was given out.
-    Begun { decoder: Box<Decoder>, needs_input: bool },
-    Ended { unused: Vec<u8> },
+    Begun {
+        decoder: Box<Decoder>,
+        needs_input: bool,
+    },
+    Ended {
+        unused: Vec<u8>,
+    },
     Failed,
 }
 
@@ -149,7 +158,10 @@ impl Decompressor {
     #[new]
     fn new() -> Self {
         let decoder = Box::default();
-        Self(Mutex::new(Unpacking::Begun { decoder, needs_input: true }))
+        Self(Mutex::new(Unpacking::Begun {
+            decoder,
+            needs_input: true,
+        }))
     }
 
     #[pyo3(signature = (data, /, max_length=-1))]
@@ -170,7 +182,15 @@ impl Decompressor {
 
     #[getter]
     fn needs_input(&self, py: Python<'_>) -> bool {
-        py.detach(|| matches!(*lock(&self.0), Unpacking::Begun { needs_input: true, .. }))
+        py.detach(|| {
+            matches!(
+                *lock(&self.0),
+                Unpacking::Begun {
+                    needs_input: true,
+                    ..
+                }
+            )
+        })
     }
 
     #[getter]
@@ -187,7 +207,11 @@ impl Unpacking {
     fn unpack(&mut self, data: &[u8], max_length: isize) -> Result<Vec<u8>, Error> {
         // A negative one is none.
         let most = usize::try_from(max_length).unwrap_or(usize::MAX);
-        let Self::Begun { decoder, needs_input } = self else {
+        let Self::Begun {
+            decoder,
+            needs_input,
+        } = self
+        else {
             return Err(match self {
                 Self::Ended { .. } => PyEOFError::new_err("the end of the file was reached"),
                 _ => PyRuntimeError::new_err("an error ended the file; use a new Decompressor"),
@@ -219,7 +243,9 @@ impl Unpacking {
             }
         };
         if ended && let Self::Begun { decoder, .. } = mem::replace(self, Self::Failed) {
-            *self = Self::Ended { unused: decoder.into_unused() };
+            *self = Self::Ended {
+                unused: decoder.into_unused(),
+            };
         }
         Ok(content)
     }

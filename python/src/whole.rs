@@ -51,7 +51,12 @@ pub(crate) fn compress_into(
     });
     packed.map_err(|error| match error {
         FileError::Io(fault) if fault.kind() == io::ErrorKind::WriteZero => {
-            Error::from(FileError::Limit { what: "packed bytes", asked: limit + 1, limit }).into()
+            Error::from(FileError::Limit {
+                what: "packed bytes",
+                asked: limit + 1,
+                limit,
+            })
+            .into()
         }
         error => Error::from(error).into(),
     })

@@ -100,11 +100,14 @@ def test_each_error_has_its_exception() -> None:
 
 
 @given(st.integers(0, 10**9), st.integers(0, 7))
-def test_a_flipped_bit_is_told(where: int, bit: int) -> None:
-    packed = bytearray(narrows.compress(CONTENT[:3000], threads=1))
+def test_a_flipped_bit_is_told_or_does_no_harm(where: int, bit: int) -> None:
+    content = CONTENT[:3000]
+    packed = bytearray(narrows.compress(content, threads=1))
     packed[where % len(packed)] ^= 1 << bit
-    with pytest.raises(narrows.NarrowsError):
-        narrows.decompress(packed)
+    try:
+        assert narrows.decompress(packed) == content
+    except narrows.NarrowsError:
+        pass
 
 
 def test_summary() -> None:

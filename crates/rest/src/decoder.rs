@@ -73,7 +73,10 @@ impl Decoder {
     #[must_use]
     pub fn new() -> Self {
         let reader = Reader::new(Feed::default()).one_file();
-        Self { reader, failed: false }
+        Self {
+            reader,
+            failed: false,
+        }
     }
 
     /// Takes more of the file. It is held until it is needed, so what is fed at once bounds memory.

@@ -103,7 +103,7 @@ fn buffers_come_back_and_room_is_what_the_bound_says() {
     }
 }
 
-// Goal: damage is told and harmless. Method: each cut of a short file, and every bit of it turned over.
+// Goal: damage is told, or does no harm. Method: each cut of a short file, and every bit of it turned over.
 #[test]
 fn damaged_files_are_told() {
     let content = content(3000);
@@ -114,7 +114,10 @@ fn damaged_files_are_told() {
     for bit in 0..packed.len() * 8 {
         let mut broken = packed.clone();
         broken[bit / 8] ^= 1 << (bit % 8);
-        assert!(decompress(&broken, 3000).is_err(), "bit {bit}");
+        // zstd's own header has a bit that means nothing.
+        if let Ok(out) = decompress(&broken, 3000) {
+            assert!(out == content, "bit {bit}");
+        }
     }
     assert_eq!(
         decompress(b"something else entirely", 99),
