@@ -142,6 +142,7 @@ pub fn verify(file: impl Read, threads: usize) -> Result<Verified, FileError> {
             break;
         }
         reader.consume(len);
+        reader.leave_out_zeros();
     }
     Ok(Verified {
         summary: reader.summary().clone(),

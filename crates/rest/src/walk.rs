@@ -60,6 +60,8 @@ pub(crate) struct Walk<R> {
     begun: bool,
     next_chunk: u64,
     next_index: u64,
+    /// Content bytes before the next chunk.
+    offset: u64,
     /// Where the first frame of the index begins.
     index_at: Option<u64>,
     /// Where the file we are in begins.
@@ -82,6 +84,7 @@ impl<R: Read> Walk<R> {
             begun: false,
             next_chunk: 0,
             next_index: 0,
+            offset: 0,
             index_at: None,
             began_at: 0,
             after: None,
@@ -171,7 +174,10 @@ impl<R: Read> Walk<R> {
                 return Err(fault);
             }
             Err(fault) => match self.guess_head()? {
-                Some(head) => head,
+                Some(head) => {
+                    self.noticed = Some((at, "the head is damaged"));
+                    head
+                }
                 None => {
                     self.over = true;
                     if !self.begun {
@@ -184,6 +190,7 @@ impl<R: Read> Walk<R> {
         self.bytes.consume(HEAD_LEN);
         (self.head, self.begun) = (Some(head), true);
         (self.next_chunk, self.next_index, self.index_at) = (0, 0, None);
+        self.offset = 0;
         self.began_at = at;
         Ok(Some(Step::Begin(head)))
     }
@@ -228,7 +235,7 @@ impl<R: Read> Walk<R> {
         if self.skips && !self.is_sound_behind(head, &header)? {
             self.make_sure(&header, at)?;
         }
-        Ok(self.take(header))
+        Ok(self.take(head, header))
     }
 
     /// The header that comes next, which must be the next one.
@@ -241,9 +248,10 @@ impl<R: Read> Walk<R> {
                 (channel == head.index_channel()).then_some(Seq(index))
             }
         };
-        let header = head
-            .frame(self.bytes.peek(), next)
-            .map_err(|fault| told(fault, at))?;
+        let header = match head.frame(self.bytes.peek(), next) {
+            Err(DecodeError::Incomplete { .. }) => return Err(self.truncated()),
+            header => header.map_err(|fault| told(fault, at))?,
+        };
         let is_chunk = header.channel == head.channel;
         let expected = if is_chunk { chunk } else { index };
         let in_order = header.seq.0 == expected && !(is_chunk && self.index_at.is_some());
@@ -262,7 +270,7 @@ impl<R: Read> Walk<R> {
     }
 
     /// Takes the frame of this header out of the bytes.
-    fn take(&mut self, header: Header) -> Step {
+    fn take(&mut self, head: &Head, header: Header) -> Step {
         let at = self.bytes.at;
         let payload = self.bytes.peek()[header.len()..header.wire_len()].to_vec();
         self.bytes.consume(header.wire_len());
@@ -273,6 +281,8 @@ impl<R: Read> Walk<R> {
         };
         if header.channel.0.is_multiple_of(2) {
             self.next_chunk = header.seq.0 + 1;
+            let before = header.seq.0.saturating_mul(head.chunk_len.into());
+            self.offset = before.saturating_add(header.raw_len.into());
             Step::Chunk(found)
         } else {
             self.index_at.get_or_insert(at - self.began_at);
@@ -305,7 +315,7 @@ impl<R: Read> Walk<R> {
             return Ok(Step::End(foot));
         }
         self.after = Some(Step::End(foot));
-        let offset = self.offset(head);
+        let offset = self.offset;
         let (at, what) = noticed.unwrap_or((at, "frames are missing"));
         Ok(Step::Lost {
             offset,
@@ -313,11 +323,6 @@ impl<R: Read> Walk<R> {
             at,
             what,
         })
-    }
-
-    /// Content bytes before the next chunk.
-    fn offset(&self, head: &Head) -> u64 {
-        self.next_chunk.saturating_mul(head.chunk_len.into())
     }
 
     /// Whether what begins behind the frame of `header` is a frame or the foot, or the end of all there is.
@@ -376,10 +381,10 @@ impl<R: Read> Walk<R> {
             if self.bytes.fill(header.wire_len())? < header.wire_len() {
                 continue;
             }
-            let offset = self.offset(head);
+            let offset = self.offset;
             let missing = header.seq.0.saturating_sub(self.next_chunk);
             let is_chunk = header.channel == head.channel;
-            let step = self.take(header);
+            let step = self.take(head, header);
             if !is_chunk || missing == 0 {
                 // How many chunks are missing, if any, the foot tells.
                 self.noticed = Some((at, what));
@@ -424,7 +429,7 @@ impl<R: Read> Walk<R> {
 
     fn lost_end(&self, at: u64, what: &'static str) -> Step {
         Step::Lost {
-            offset: self.head.map_or(0, |head| self.offset(&head)),
+            offset: self.offset,
             len: None,
             at,
             what,

@@ -107,7 +107,7 @@ fn every_cut_is_noticed() {
 // by a stretch of zeros over both, and by bytes that are gone.
 #[test]
 fn a_damaged_chunk_is_all_that_is_lost() {
-    let content = make(Kind::Text, 10 * CHUNK_LEN + 100, 5);
+    let content = make(Kind::Text, 10 * CHUNK_LEN + 1500, 5);
     let file = pack(&content, &small()).unwrap();
     let frames = narrows_rest::list(Cursor::new(&file)).unwrap().frames;
     for (n, frame) in frames.iter().enumerate() {

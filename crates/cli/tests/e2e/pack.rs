@@ -11,7 +11,7 @@ use std::{
 use narrows_testkit::data::{Kind, make};
 use tempfile::TempDir;
 
-use crate::process::{NARROWS, Process, narrows, run};
+use crate::process::{NARROWS, Process, has, narrows, run, skip};
 
 /// A directory with a file of text and doubles in it.
 fn dir() -> (TempDir, PathBuf, Vec<u8>) {
@@ -33,20 +33,6 @@ fn names(dir: &TempDir) -> Vec<String> {
         .collect();
     names.sort();
     names
-}
-
-/// Whether `program` is there; says so if not.
-fn has(program: &str) -> bool {
-    let found = Command::new(program)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok();
-    if !found {
-        println!("skipped: no {program} here");
-    }
-    found
 }
 
 #[test]
@@ -154,7 +140,9 @@ fn other_formats_are_written_and_read() {
         let back = dir.path().join(format!("back-{ending}.narrows"));
         run(["convert", text(&other), "-o", text(&back)]).expect(0);
         assert!(run(["cat", text(&back)]).expect(0).stdout == content, "{ending}");
-        if has(program) {
+        if !has(program) {
+            skip(&format!("{program} is not installed"));
+        } else {
             let got = Command::new(program).args(["-dc", text(&other)]).output().unwrap();
             assert!(got.stdout == content, "{program} reads another content");
             let theirs = dir.path().join(format!("theirs.{ending}"));
@@ -201,7 +189,7 @@ fn an_interrupted_run_leaves_nothing() {
         assert!(begun.elapsed().unwrap() < Duration::from_secs(30), "it never began");
         std::thread::sleep(Duration::from_millis(10));
     }
-    process.signal(libc_term());
+    process.signal(rustix::process::Signal::TERM);
     process.wait().expect(143);
     assert!(names(&dir).is_empty(), "{:?}", names(&dir));
 }

@@ -5,7 +5,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context;
 use indicatif::ProgressBar;
 use narrows_core::units::Size;
 use narrows_offload::{
@@ -144,8 +143,9 @@ fn to_other(
         }
         content += raw.len() as u64;
         bar.set_position(content);
-        let room = || export.make_room();
-        room().map_err(|fault| unwritten(&name, fault))?;
+        export
+            .make_room()
+            .map_err(|fault| unwritten(&name, fault))?;
         let worker = worker.clone();
         export.jobs.submit(move |ws| {
             let mut out = vec![0; raw.len()];
