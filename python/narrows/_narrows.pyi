@@ -2,6 +2,20 @@ from typing import Final, final
 
 from typing_extensions import Buffer
 
+__all__ = [
+    "Compressor",
+    "Decompressor",
+    "SeekReader",
+    "__version__",
+    "compress",
+    "compress_bound",
+    "compress_into",
+    "content_size",
+    "decompress",
+    "decompress_into",
+    "summary",
+]
+
 __version__: Final[str]
 
 def compress(

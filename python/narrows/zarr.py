@@ -44,7 +44,8 @@ class NarrowsCodec(BytesBytesCodec):
 
     async def _decode_single(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> Buffer:
         def work() -> Buffer:
-            content = decompress(chunk_bytes.as_numpy_array())
+            packed: Any = chunk_bytes.as_numpy_array()
+            content = decompress(packed)
             return chunk_spec.prototype.buffer.from_bytes(content)
 
         return await asyncio.to_thread(work)
@@ -53,13 +54,8 @@ class NarrowsCodec(BytesBytesCodec):
         dtype = hint(_native(chunk_spec.dtype))
 
         def work() -> Buffer:
-            packed = compress(
-                chunk_bytes.as_numpy_array(),
-                goal=self.goal,
-                level=self.level,
-                dtype=dtype,
-                threads=1,
-            )
+            content: Any = chunk_bytes.as_numpy_array()
+            packed = compress(content, goal=self.goal, level=self.level, dtype=dtype, threads=1)
             return chunk_spec.prototype.buffer.from_bytes(packed)
 
         return await asyncio.to_thread(work)

@@ -87,6 +87,7 @@ impl SeekReader {
         self.with(py, |reader| Ok(reader.summary().content_len))
     }
 
+    #[pyo3(signature = (out, /))]
     fn readinto(&self, out: &Bound<'_, PyAny>) -> PyResult<usize> {
         let mut bytes = Bytes::of_writable(out)?;
         self.with(out.py(), |reader| Ok(reader.read(bytes.as_mut_slice())?))

@@ -84,13 +84,13 @@ impl Compressor {
         })
     }
 
-    #[pyo3(signature = (data, /, mode=CONTINUE))]
+    #[pyo3(signature = (data, /, mode=CONTINUE), text_signature = "($self, data, /, mode=0)")]
     fn compress<'py>(&self, data: &Bound<'py, PyAny>, mode: u8) -> PyResult<Bound<'py, PyBytes>> {
         let (py, data) = (data.py(), Bytes::of(data)?);
         self.run(py, data.as_slice(), mode)
     }
 
-    #[pyo3(signature = (mode=FLUSH_FRAME, /))]
+    #[pyo3(signature = (mode=FLUSH_FRAME, /), text_signature = "($self, mode=2, /)")]
     fn flush<'py>(&self, py: Python<'py>, mode: u8) -> PyResult<Bound<'py, PyBytes>> {
         if mode == CONTINUE {
             return Err(PyValueError::new_err(
@@ -164,7 +164,7 @@ impl Decompressor {
         }))
     }
 
-    #[pyo3(signature = (data, /, max_length=-1))]
+    #[pyo3(signature = (data, /, max_length=-1), text_signature = "($self, data, /, max_length=-1)")]
     fn decompress<'py>(
         &self,
         data: &Bound<'py, PyAny>,

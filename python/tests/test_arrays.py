@@ -38,7 +38,7 @@ def test_numcodecs(name: str) -> None:
     codec.decode(packed, out)
     assert numpy.array_equal(out, array)
     if array.size:
-        assert len(packed) < array.nbytes
+        assert len(packed) < array.nbytes + 200
 
 
 def test_numcodecs_configuration() -> None:

@@ -11,7 +11,7 @@ use crate::{
     boundary,
     error::{Error, ErrorCode},
     options,
-    stream::Packing,
+    packing::Packing,
 };
 
 /// What a compression context can be told.

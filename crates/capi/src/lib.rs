@@ -8,6 +8,7 @@
 //! | [`options`] | structs that begin with their size |
 //! | [`context`] | parameters, whole buffers |
 //! | [`stream`] | input and output as they come |
+//! | `packing` | a stream being packed, between calls |
 //! | [`device`] | block devices: disk and RAM disk |
 //!
 //! `include/narrows.h` is made from these sources by cbindgen, committed, and compared by a test; so
@@ -29,5 +30,6 @@ pub mod context;
 pub mod device;
 pub mod error;
 pub mod options;
+mod packing;
 pub mod stream;
 pub mod version;

@@ -1,17 +1,14 @@
 //! Streams: input and output as they come, in the manner of zstd's buffers.
 
-use std::{
-    ffi::{c_int, c_void},
-    io,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::ffi::{c_int, c_void};
 
-use narrows_rest::{Decoder, Options, Progress, Writer};
+use narrows_rest::{Decoder, Progress};
 
 use crate::{
     boundary,
     context::Cctx,
     error::{Error, ErrorCode},
+    packing::{In, Out, PIECE},
 };
 
 /// Input of a stream.
@@ -53,91 +50,6 @@ pub enum EndDirective {
 pub struct Dctx {
     decoder: Option<Decoder>,
     broken: bool,
-}
-
-/// A stream being packed: what was packed waits here until there is room for it.
-#[derive(Debug, Default)]
-pub(crate) struct Packing {
-    writer: Option<Writer<Packed>>,
-    packed: Packed,
-    /// How much of what waits was given out.
-    given: usize,
-    /// The file was ended; what is left of it waits.
-    ended: bool,
-}
-
-/// Bytes that the writer made. Shared with it, and locked alone.
-#[derive(Debug, Clone, Default)]
-struct Packed(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Packed {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut packed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        packed.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Input that is taken at once, at most: more of it would wait in memory.
-const PIECE: usize = 256 << 10;
-
-impl Packing {
-    pub(crate) fn is_in_progress(&self) -> bool {
-        self.writer.is_some() || self.ended
-    }
-
-    fn writer(&mut self, options: &Options) -> Result<&mut Writer<Packed>, Error> {
-        if self.writer.is_none() {
-            self.writer = Some(Writer::new(self.packed.clone(), options)?);
-        }
-        Ok(self.writer.as_mut().expect("it was just made"))
-    }
-
-    /// Gives out what waits, as far as there is room; how much still waits.
-    fn give(&mut self, out: &mut Out<'_>) -> usize {
-        let mut packed = self.packed.0.lock().unwrap_or_else(PoisonError::into_inner);
-        self.given += out.put(&packed[self.given..]);
-        if self.given == packed.len() {
-            packed.clear();
-            self.given = 0;
-        }
-        packed.len() - self.given
-    }
-}
-
-/// Room for output.
-struct Out<'a> {
-    room: &'a mut [u8],
-    pos: &'a mut usize,
-}
-
-impl Out<'_> {
-    /// Puts as much as there is room for; how much.
-    fn put(&mut self, bytes: &[u8]) -> usize {
-        let room = &mut self.room[*self.pos..];
-        let len = room.len().min(bytes.len());
-        room[..len].copy_from_slice(&bytes[..len]);
-        *self.pos += len;
-        len
-    }
-}
-
-/// Input, and how far it was read.
-struct In<'a> {
-    bytes: &'a [u8],
-    pos: &'a mut usize,
-}
-
-impl<'a> In<'a> {
-    /// The next piece; empty where there is none.
-    fn piece(&self) -> &'a [u8] {
-        let rest = &self.bytes[*self.pos..];
-        &rest[..rest.len().min(PIECE)]
-    }
 }
 
 /// # Safety
@@ -187,47 +99,8 @@ pub unsafe extern "C" fn narrows_compress_stream(
                 it if it == EndDirective::End as c_int => true,
                 _ => return Err(ErrorCode::InvalidArgument.into()),
             };
-            cctx.run(|cctx| compress(cctx, out, input, is_end))
+            cctx.run(|cctx| cctx.packing.step(&cctx.options, out, input, is_end))
         })
-    }
-}
-
-fn compress(
-    cctx: &mut Cctx,
-    mut out: Out<'_>,
-    input: In<'_>,
-    is_end: bool,
-) -> Result<usize, Error> {
-    use io::Write;
-    let packing = &mut cctx.packing;
-    if packing.ended && (!is_end || !input.piece().is_empty()) {
-        return Err(Error::new(
-            ErrorCode::StageWrong,
-            "the file was ended: call with END until 0",
-        ));
-    }
-    loop {
-        let waiting = packing.give(&mut out);
-        if waiting > 0 {
-            return Ok(waiting);
-        }
-        if packing.ended {
-            packing.ended = false;
-            return Ok(0);
-        }
-        match input.piece() {
-            [] if is_end => {
-                packing.writer(&cctx.options)?;
-                let writer = packing.writer.take().expect("it was just made");
-                writer.finish()?;
-                packing.ended = true;
-            }
-            [] => return Ok(0),
-            piece => {
-                let written = packing.writer(&cctx.options)?.write(piece);
-                *input.pos += written.map_err(narrows_rest::FileError::from_io)?;
-            }
-        }
     }
 }
 
