@@ -127,25 +127,32 @@ fn contest(
             .pack(raw, &mut packed[..room], ws)
             .unwrap_or(raw.len())
     };
+    let zstd = Choice::zstd(level);
+    let plain = len_of(zstd, sample);
     let mut tried: Vec<_> = candidates
         .iter()
         .map(|&choice| (len_of(choice, sample), choice))
         .collect();
     tried.sort_by_key(|(len, _)| *len);
     let best = tried[0].0;
+    if plain <= best {
+        return vec![zstd];
+    }
     let near = tried.iter().take_while(|(len, _)| *len <= best + best / NEAR);
     let mut chosen: Vec<_> = near.take(2).map(|(_, choice)| *choice).collect();
-    // What repeats far apart shows on no sample, but to the fastest level on all of the chunk. Of the others it says how
-    // much shorter they get by it.
-    let zstd = Choice::zstd(level);
-    let plain = len_of(zstd, sample);
-    let is_near = sample.len() == chunk.len() && plain <= best
-        || sample.len() < chunk.len() && {
-            let quick = Choice::zstd(1);
-            let (part, whole) = (len_of(quick, sample), len_of(quick, chunk));
-            let expected = plain as f64 / part as f64 * whole as f64 / chunk.len() as f64;
-            expected < (1.0 + ZSTD_NEAR) * best as f64 / sample.len() as f64
-        };
+    let bar = (1.0 + ZSTD_NEAR) * best as f64 / sample.len() as f64;
+    let share = plain as f64 / sample.len() as f64;
+    let is_near = if sample.len() == chunk.len() {
+        false
+    } else if share < bar || level < QUICK_FROM {
+        share < bar
+    } else {
+        // What repeats far apart shows on no sample, but to a quick level on all of the chunk. It says how much
+        // shorter others get by it.
+        let quick = Choice::zstd(1);
+        let (part, whole) = (len_of(quick, sample), len_of(quick, chunk));
+        plain as f64 / part as f64 * whole as f64 / (chunk.len() as f64) < bar
+    };
     if is_near {
         // First, so that it wins a tie: it unpacks fastest.
         chosen.insert(0, zstd);
@@ -158,6 +165,8 @@ const NEAR: usize = 10;
 /// How much longer than the best zstd may be expected to get and be tried all the same. Its higher levels gain more by
 /// far repeats than the fastest shows.
 const ZSTD_NEAR: f64 = 0.3;
+/// From this level on zstd takes longer than the quick look at the whole chunk costs.
+const QUICK_FROM: u8 = 4;
 
 /// What numbers of this type may pack best by.
 fn hinted(element: Element, level: u8) -> Vec<Choice> {

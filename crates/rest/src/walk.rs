@@ -255,15 +255,10 @@ impl<R: Read> Walk<R> {
         let is_chunk = header.channel == head.channel;
         let expected = if is_chunk { chunk } else { index };
         let in_order = header.seq.0 == expected && !(is_chunk && self.index_at.is_some());
-        let longest = if is_chunk {
-            head.chunk_len as usize
-        } else {
-            ENTRIES_MAX * ENTRY_LEN
-        };
         if !in_order {
             return Err(FileError::damaged(at, "a frame out of order"));
         }
-        if header.raw_len as usize > longest {
+        if !fits(head, &header) {
             return Err(FileError::damaged(at, "a frame longer than a chunk"));
         }
         Ok(header)
@@ -410,7 +405,8 @@ impl<R: Read> Walk<R> {
                 byte if byte >> 4 == 1 => {
                     let sought = |channel| self.sought(head, channel);
                     head.frame(bytes, sought).is_ok_and(|header| {
-                        sought(header.channel).is_some_and(|seq| header.seq >= seq)
+                        fits(head, &header)
+                            && sought(header.channel).is_some_and(|seq| header.seq >= seq)
                     })
                 }
                 _ => false,
@@ -441,6 +437,16 @@ impl<R: Read> Walk<R> {
             at: self.bytes.at + self.bytes.peek().len() as u64,
         }
     }
+}
+
+/// Whether a frame is no longer than what it carries may be.
+fn fits(head: &Head, header: &Header) -> bool {
+    let longest = if header.channel == head.channel {
+        head.chunk_len as usize
+    } else {
+        ENTRIES_MAX * ENTRY_LEN
+    };
+    header.raw_len as usize <= longest
 }
 
 /// Chunks in a row that can be found missing: a header tells its number within so many of the one expected.
