@@ -3,6 +3,7 @@
 import array
 import gc
 import mmap
+import sys
 import threading
 import time
 
@@ -153,3 +154,26 @@ def test_nothing_leaks() -> None:
     after = calls(10_000)
     print(f"resident: {before} KiB after 1,000 calls, {after} KiB after 11,000")
     assert after - before < 4096
+
+
+def test_a_sub_interpreter_that_shares_the_lock() -> None:
+    interpreters = pytest.importorskip("_xxsubinterpreters")
+    script = f"""
+import sys
+sys.path[:] = {sys.path!r}
+import narrows
+packed = narrows.compress(b"content" * 1000)
+assert narrows.decompress(packed) == b"content" * 1000
+try:
+    narrows.decompress(packed[:-1])
+    raise AssertionError("a cut file was read")
+except narrows.TruncatedError:
+    pass
+"""
+    # What numpy and others say of sub-interpreters is not ours.
+    script = script.replace("import narrows\n", "sys.modules['fsspec'] = None\nimport narrows\n", 1)
+    one = interpreters.create()
+    interpreters.run_string(one, script)
+    interpreters.destroy(one)
+    with pytest.raises(narrows.NotNarrowsError):
+        narrows.decompress(b"something else entirely")
