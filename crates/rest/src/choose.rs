@@ -138,7 +138,9 @@ fn contest(
     if plain <= best {
         return vec![zstd];
     }
-    let near = tried.iter().take_while(|(len, _)| *len <= best + best / NEAR);
+    let near = tried
+        .iter()
+        .take_while(|(len, _)| *len <= best + best / NEAR);
     let mut chosen: Vec<_> = near.take(2).map(|(_, choice)| *choice).collect();
     let bar = (1.0 + ZSTD_NEAR) * best as f64 / sample.len() as f64;
     let share = plain as f64 / sample.len() as f64;
@@ -238,13 +240,19 @@ mod tests {
     #[ignore = "a measurement: NARROWS_CORPUS=DIR"]
     fn sizes() {
         let dir = std::env::var("NARROWS_CORPUS").unwrap();
-        let mut paths: Vec<_> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
+        let mut paths: Vec<_> = std::fs::read_dir(dir)
+            .unwrap()
+            .map(|e| e.unwrap().path())
+            .collect();
         paths.sort();
         let mut ws = Workspace::default();
         for level in [1u8, 3, 9, 19] {
             for path in &paths {
                 let bytes = std::fs::read(path).unwrap();
-                let options = Options::default().goal(crate::Goal::Level(level)).checked().unwrap();
+                let options = Options::default()
+                    .goal(crate::Goal::Level(level))
+                    .checked()
+                    .unwrap();
                 let mut all = vec![("zstd", Choice::zstd(level))];
                 for width in [2, 4, 8] {
                     for choice in of_width(width, true, level) {
@@ -268,16 +276,30 @@ mod tests {
                     oracle += least;
                     let (len, choice) = choose(chunk, &options, &mut ws)
                         .into_iter()
-                        .map(|choice| (choice.pack(chunk, &mut out, &mut ws).unwrap_or(chunk.len()), choice))
+                        .map(|choice| {
+                            (
+                                choice.pack(chunk, &mut out, &mut ws).unwrap_or(chunk.len()),
+                                choice,
+                            )
+                        })
                         .min_by_key(|(len, _)| *len)
                         .unwrap();
                     chosen += len;
                     *names.entry(crate::list::name_of(choice.codec)).or_insert(0) += 1;
                 }
                 let zstd = seen["zstd"].0 as f64;
-                print!("L{level} {} zstd {zstd} chosen {:.3} oracle {:.3} {names:?} |", path.file_name().unwrap().display(), chosen as f64 / zstd, oracle as f64 / zstd);
+                print!(
+                    "L{level} {} zstd {zstd} chosen {:.3} oracle {:.3} {names:?} |",
+                    path.file_name().unwrap().display(),
+                    chosen as f64 / zstd,
+                    oracle as f64 / zstd
+                );
                 for (name, (len, s)) in &seen {
-                    print!(" {name} {:.3} {:.0}", *len as f64 / zstd, bytes.len() as f64 / s / 1e6);
+                    print!(
+                        " {name} {:.3} {:.0}",
+                        *len as f64 / zstd,
+                        bytes.len() as f64 / s / 1e6
+                    );
                 }
                 println!();
             }

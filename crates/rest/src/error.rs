@@ -35,7 +35,9 @@ pub enum FileError {
         what: &'static str,
     },
     /// It ends before its end: a copy that was cut, or a writer that was never finished.
-    #[error("it ends at byte {at}, before its end: a copy was cut, or its writer was never finished")]
+    #[error(
+        "it ends at byte {at}, before its end: a copy was cut, or its writer was never finished"
+    )]
     Truncated {
         /// Its length in bytes.
         at: u64,
@@ -89,9 +91,7 @@ impl FileError {
     /// The error inside an [`io::Error`] that came of one, as `Read` and `Seek` of this crate give it.
     #[must_use]
     pub fn from_io(fault: io::Error) -> Self {
-        let is_ours = fault
-            .get_ref()
-            .is_some_and(|inner| inner.is::<Self>());
+        let is_ours = fault.get_ref().is_some_and(|inner| inner.is::<Self>());
         if !is_ours {
             return Self::Io(fault);
         }

@@ -193,7 +193,9 @@ impl Options {
     pub(crate) fn checked(mut self) -> Result<Self, FileError> {
         let level = self.goal.level();
         if !LEVELS.contains(&level) {
-            return Err(FileError::Setting(format!("level {level}; there are 1 to 19")));
+            return Err(FileError::Setting(format!(
+                "level {level}; there are 1 to 19"
+            )));
         }
         if self.chunk_len == 0 {
             self.chunk_len = chunk_len_for(level);

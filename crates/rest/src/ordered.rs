@@ -75,7 +75,7 @@ impl<T: Send + 'static> Ordered<T> {
 
     /// The next result, waited for; `None` where none is pending. `Some(None)` where a codec panicked: a bug, told as
     /// such rather than as an end.
-    pub fn next(&mut self) -> Option<Option<T>> {
+    pub fn wait_next(&mut self) -> Option<Option<T>> {
         self.pending.pop_front().map(|slot| match slot {
             Slot::Done(result) => Some(result),
             Slot::Waiting(result) => result.recv().ok(),
@@ -91,6 +91,6 @@ impl<T: Send + 'static> Ordered<T> {
                 Err(std::sync::mpsc::TryRecvError::Disconnected) => {}
             }
         }
-        self.next()
+        self.wait_next()
     }
 }

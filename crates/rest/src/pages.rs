@@ -93,10 +93,10 @@ impl Codec for Pages {
             let at = packed.len() - rest.len();
             let (bytes, behind) = rest.split_at_checked(len).ok_or_else(|| short.clone())?;
             if len >= PAGE {
-                let stored = bytes
+                let stored: &[u8; PAGE] = bytes
                     .try_into()
                     .map_err(|_| DecodeError::corrupt(at, "a page longer than a page"))?;
-                *page = *<&[u8; PAGE]>::from(stored);
+                *page = *stored;
             } else {
                 unpacker
                     .0

@@ -173,7 +173,9 @@ impl<R: Read> Reader<R> {
     fn advance(&mut self) -> Result<bool, FileError> {
         while !self.walked && !self.jobs.is_full() {
             match self.walk.step() {
-                Ok(Some(Step::Chunk(found))) => self.jobs.submit(move |ws| Item::unpack(&found, ws)),
+                Ok(Some(Step::Chunk(found))) => {
+                    self.jobs.submit(move |ws| Item::unpack(&found, ws))
+                }
                 Ok(Some(step)) => self.jobs.put(Item::Step(step)),
                 Ok(None) => self.walked = true,
                 Err(fault) if fault.is_wait() && self.jobs.is_empty() => return Err(fault),
@@ -184,7 +186,7 @@ impl<R: Read> Reader<R> {
                 }
             }
         }
-        let Some(item) = self.jobs.next() else {
+        let Some(item) = self.jobs.wait_next() else {
             self.summary.content_len = self.before + self.content_len;
             self.summary.packed_len = self.walk.at();
             return Ok(false);
@@ -254,7 +256,7 @@ impl<R: Read> Reader<R> {
             .count(header.codec, header.raw_len, header.packed_len);
         match chunk {
             Ok(chunk) => {
-                let ends_early = self.content_len % self.chunk_len() != 0;
+                let ends_early = !self.content_len.is_multiple_of(self.chunk_len());
                 if ends_early {
                     self.pass(FileError::damaged(at, "a short chunk before another"), 0)?;
                 }
@@ -297,7 +299,12 @@ impl<R: Read> Reader<R> {
 
     /// What the index says must be what was seen.
     fn compare_index(&mut self, found: &Found) -> Result<(), FileError> {
-        let raw = unpack_chunk(&found.header, &found.payload, found.at, &mut Workspace::default())?;
+        let raw = unpack_chunk(
+            &found.header,
+            &found.payload,
+            found.at,
+            &mut Workspace::default(),
+        )?;
         if self.is_partial {
             return Ok(());
         }
@@ -319,11 +326,17 @@ impl<R: Read> Reader<R> {
             let is_right = foot.content_len == self.content_len
                 && foot.content_check == self.content_check.digest();
             if !is_right {
-                self.pass(FileError::damaged(at, "the check of the whole content differs"), 0)?;
+                self.pass(
+                    FileError::damaged(at, "the check of the whole content differs"),
+                    0,
+                )?;
             } else if let Some(fault) = self.disputed.take() {
                 self.pass(fault, 0)?;
             } else if self.indexed != self.seen.len() {
-                self.pass(FileError::damaged(at, "frames that the index does not have"), 0)?;
+                self.pass(
+                    FileError::damaged(at, "frames that the index does not have"),
+                    0,
+                )?;
             }
         }
         self.before += std::mem::take(&mut self.content_len);

@@ -166,10 +166,15 @@ impl<R: Read + Seek> SeekReader<R> {
         let channel = part.head.channel;
         let header = part
             .head
-            .frame(&self.payload, |named| (named == channel).then_some(Seq(seq)))
+            .frame(&self.payload, |named| {
+                (named == channel).then_some(Seq(seq))
+            })
             .map_err(|fault| told(fault, at))?;
         if (header.seq, header.raw_len, Entry::of(&header)) != (Seq(seq), raw_len, entry) {
-            return Err(FileError::damaged(at, "a frame that is not as the index has it"));
+            return Err(FileError::damaged(
+                at,
+                "a frame that is not as the index has it",
+            ));
         }
         unpack_chunk(&header, &self.payload[header.len()..], at, &mut self.ws)
     }
@@ -232,7 +237,9 @@ impl Part {
                 return Err(FileError::damaged(at, "an index of another length"));
             }
             let mut payload = vec![0; header.packed_len as usize];
-            inner.read_exact(&mut payload).map_err(|fault| cut(fault, at))?;
+            inner
+                .read_exact(&mut payload)
+                .map_err(|fault| cut(fault, at))?;
             let raw = unpack_chunk(&header, &payload, at, &mut ws)?;
             self.frames.extend(entries(&raw, at)?);
             at += header.wire_len() as u64;
@@ -248,12 +255,7 @@ impl Part {
         Ok(())
     }
 
-    fn index_header(
-        &self,
-        inner: &mut impl Read,
-        seq: Seq,
-        at: u64,
-    ) -> Result<Header, FileError> {
+    fn index_header(&self, inner: &mut impl Read, seq: Seq, at: u64) -> Result<Header, FileError> {
         let mut bytes = [0; HEADER_LEN_MAX];
         let (short, rest) = bytes.split_at_mut(HEADER_LEN_MIN);
         inner.read_exact(short).map_err(|fault| cut(fault, at))?;
@@ -281,7 +283,9 @@ impl Part {
 
 /// Why a file has no foot: it is no file of ours, or one that was cut.
 fn without_end(inner: &mut (impl Read + Seek), end: u64) -> FileError {
-    let head = inner.seek(SeekFrom::Start(0)).and_then(|_| read_array(inner));
+    let head = inner
+        .seek(SeekFrom::Start(0))
+        .and_then(|_| read_array(inner));
     match head.map(|bytes| Head::parse(&bytes, 0)) {
         Ok(Err(FileError::Version(version))) => FileError::Version(version),
         Ok(Ok(_) | Err(FileError::Damaged { .. })) => FileError::Truncated { at: end },

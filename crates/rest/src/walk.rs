@@ -14,7 +14,9 @@ use narrows_format::{HEADER_LEN_MAX, HEADER_LEN_MIN, Header};
 
 use crate::{
     FileError,
-    layout::{ENTRIES_MAX, ENTRY_LEN, Entry, FOOT_LEN, FOOT_MAGIC, Foot, HEAD_LEN, HEAD_MAGIC, Head},
+    layout::{
+        ENTRIES_MAX, ENTRY_LEN, Entry, FOOT_LEN, FOOT_MAGIC, Foot, HEAD_LEN, HEAD_MAGIC, Head,
+    },
 };
 
 /// What comes next in a file.
@@ -159,7 +161,9 @@ impl<R: Read> Walk<R> {
         let parsed = match self.bytes.peek().first_chunk() {
             Some(bytes) => Head::parse(bytes, at),
             None if HEAD_MAGIC.starts_with(&self.bytes.peek()[..have.min(8)]) && have > 0 => {
-                Err(FileError::Truncated { at: at + have as u64 })
+                Err(FileError::Truncated {
+                    at: at + have as u64,
+                })
             }
             None => Err(FileError::NotNarrows),
         };
@@ -297,11 +301,17 @@ impl<R: Read> Walk<R> {
                 && foot.index_at == index_at
                 && u64::from(foot.index_len) == at - self.began_at - index_at;
         if !is_right {
-            return Err(FileError::damaged(at, "the file's end tells of another file"));
+            return Err(FileError::damaged(
+                at,
+                "the file's end tells of another file",
+            ));
         }
         let missing = foot.chunks(head).saturating_sub(self.next_chunk);
         if missing > MISSING_MAX {
-            return Err(FileError::damaged(at, "more chunks are missing than can be"));
+            return Err(FileError::damaged(
+                at,
+                "more chunks are missing than can be",
+            ));
         }
         self.bytes.consume(FOOT_LEN);
         self.head = None;
@@ -332,7 +342,9 @@ impl<R: Read> Walk<R> {
         };
         Ok(behind.is_empty()
             || behind.starts_with(&FOOT_MAGIC)
-            || head.frame(behind, next).is_ok_and(|found| found.seq == next(found.channel).unwrap_or_default()))
+            || head
+                .frame(behind, next)
+                .is_ok_and(|found| found.seq == next(found.channel).unwrap_or_default()))
     }
 
     /// Unpacks the frame that comes next to see whether it is as long as it says: what follows is no frame.

@@ -86,7 +86,7 @@ impl<W: Write> Writer<W> {
         if !self.chunk.is_empty() || self.head.is_none() {
             self.cut()?;
         }
-        while let Some(packed) = self.jobs.next() {
+        while let Some(packed) = self.jobs.wait_next() {
             self.put(packed)?;
         }
         let head = self.head.expect("the first cut makes it");
@@ -125,7 +125,7 @@ impl<W: Write> Writer<W> {
             return Ok(());
         }
         while self.jobs.is_full() {
-            let packed = self.jobs.next().expect("it is full");
+            let packed = self.jobs.wait_next().expect("it is full");
             self.put(packed)?;
         }
         let chunk = std::mem::take(&mut self.chunk);
@@ -185,13 +185,7 @@ impl<W: Write> fmt::Debug for Writer<W> {
 const INDEX_LEVEL: u8 = 3;
 
 impl Packed {
-    fn new(
-        head: &Head,
-        seq: Seq,
-        chunk: Vec<u8>,
-        options: &Options,
-        ws: &mut Workspace,
-    ) -> Self {
+    fn new(head: &Head, seq: Seq, chunk: Vec<u8>, options: &Options, ws: &mut Workspace) -> Self {
         let choices = choose(&chunk, options, ws);
         Self::with(&choices, head.channel, seq, chunk, ws)
     }
@@ -245,7 +239,7 @@ impl<W: Write> Write for Writer<W> {
     /// Writes what is packed so far. The bytes of a chunk that is not full stay: chunks have one length, so that any
     /// place in the content is found.
     fn flush(&mut self) -> io::Result<()> {
-        while let Some(packed) = self.jobs.next() {
+        while let Some(packed) = self.jobs.wait_next() {
             self.put(packed)?;
         }
         self.inner.flush()

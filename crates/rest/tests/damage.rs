@@ -25,7 +25,10 @@ fn read_prefix(file: &[u8], content: &[u8]) -> Result<usize, FileError> {
     let mut bytes = [0; 1000];
     loop {
         match reader.read(&mut bytes) {
-            Ok(0) => return Ok(got.len()),
+            Ok(0) => {
+                assert!(got == content, "an end before the end");
+                return Ok(got.len());
+            }
             Ok(len) => got.extend_from_slice(&bytes[..len]),
             Err(fault) => return Err(FileError::from_io(fault)),
         }
@@ -33,15 +36,18 @@ fn read_prefix(file: &[u8], content: &[u8]) -> Result<usize, FileError> {
     }
 }
 
-// Goal: no flipped bit passes, and none gives a wrong byte. Method: every bit of a file, read in all four ways.
+// Goal: a flipped bit is noticed, or changes nothing, as some bits of a zstd frame do; none gives a wrong byte. Method:
+// every bit of a file, read in all three ways.
 #[test]
 fn every_bit_flip_is_noticed() {
     let content = content();
     let file = pack(&content, &small()).unwrap();
+    let mut harmless = 0;
     for bit in 0..file.len() * 8 {
         let mut flipped = file.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
-        assert!(read_prefix(&flipped, &content).is_err(), "bit {bit} passes");
+        let is_harmless = read_prefix(&flipped, &content).is_ok_and(|len| len == content.len());
+        harmless += usize::from(is_harmless);
         // Nearly all of it is still read, and what is lost has a name.
         let mut reader = Reader::new(&flipped[..]).skip_damaged();
         let mut rest = Vec::new();
@@ -51,11 +57,12 @@ fn every_bit_flip_is_noticed() {
             Err(_) => assert!(bit / 8 < 20 + 24, "bit {bit} costs all"),
         }
         if !rest.is_empty() {
-            assert!(!reader.losses().is_empty(), "bit {bit} has no name");
+            assert_eq!(reader.losses().is_empty(), is_harmless, "bit {bit} has no name");
             assert_right_but_for(&rest, &content, reader.losses());
         }
         by_index(&flipped, &content, bit);
     }
+    assert!(harmless * 100 < file.len() * 8, "{harmless} bits change nothing");
 }
 
 /// What the index leads to is right, or an error.
@@ -82,7 +89,12 @@ fn assert_right_but_for(got: &[u8], content: &[u8], losses: &[narrows_rest::Loss
     }
     let lost: u64 = losses.iter().filter_map(|loss| loss.len).sum();
     assert!(lost <= 2 * CHUNK_LEN as u64, "{losses:?}");
-    assert!(got == expected, "{losses:?}: {} {}", got.len(), expected.len());
+    assert!(
+        got == expected,
+        "{losses:?}: {} {}",
+        got.len(),
+        expected.len()
+    );
 }
 
 // Goal: a cut is noticed wherever it is, and what came before it is read. Method: every cut of a file.
@@ -95,7 +107,10 @@ fn every_cut_is_noticed() {
         let fault = read_prefix(cut_file, &content).unwrap_err();
         let expected = matches!(fault, FileError::Truncated { .. });
         assert!(expected || cut == 0, "cut at {cut}: {fault}");
-        assert!(SeekReader::new(Cursor::new(cut_file)).is_err(), "cut at {cut}");
+        assert!(
+            SeekReader::new(Cursor::new(cut_file)).is_err(),
+            "cut at {cut}"
+        );
         if cut >= 20 {
             let verified = verify(cut_file, 1).unwrap();
             assert!(!verified.losses.is_empty(), "cut at {cut}");
@@ -154,7 +169,11 @@ fn a_file_within_a_file_is_not_mistaken_for_it() {
 
 #[test]
 fn other_files_are_refused_as_such() {
-    for other in [&b""[..], b"PK", b"\x28\xb5\x2f\xfd and so on, longer than a head"] {
+    for other in [
+        &b""[..],
+        b"PK",
+        b"\x28\xb5\x2f\xfd and so on, longer than a head",
+    ] {
         for fault in [
             unpack(other, 100).unwrap_err(),
             verify(other, 1).unwrap_err(),
@@ -204,7 +223,9 @@ fn mangled_files_are_survived() {
         }
         let _ = read_prefix(&mangled, &content);
         let mut got = Vec::new();
-        let _ = Reader::new(&mangled[..]).skip_damaged().read_to_end(&mut got);
+        let _ = Reader::new(&mangled[..])
+            .skip_damaged()
+            .read_to_end(&mut got);
         by_index(&mangled, &content, 0);
     }
 }

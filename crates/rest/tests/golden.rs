@@ -24,11 +24,31 @@ fn cases() -> Vec<(&'static str, Vec<u8>, Options)> {
         ("empty", Vec::new(), small),
         ("text", make(Kind::Text, 9001, 1), small),
         ("stored", make(Kind::Random, 700, 1), small),
-        ("decimals-f64", decimals.collect(), small.element(Element::F64)),
-        ("field-f32", field.collect(), small.chunk_len(8192).element(Element::F32)),
-        ("counters-i32", make(Kind::Counters, 8192, 1), small.element(Element::I32)),
-        ("mixed", [make(Kind::Text, 4096, 2), make(Kind::Doubles, 6000, 2)].concat(), small),
-        ("long", [make(Kind::Text, 300, 1), make(Kind::Zeros, 150_000, 1)].concat(), small.chunk_len(131_072)),
+        (
+            "decimals-f64",
+            decimals.collect(),
+            small.element(Element::F64),
+        ),
+        (
+            "field-f32",
+            field.collect(),
+            small.chunk_len(8192).element(Element::F32),
+        ),
+        (
+            "counters-i32",
+            make(Kind::Counters, 8192, 1),
+            small.element(Element::I32),
+        ),
+        (
+            "mixed",
+            [make(Kind::Text, 4096, 2), make(Kind::Doubles, 6000, 2)].concat(),
+            small,
+        ),
+        (
+            "long",
+            [make(Kind::Text, 300, 1), make(Kind::Zeros, 150_000, 1)].concat(),
+            small.chunk_len(131_072),
+        ),
     ]
 }
 
@@ -38,7 +58,10 @@ fn golden_files_are_read() {
     let mut found = 0;
     let mut codecs = std::collections::BTreeSet::new();
     for (name, content, options) in cases() {
-        let (file, raw) = (dir().join(format!("{name}.narrows")), dir().join(format!("{name}.raw")));
+        let (file, raw) = (
+            dir().join(format!("{name}.narrows")),
+            dir().join(format!("{name}.raw")),
+        );
         if made && !file.exists() {
             fs::create_dir_all(dir()).unwrap();
             fs::write(&file, pack(&content, &options).unwrap()).unwrap();

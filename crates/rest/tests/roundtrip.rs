@@ -64,7 +64,11 @@ fn lengths_at_the_edges_of_chunks() {
 
 #[test]
 fn files_appended_to_one_another_are_one() {
-    let parts = [make(Kind::Text, 9000, 1), Vec::new(), make(Kind::Doubles, 5001, 2)];
+    let parts = [
+        make(Kind::Text, 9000, 1),
+        Vec::new(),
+        make(Kind::Doubles, 5001, 2),
+    ];
     let file: Vec<u8> = parts
         .iter()
         .flat_map(|part| pack(part, &options(3, None, 1, 4096)).unwrap())
@@ -73,7 +77,9 @@ fn files_appended_to_one_another_are_one() {
     let verified = narrows_rest::verify(&file[..], 2).unwrap();
     assert!(verified.losses.is_empty(), "{verified:?}");
     assert_eq!(verified.summary.files, 3);
-    let by_index = narrows_rest::list(std::io::Cursor::new(&file)).unwrap().summary;
+    let by_index = narrows_rest::list(std::io::Cursor::new(&file))
+        .unwrap()
+        .summary;
     assert_eq!(by_index, verified.summary);
 }
 
@@ -82,7 +88,10 @@ fn more_content_than_is_allowed_is_refused() {
     let file = pack(&make(Kind::Zeros, 100_000, 0), &Options::default()).unwrap();
     assert_eq!(unpack(&file, 100_000).unwrap().len(), 100_000);
     let fault = unpack(&file, 99_999).unwrap_err();
-    assert!(matches!(fault, FileError::Limit { limit: 99_999, .. }), "{fault}");
+    assert!(
+        matches!(fault, FileError::Limit { limit: 99_999, .. }),
+        "{fault}"
+    );
 }
 
 #[test]

@@ -38,8 +38,14 @@ fn seeks_agree_with_a_plain_cursor() {
         }
         let len = rng.below(20_000);
         let (mut expected, mut got) = (Vec::new(), Vec::new());
-        (&mut model).take(len as u64).read_to_end(&mut expected).unwrap();
-        (&mut reader).take(len as u64).read_to_end(&mut got).unwrap();
+        (&mut model)
+            .take(len as u64)
+            .read_to_end(&mut expected)
+            .unwrap();
+        (&mut reader)
+            .take(len as u64)
+            .read_to_end(&mut got)
+            .unwrap();
         assert!(got == expected, "{to:?}, {len} bytes");
     }
 }

@@ -16,7 +16,11 @@ use crate::process::{NARROWS, Process, has, narrows, run, skip};
 /// A directory with a file of text and doubles in it.
 fn dir() -> (TempDir, PathBuf, Vec<u8>) {
     let dir = TempDir::new().unwrap();
-    let content = [make(Kind::Text, 300_000, 1), make(Kind::Doubles, 200_000, 2)].concat();
+    let content = [
+        make(Kind::Text, 300_000, 1),
+        make(Kind::Doubles, 200_000, 2),
+    ]
+    .concat();
     let path = dir.path().join("data");
     fs::write(&path, &content).unwrap();
     (dir, path, content)
@@ -47,17 +51,29 @@ fn a_file_is_packed_beside_itself_and_comes_back_with_mode_and_time() {
     // What is there is not replaced, and nothing is removed.
     run(["pack", text(&path)]).expect(2).says("-f replaces it");
     let file = dir.path().join("data.narrows");
-    run(["unpack", text(&file)]).expect(2).says("-f replaces it");
+    run(["unpack", text(&file)])
+        .expect(2)
+        .says("-f replaces it");
     fs::remove_file(&path).unwrap();
     run(["unpack", text(&file)]).expect(0);
     assert_eq!(fs::read(&path).unwrap(), content);
     for path in [&path, &file] {
         let meta = fs::metadata(path).unwrap();
-        assert_eq!((meta.mode() & 0o777, meta.modified().unwrap()), (0o640, then));
+        assert_eq!(
+            (meta.mode() & 0o777, meta.modified().unwrap()),
+            (0o640, then)
+        );
     }
     run(["pack", "-f", "--rm", text(&path)]).expect(0);
     assert_eq!(names(&dir), ["data.narrows"]);
-    run(["pack", "-d", "-o", text(&dir.path().join("other")), text(&file)]).expect(0);
+    run([
+        "pack",
+        "-d",
+        "-o",
+        text(&dir.path().join("other")),
+        text(&file),
+    ])
+    .expect(0);
     assert_eq!(fs::read(dir.path().join("other")).unwrap(), content);
 }
 
@@ -71,8 +87,15 @@ fn pipes_are_packed_and_unpacked() {
     assert!(packed.stdout.len() < content.len());
     let file = path.with_extension("narrows");
     fs::write(&file, &packed.stdout).unwrap();
-    for words in [&["unpack"][..], &["unpack", "-c", "-"], &["cat"], &["pack", "-dc"]] {
-        let got = Process::start(narrows(words).stdin(stdin(&file))).wait().expect(0);
+    for words in [
+        &["unpack"][..],
+        &["unpack", "-c", "-"],
+        &["cat"],
+        &["pack", "-dc"],
+    ] {
+        let got = Process::start(narrows(words).stdin(stdin(&file)))
+            .wait()
+            .expect(0);
         assert!(got.stdout == content, "{words:?}");
     }
     let part = run(["cat", "--offset", "299990", "--length", "30", text(&file)]).expect(0);
@@ -89,17 +112,25 @@ fn files_are_listed_and_checked() {
     let (dir, path, content) = dir();
     run(["pack", "--chunk", "64K", "--json", text(&path)]).expect(0);
     let file = dir.path().join("data.narrows");
-    let listed = run(["list", "--json", "--frames", text(&file)]).expect(0).json();
+    let listed = run(["list", "--json", "--frames", text(&file)])
+        .expect(0)
+        .json();
     assert_eq!(listed["schema"], "narrows.file/1");
     assert_eq!(listed["content_bytes"], content.len());
     assert_eq!(listed["file_bytes"], fs::metadata(&file).unwrap().len());
-    assert_eq!(listed["frames"].as_array().unwrap().len(), content.len().div_ceil(65_536));
+    assert_eq!(
+        listed["frames"].as_array().unwrap().len(),
+        content.len().div_ceil(65_536)
+    );
     let table = run(["list", text(&file)]).expect(0);
     assert!(String::from_utf8_lossy(&table.stdout).contains("zstd"));
     let sound = run(["verify", text(&file)]).expect(0);
     assert!(String::from_utf8_lossy(&sound.stdout).contains("sound"));
     let sound = run(["pack", "-t", "--json", text(&file)]).expect(0).json();
-    assert_eq!((&sound["sound"], &sound["xxh3"]), (&true.into(), &listed["xxh3"]));
+    assert_eq!(
+        (&sound["sound"], &sound["xxh3"]),
+        (&true.into(), &listed["xxh3"])
+    );
 }
 
 // Goal: damage costs its chunk, has a name, and gives code 3. Method: bytes in the middle of a file are changed.
@@ -108,13 +139,19 @@ fn a_damaged_middle_costs_its_chunk_alone() {
     let (dir, path, content) = dir();
     run(["pack", "--chunk", "64K", text(&path)]).expect(0);
     let file = dir.path().join("data.narrows");
-    let listed = run(["list", "--json", "--frames", text(&file)]).expect(0).json();
+    let listed = run(["list", "--json", "--frames", text(&file)])
+        .expect(0)
+        .json();
     let at = listed["frames"][2]["at"].as_u64().unwrap() as usize;
     let mut bytes = fs::read(&file).unwrap();
     bytes[at + 200] ^= 1;
     fs::write(&file, &bytes).unwrap();
-    run(["verify", text(&file)]).expect(3).says("--skip-damaged");
-    run(["unpack", "-f", text(&file)]).expect(3).says("--skip-damaged");
+    run(["verify", text(&file)])
+        .expect(3)
+        .says("--skip-damaged");
+    run(["unpack", "-f", text(&file)])
+        .expect(3)
+        .says("--skip-damaged");
     assert_eq!(fs::read(&path).unwrap(), content, "what was there stays");
     let rest = dir.path().join("rest");
     run(["unpack", "--skip-damaged", "-o", text(&rest), text(&file)])
@@ -139,14 +176,23 @@ fn other_formats_are_written_and_read() {
         run(["convert", text(&file), "-o", text(&other)]).expect(0);
         let back = dir.path().join(format!("back-{ending}.narrows"));
         run(["convert", text(&other), "-o", text(&back)]).expect(0);
-        assert!(run(["cat", text(&back)]).expect(0).stdout == content, "{ending}");
+        assert!(
+            run(["cat", text(&back)]).expect(0).stdout == content,
+            "{ending}"
+        );
         if !has(program) {
             skip(&format!("{program} is not installed"));
         } else {
-            let got = Command::new(program).args(["-dc", text(&other)]).output().unwrap();
+            let got = Command::new(program)
+                .args(["-dc", text(&other)])
+                .output()
+                .unwrap();
             assert!(got.stdout == content, "{program} reads another content");
             let theirs = dir.path().join(format!("theirs.{ending}"));
-            let made = Command::new(program).args(["-c", text(&path)]).output().unwrap();
+            let made = Command::new(program)
+                .args(["-c", text(&path)])
+                .output()
+                .unwrap();
             // Twice: files of these formats may be joined.
             fs::write(&theirs, [&made.stdout[..], &made.stdout].concat()).unwrap();
             run(["convert", "-f", text(&theirs), "-o", text(&back)]).expect(0);
@@ -165,15 +211,21 @@ fn mistakes_are_told() {
     let (dir, path, _) = dir();
     let (path, missing) = (text(&path).to_owned(), dir.path().join("missing"));
     run(["pack", "--type", "f31", &path]).expect(2).says("f16");
-    run(["pack", "--chunk", "5000", &path]).expect(2).says("4096");
+    run(["pack", "--chunk", "5000", &path])
+        .expect(2)
+        .says("4096");
     run(["pack", "-20", &path]).expect(2);
     run(["pack", text(&missing)]).expect(1).says("missing");
     run(["pack", text(dir.path())]).expect(2).says("tar");
     run(["unpack", &path]).expect(2).says("-o");
-    run(["pack", "-o", &path, &path]).expect(2).says("the file that is read");
+    run(["pack", "-o", &path, &path])
+        .expect(2)
+        .says("the file that is read");
     run(["pack", &path, &path, "-o", "x"]).expect(2).says("-c");
     // Of several files the others are done.
-    run(["pack", text(&missing), &path]).expect(1).says("1 of 2 files failed");
+    run(["pack", text(&missing), &path])
+        .expect(1)
+        .says("1 of 2 files failed");
     assert_eq!(names(&dir), ["data", "data.narrows"]);
 }
 
@@ -183,10 +235,13 @@ fn an_interrupted_run_leaves_nothing() {
     let dir = TempDir::new().unwrap();
     let out = dir.path().join("out.narrows");
     let mut command = narrows(["pack", "-o", text(&out), "-"]);
-    let mut process = Process::start(command.stdin(Stdio::piped()));
+    let process = Process::start(command.stdin(Stdio::piped()));
     let begun = SystemTime::now();
     while names(&dir).is_empty() {
-        assert!(begun.elapsed().unwrap() < Duration::from_secs(30), "it never began");
+        assert!(
+            begun.elapsed().unwrap() < Duration::from_secs(30),
+            "it never began"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
     process.signal(rustix::process::Signal::TERM);

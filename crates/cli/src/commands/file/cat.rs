@@ -30,7 +30,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let files = inputs(&args.files)?;
     let is_part = args.offset.is_some() || args.length.is_some();
     if is_part && (files.len() > 1 || is_standard(&files[0])) {
-        return Err(Usage("--offset and --length are of one file that can be sought in".into()).into());
+        return Err(
+            Usage("--offset and --length are of one file that can be sought in".into()).into(),
+        );
     }
     each(&files, |path| {
         if is_part {

@@ -53,7 +53,9 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
         Format::Narrows => Format::Zstd,
         _ => Format::Narrows,
     });
-    let place = Place::of(&args.output, &args.file, true, || beside(&args.file, from, to))?;
+    let place = Place::of(&args.output, &args.file, true, || {
+        beside(&args.file, from, to)
+    })?;
     let (name, is_file) = (place.name().to_owned(), place.is_file());
     let bar = output::progress(quiet);
     let (content, packed) = match to {
@@ -75,7 +77,11 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
         });
         output::print(&document.to_string())?;
     } else if is_file && !quiet {
-        output::print(&format!("{name}: {} of content, {} packed", Size(content), Size(packed)))?;
+        output::print(&format!(
+            "{name}: {} of content, {} packed",
+            Size(content),
+            Size(packed)
+        ))?;
     }
     Ok(())
 }
@@ -112,7 +118,8 @@ fn to_other(
         Format::Lz4 => Method::Lz4,
         _ => Method::Zstd,
     };
-    if args.packing.element.is_some() || args.packing.goal.is_some() || args.packing.chunk.is_some() {
+    if args.packing.element.is_some() || args.packing.goal.is_some() || args.packing.chunk.is_some()
+    {
         let text = "--type, --goal and --chunk are for .narrows files; --level is for all";
         return Err(Usage(text.into()).into());
     }
@@ -197,7 +204,7 @@ impl Export {
 
     /// Writes the oldest block; whether there was one.
     fn put(&mut self) -> io::Result<bool> {
-        let Some(block) = self.jobs.next() else {
+        let Some(block) = self.jobs.wait_next() else {
             return Ok(false);
         };
         let block = block.ok_or_else(|| io::Error::other("a codec failed while packing"))?;
@@ -229,8 +236,14 @@ impl Out for Counted {
 }
 
 fn beside(path: &Path, from: Format, to: Format) -> Result<PathBuf, Usage> {
-    let ends = path.extension().is_some_and(|ending| ending == from.extension());
-    let bare = if ends { path.with_extension("") } else { path.into() };
+    let ends = path
+        .extension()
+        .is_some_and(|ending| ending == from.extension());
+    let bare = if ends {
+        path.with_extension("")
+    } else {
+        path.into()
+    };
     let mut name = bare.into_os_string();
     name.push(".");
     name.push(to.extension());
@@ -239,14 +252,19 @@ fn beside(path: &Path, from: Format, to: Format) -> Result<PathBuf, Usage> {
 
 fn unreadable(path: &Path, fault: FileError) -> anyhow::Error {
     match fault {
-        FileError::NotNarrows => {
-            Usage(format!("{} begins like no .narrows, .gz, .zst or .lz4 file", path.display())).into()
-        }
+        FileError::NotNarrows => Usage(format!(
+            "{} begins like no .narrows, .gz, .zst or .lz4 file",
+            path.display()
+        ))
+        .into(),
         // What the libraries of other formats say of a damaged file.
         FileError::Io(fault)
             if matches!(
                 fault.kind(),
-                io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof | io::ErrorKind::Other
+                io::ErrorKind::InvalidData
+                    | io::ErrorKind::InvalidInput
+                    | io::ErrorKind::UnexpectedEof
+                    | io::ErrorKind::Other
             ) =>
         {
             let what = crate::exit::Damaged(format!("{} is damaged: {fault}", path.display()));

@@ -24,7 +24,9 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let mut table = table(&["file", "chunks", "content", "packed", "ratio", "type", "codecs"]);
+    let mut table = table(&[
+        "file", "chunks", "content", "packed", "ratio", "type", "codecs",
+    ]);
     let mut rows = 0;
     let done = each(&args.files, |path| {
         let listing = narrows_rest::list(open(path)?).map_err(|fault| told(path, fault))?;
@@ -64,7 +66,10 @@ fn row(path: &Path, listing: &Listing) -> Vec<String> {
         Size(summary.content_len).to_string(),
         Size(summary.packed_len).to_string(),
         format!("{:.2}", summary.ratio()),
-        summary.element.map_or("", |element| element.name()).to_owned(),
+        summary
+            .element
+            .map_or("", |element| element.name())
+            .to_owned(),
         report::shares(summary),
     ]
 }

@@ -10,8 +10,8 @@ use narrows_rest::{FileError, Writer};
 use serde_json::Value;
 
 use super::{
-    super::common, Output, Packing, Threads, copy, each, inputs, is_standard, list, open, place::Place,
-    report::Work, told, unpack, unwritten, verify,
+    super::common, Output, Packing, Threads, copy, each, inputs, is_standard, list, open,
+    place::Place, report::Work, told, unpack, unwritten, verify,
 };
 use crate::{exit::Usage, output};
 
@@ -67,7 +67,9 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     }
     let files = inputs(&args.files)?;
     if files.len() > 1 && args.output.output.is_some() {
-        return Err(Usage("several files have a result each; leave -o out, or use -c".into()).into());
+        return Err(
+            Usage("several files have a result each; leave -o out, or use -c".into()).into(),
+        );
     }
     common::on_signal()?;
     each(&files, |path| pack(&args, path, quiet))
@@ -104,7 +106,10 @@ fn pack(args: &Args, path: &Path, quiet: bool) -> anyhow::Result<()> {
 }
 
 fn beside(path: &Path) -> Result<PathBuf, Usage> {
-    if path.extension().is_some_and(|ending| ending == narrows_rest::EXTENSION) {
+    if path
+        .extension()
+        .is_some_and(|ending| ending == narrows_rest::EXTENSION)
+    {
         return Err(Usage(format!(
             "{} is packed already; name the result with -o to pack it again",
             path.display()

@@ -48,7 +48,10 @@ impl Place {
         if let (Some(like), Some(there)) = (&like, &there)
             && (like.dev(), like.ino()) == (there.dev(), there.ino())
         {
-            return Err(Usage(format!("{name} is the file that is read; name another with -o")).into());
+            return Err(Usage(format!(
+                "{name} is the file that is read; name another with -o"
+            ))
+            .into());
         }
         if there.as_ref().is_some_and(Metadata::is_dir) {
             return Err(Usage(format!("{name} is a directory; name a file in it with -o")).into());
@@ -73,7 +76,10 @@ impl Place {
         let part = Part::create(dir, mode).map_err(|fault| unwritten(&name, fault))?;
         common::remove_when_interrupted(part.path());
         Ok(Self {
-            file: part.file().try_clone().map_err(|fault| unwritten(&name, fault))?,
+            file: part
+                .file()
+                .try_clone()
+                .map_err(|fault| unwritten(&name, fault))?,
             pending: Some((part, path.into(), like)),
             name,
             force,
@@ -120,7 +126,9 @@ impl Place {
             // Something may have come there meanwhile.
             match part.place_new(&path)? {
                 Ok(()) => Ok(()),
-                Err(_) if path.exists() => Err(io::Error::other("it is there already; -f replaces it")),
+                Err(_) if path.exists() => {
+                    Err(io::Error::other("it is there already; -f replaces it"))
+                }
                 Err(part) => part.place(&path),
             }
         };

@@ -107,9 +107,9 @@ pub fn shares(summary: &Summary) -> String {
 
 /// What is lost, as documents.
 pub fn losses(losses: &[Loss]) -> Value {
-    let losses = losses.iter().map(|loss| {
-        json!({ "offset": loss.offset, "len": loss.len, "at": loss.at, "what": loss.what })
-    });
+    let losses = losses.iter().map(
+        |loss| json!({ "offset": loss.offset, "len": loss.len, "at": loss.at, "what": loss.what }),
+    );
     losses.collect()
 }
 
@@ -118,8 +118,15 @@ pub fn lost(loss: &Loss) -> String {
     let (at, what) = (loss.at, loss.what);
     let place = match loss.len {
         Some(0) => "no content is lost".into(),
-        Some(len) => format!("content bytes {} to {} are lost", loss.offset, loss.offset + len),
-        None => format!("what follows content byte {}, if anything, is lost", loss.offset),
+        Some(len) => format!(
+            "content bytes {} to {} are lost",
+            loss.offset,
+            loss.offset + len
+        ),
+        None => format!(
+            "what follows content byte {}, if anything, is lost",
+            loss.offset
+        ),
     };
     format!("{place}: {what}, at byte {at} of the file")
 }

@@ -9,8 +9,11 @@ use narrows_rest::{FileError, Reader};
 use serde_json::Value;
 
 use super::{
-    super::common, Output, Threads, copy, each, inputs, is_standard, open, place::Place,
-    report::{self, Work}, told, unwritten,
+    super::common,
+    Output, Threads, copy, each, inputs, is_standard, open,
+    place::Place,
+    report::{self, Work},
+    told, unwritten,
 };
 use crate::{
     exit::{Damaged, Usage},
@@ -33,7 +36,9 @@ pub struct Args {
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     let files = inputs(&args.files)?;
     if files.len() > 1 && args.output.output.is_some() {
-        return Err(Usage("several files have a result each; leave -o out, or use -c".into()).into());
+        return Err(
+            Usage("several files have a result each; leave -o out, or use -c".into()).into(),
+        );
     }
     common::on_signal()?;
     each(&files, |path| unpack(args, path, quiet))
@@ -71,12 +76,17 @@ fn unpack(args: &Args, path: &Path, quiet: bool) -> anyhow::Result<()> {
     for loss in losses {
         eprintln!("narrows: {}: {}", path.display(), report::lost(loss));
     }
-    let text = format!("{} is damaged; {name} has zeros for what is lost", path.display());
+    let text = format!(
+        "{} is damaged; {name} has zeros for what is lost",
+        path.display()
+    );
     Err(Damaged(text).into())
 }
 
 fn without_ending(path: &Path) -> Result<PathBuf, Usage> {
-    let ends = path.extension().is_some_and(|ending| ending == narrows_rest::EXTENSION);
+    let ends = path
+        .extension()
+        .is_some_and(|ending| ending == narrows_rest::EXTENSION);
     if ends {
         return Ok(path.with_extension(""));
     }

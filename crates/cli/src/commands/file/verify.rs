@@ -5,7 +5,11 @@ use std::path::{Path, PathBuf};
 use narrows_core::units::Size;
 use serde_json::Value;
 
-use super::{Threads, each, inputs, open, report::{self, Work}, told};
+use super::{
+    Threads, each, inputs, open,
+    report::{self, Work},
+    told,
+};
 use crate::{exit::Damaged, output};
 
 #[derive(Debug, clap::Args)]
@@ -37,7 +41,9 @@ fn verify(args: &Args, path: &Path, quiet: bool) -> anyhow::Result<()> {
         output::print(&Value::Object(document).to_string())?;
     } else if verified.losses.is_empty() && !quiet {
         let (chunks, content) = (summary.chunks(), Size(summary.content_len));
-        output::print(&format!("{name}: sound, {chunks} chunks, {content} of content"))?;
+        output::print(&format!(
+            "{name}: sound, {chunks} chunks, {content} of content"
+        ))?;
     } else {
         for loss in &verified.losses {
             output::print(&format!("{name}: {}", report::lost(loss)))?;
