@@ -79,11 +79,7 @@ pub fn pack(content: &[u8], options: &Options) -> Result<Vec<u8>, FileError> {
 ///
 /// # Errors
 /// [`FileError::Setting`] for options out of range, and those of `out`.
-pub fn pack_to(
-    out: impl Write,
-    content: &[u8],
-    options: &Options,
-) -> Result<Summary, FileError> {
+pub fn pack_to(out: impl Write, content: &[u8], options: &Options) -> Result<Summary, FileError> {
     let checked = options.checked()?;
     let chunks = content.len().div_ceil(checked.chunk_len);
     let threads = checked.threads.min(chunks.max(1));
