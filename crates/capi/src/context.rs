@@ -254,7 +254,7 @@ fn with_parameter(options: Options, parameter: c_int, value: c_int) -> Result<Op
         }
         it if it == Parameter::ChunkLength as c_int => {
             let len = usize::try_from(value).map_err(|_| bad("chunk length"))?;
-            if len % 4096 != 0 || len > 16 << 20 {
+            if !len.is_multiple_of(4096) || len > 16 << 20 {
                 return Err(bad("chunk length"));
             }
             options.chunk_len(len)
