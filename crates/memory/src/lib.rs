@@ -24,6 +24,7 @@
 //! | [`stat`] | counters under zram's names, latencies |
 //! | [`control`] | the document that `narrows memory stat` reads |
 //! | [`RamDisk`] | all of it, served |
+//! | [`MemoryDisk`] | all of it but the server, for callers in the same process |
 //! | `metrics` | the same counters for Prometheus |
 //!
 //! Locks, outermost first: a shard's (one at a time), then the dictionary cache's or the backing file's, one at a time.
@@ -36,6 +37,7 @@ pub mod budget;
 mod cluster;
 pub mod control;
 mod dictionary_cache;
+mod memory_disk;
 mod metrics;
 mod page;
 mod ram_disk;
@@ -52,6 +54,7 @@ mod tests;
 
 pub use backing::Backing;
 pub use budget::Budget;
+pub use memory_disk::{MemoryDisk, MemoryDiskConfig};
 pub use narrows_chains::Chains;
 pub use ram_disk::{RamDisk, RamDiskConfig, RamDiskError};
 pub use recompressor::{Recompressor, RecompressorConfig};

@@ -64,6 +64,11 @@ impl FileError {
         matches!(self, Self::Damaged { .. } | Self::Truncated { .. })
     }
 
+    /// Whether a source has nothing just now, and may be asked again.
+    pub(crate) fn is_wait(&self) -> bool {
+        matches!(self, Self::Io(fault) if fault.kind() == io::ErrorKind::WouldBlock)
+    }
+
     /// Shorthand for the commonest.
     pub(crate) fn damaged(at: u64, what: &'static str) -> Self {
         Self::Damaged { at, what }

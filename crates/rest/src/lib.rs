@@ -12,6 +12,7 @@
 //! | `options` | [`Options`], [`Goal`], [`Element`] |
 //! | `write` | [`Writer`]: content in, file out, on several threads |
 //! | `read`, `seek` | [`Reader`] from front to end, [`SeekReader`] by the index |
+//! | `decoder` | [`Decoder`]: content of bytes that come from elsewhere |
 //! | `walk`, `ahead` | from frame to frame, past damage too; the bytes of them |
 //! | `list` | [`list()`], [`verify()`] |
 //! | `choose`, `pages` | the codec for a chunk; the codec of pages |
@@ -24,6 +25,7 @@
 
 mod ahead;
 mod choose;
+mod decoder;
 mod error;
 pub mod foreign;
 mod layout;
@@ -37,6 +39,7 @@ mod walk;
 mod write;
 
 pub use self::{
+    decoder::{Decoder, Progress},
     error::FileError,
     list::{FrameInfo, Listing, Loss, Share, Summary, Verified, list, verify},
     options::{Element, Goal, LEVELS, Options},
@@ -46,6 +49,10 @@ pub use self::{
 };
 
 use std::io::Write;
+
+use narrows_format::HEADER_LEN_MAX;
+
+use crate::layout::{CHUNK_UNIT, ENTRIES_MAX, ENTRY_LEN, FOOT_LEN, HEAD_LEN};
 
 /// How these files end.
 pub const EXTENSION: &str = "narrows";
@@ -64,12 +71,59 @@ pub const EXTENSION: &str = "narrows";
 /// # Errors
 /// [`FileError::Setting`] for options out of range.
 pub fn pack(content: &[u8], options: &Options) -> Result<Vec<u8>, FileError> {
+    let mut file = Vec::new();
+    pack_to(&mut file, content, options)?;
+    Ok(file)
+}
+
+/// Writes a file of `content` to `out`, and says what it holds.
+///
+/// # Errors
+/// [`FileError::Setting`] for options out of range, and those of `out`.
+pub fn pack_to(out: impl Write, content: &[u8], options: &Options) -> Result<Summary, FileError> {
     let checked = options.checked()?;
     let chunks = content.len().div_ceil(checked.chunk_len);
     let threads = checked.threads.min(chunks.max(1));
-    let mut writer = Writer::new(Vec::new(), &options.threads(threads))?;
+    let mut writer = Writer::new(out, &options.threads(threads))?;
     writer.write_all(content).map_err(FileError::from_io)?;
-    writer.finish().map(|(file, _)| file)
+    writer.finish().map(|(_, summary)| summary)
+}
+
+/// The most bytes that so much content becomes, whatever the options: a chunk that does not pack is kept as it is, and
+/// no chunk but the last is shorter than 4096 bytes.
+#[must_use]
+pub fn packed_len_max(content_len: u64) -> u64 {
+    let chunks = content_len / CHUNK_UNIT as u64 + 1;
+    let indexes = chunks / ENTRIES_MAX as u64 + 1;
+    let header = HEADER_LEN_MAX as u64;
+    let frames = chunks.saturating_mul(header + ENTRY_LEN as u64);
+    let around = (HEAD_LEN + FOOT_LEN) as u64 + indexes.saturating_mul(header);
+    content_len.saturating_add(frames).saturating_add(around)
+}
+
+/// Unpacks `file`, on the calling thread, to the front of `out`; how long the content is.
+///
+/// # Errors
+/// [`FileError`]; [`FileError::Limit`] where the content is longer than `out`.
+pub fn unpack_into(file: &[u8], out: &mut [u8]) -> Result<usize, FileError> {
+    let mut reader = Reader::new(file);
+    let mut filled = 0;
+    loop {
+        let bytes = reader.fill()?;
+        let len = bytes.len();
+        if len == 0 {
+            return Ok(filled);
+        }
+        let limit = out.len() as u64;
+        let room = out[filled..].get_mut(..len).ok_or(FileError::Limit {
+            what: "content bytes",
+            asked: filled as u64 + len as u64,
+            limit,
+        })?;
+        room.copy_from_slice(bytes);
+        filled += len;
+        reader.consume(len);
+    }
 }
 
 /// The content of `file`, at most `limit` bytes of it, unpacked on the calling thread.

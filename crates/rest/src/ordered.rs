@@ -47,6 +47,11 @@ impl<T: Send + 'static> Ordered<T> {
         self.pending.len() >= self.depth
     }
 
+    /// Whether nothing is under way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     /// Gives a job.
     pub fn submit(&mut self, job: impl FnOnce(&mut Workspace) -> T + Send + 'static) {
         let slot = match &self.pool {

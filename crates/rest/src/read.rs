@@ -114,6 +114,26 @@ impl<R: Read> Reader<R> {
         self
     }
 
+    /// Reads the first file only, and leaves alone what lies behind it.
+    pub(crate) fn one_file(mut self) -> Self {
+        self.walk.one_file();
+        self
+    }
+
+    pub(crate) fn inner_mut(&mut self) -> &mut R {
+        self.walk.inner_mut()
+    }
+
+    /// What was read and belongs to no file, and what was read from.
+    pub(crate) fn into_unread(self) -> (Vec<u8>, R) {
+        self.walk.into_unread()
+    }
+
+    /// The bytes that [`Reader::fill`] gave last.
+    pub(crate) fn held(&self) -> &[u8] {
+        &self.chunk[self.used..]
+    }
+
     /// What was lost so far. Empty unless [`Reader::skip_damaged`].
     #[must_use]
     pub fn losses(&self) -> &[Loss] {
@@ -158,6 +178,8 @@ impl<R: Read> Reader<R> {
                 }
                 Ok(Some(step)) => self.jobs.put(Item::Step(step)),
                 Ok(None) => self.walked = true,
+                Err(fault) if fault.is_wait() && self.jobs.is_empty() => return Err(fault),
+                Err(fault) if fault.is_wait() => break,
                 Err(fault) => {
                     self.walked = true;
                     self.jobs.put(Item::Fault(fault));

@@ -73,6 +73,8 @@ pub(crate) struct Walk<R> {
     after: Option<Step>,
     /// Damage before the index, whose cost only the foot tells.
     noticed: Option<(u64, &'static str)>,
+    /// What lies behind the first file is left alone.
+    is_single: bool,
     over: bool,
 }
 
@@ -90,6 +92,7 @@ impl<R: Read> Walk<R> {
             began_at: 0,
             after: None,
             noticed: None,
+            is_single: false,
             over: false,
         }
     }
@@ -101,6 +104,20 @@ impl<R: Read> Walk<R> {
 
     pub(crate) fn into_inner(self) -> R {
         self.bytes.into_inner()
+    }
+
+    pub(crate) fn inner_mut(&mut self) -> &mut R {
+        &mut self.bytes.inner
+    }
+
+    /// Leaves alone what lies behind the first file.
+    pub(crate) fn one_file(&mut self) {
+        self.is_single = true;
+    }
+
+    /// What was read and belongs to no step, and what was read from.
+    pub(crate) fn into_unread(self) -> (Vec<u8>, R) {
+        (self.bytes.peek().to_vec(), self.bytes.inner)
     }
 
     /// The next step; `None` behind the last file.
@@ -121,6 +138,8 @@ impl<R: Read> Walk<R> {
                 Ok(Some(self.lost_end(at, "the file ends early")))
             }
             Err(FileError::Damaged { at, what }) if self.skips => self.skip(&head, at, what),
+            // Nothing was taken, so the same step can be tried again.
+            Err(fault) if fault.is_wait() => Err(fault),
             Err(fault) => {
                 self.over = true;
                 Err(fault)
@@ -130,6 +149,10 @@ impl<R: Read> Walk<R> {
 
     /// The head of a file, or the end of the last.
     fn begin(&mut self) -> Result<Option<Step>, FileError> {
+        if self.begun && self.is_single {
+            self.over = true;
+            return Ok(None);
+        }
         let at = self.bytes.at;
         let have = self.bytes.fill(HEAD_LEN)?;
         if have == 0 && self.begun {

@@ -1,0 +1,27 @@
+//! Keyword arguments to options.
+
+use narrows_rest::{Element, FileError, Goal, Options};
+
+use crate::error::Error;
+
+/// How content is packed, as Python says it.
+pub(crate) fn options(
+    goal: Option<&str>,
+    level: Option<u8>,
+    dtype: Option<&str>,
+    threads: usize,
+    chunk: usize,
+) -> Result<Options, Error> {
+    let goal = match (goal, level) {
+        (Some(_), Some(_)) => {
+            let what = "give either goal or level".into();
+            return Err(FileError::Setting(what).into());
+        }
+        (Some(goal), None) => goal.parse()?,
+        (None, Some(level)) => Goal::Level(level),
+        (None, None) => Goal::default(),
+    };
+    let element = dtype.map(str::parse::<Element>).transpose()?;
+    let options = Options::default().goal(goal).element(element);
+    Ok(options.threads(threads).chunk_len(chunk))
+}
