@@ -24,6 +24,8 @@
 //! | [`stat`] | counters under zram's names, latencies |
 //! | [`control`] | the document that `narrows memory stat` reads |
 //! | [`RamDisk`] | all of it, served |
+//! | `whole` | a run of pages stored at once, if they pack |
+//! | [`run`] | what `narrows memory run` and its library tell each other |
 //! | `metrics` | the same counters for Prometheus |
 //!
 //! Locks, outermost first: a shard's (one at a time), then the dictionary cache's or the backing file's, one at a time.
@@ -40,12 +42,14 @@ mod metrics;
 mod page;
 mod ram_disk;
 pub mod recompressor;
+pub mod run;
 mod shard;
 mod slab;
 mod slot;
 pub mod stat;
 pub mod store;
 mod tools;
+mod whole;
 
 #[cfg(test)]
 mod tests;
@@ -58,3 +62,4 @@ pub use recompressor::{Recompressor, RecompressorConfig};
 pub use stat::Stat;
 pub use store::{Store, StoreConfig};
 pub use tools::Profile;
+pub use whole::PackedRun;
