@@ -32,32 +32,39 @@ pub(crate) const LARGE: usize = 1 << 20;
 #[derive(Debug)]
 struct Own;
 
-// SAFETY: each function passes its call on to the C library's, which keeps these promises.
+// SAFETY: long memory is a mapping each, other memory the C library's, which keeps these promises; a layout tells which,
+// and is the same when memory is given back.
 unsafe impl GlobalAlloc for Own {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if is_mapped(layout) {
+            return sys::map(layout.size()).unwrap_or(std::ptr::null_mut());
+        }
         // SAFETY: any length and alignment may be asked for.
         unsafe { __libc_memalign(layout.align(), layout.size()).cast() }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if layout.align() > 16 {
-            // SAFETY: as above, and what is filled is what was got.
-            return unsafe {
-                let start = self.alloc(layout);
-                if !start.is_null() {
-                    start.write_bytes(0, layout.size());
-                }
-                start
-            };
+        // SAFETY: as the caller promises.
+        let start = unsafe { self.alloc(layout) };
+        if !start.is_null() && !is_mapped(layout) {
+            // SAFETY: it was got just now, of that length.
+            unsafe { start.write_bytes(0, layout.size()) };
         }
-        // SAFETY: any length may be asked for.
-        unsafe { __libc_calloc(1, layout.size()).cast() }
+        start
     }
 
-    unsafe fn dealloc(&self, start: *mut u8, _: Layout) {
-        // SAFETY: the caller got it from here.
-        unsafe { __libc_free(start.cast()) }
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        match is_mapped(layout) {
+            true => sys::unmap(start, layout.size()),
+            // SAFETY: the caller got it from here.
+            false => unsafe { __libc_free(start.cast()) },
+        }
     }
+}
+
+/// Tables for the whole arena are long and mostly untouched, which the C library would fill with zeroes.
+fn is_mapped(layout: Layout) -> bool {
+    layout.size() >= 256 << 10 && layout.align() <= sys::PAGE
 }
 
 #[cfg_attr(not(test), global_allocator)]

@@ -77,6 +77,10 @@ impl Pager {
         let mut ahead = table.streams.note(block);
         ahead.written |= is_write;
         if ahead.count > 0 {
+            if table.ahead.len() >= AHEAD_MAX {
+                // The oldest: its stream has gone on.
+                table.ahead.remove(0);
+            }
             table.ahead.push(ahead);
             self.work.notify_all();
         }
@@ -226,5 +230,7 @@ pub(crate) fn check(result: std::io::Result<()>, what: &str) {
     }
 }
 
+/// So many runs of blocks wait to be brought at most.
+const AHEAD_MAX: usize = 32;
 /// So often a fault evicts before it goes on over the limit.
 const TRIES: u32 = 64;

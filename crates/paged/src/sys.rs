@@ -278,6 +278,23 @@ pub(crate) fn reserve(len: usize) -> io::Result<usize> {
     Ok(start)
 }
 
+/// Memory of this library's own.
+pub(crate) fn map(len: usize) -> Option<*mut u8> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new anonymous mapping touches nothing that exists.
+    let start = result(unsafe {
+        libc::syscall(libc::SYS_mmap, 0_usize, len, protection, flags, -1_isize, 0_usize)
+    });
+    start.ok().map(|start| start as *mut u8)
+}
+
+/// Gives back what [`map`] gave.
+pub(crate) fn unmap(start: *mut u8, len: usize) {
+    // SAFETY: the caller had it from `map`, of that length, and uses it no more.
+    unsafe { libc::syscall(libc::SYS_munmap, start, len) };
+}
+
 /// `madvise` by its number.
 pub(crate) fn advise(start: usize, len: usize, advice: c_int) -> io::Result<()> {
     // SAFETY: callers name ranges of mappings that this library reserved, or pass a program's call on.
