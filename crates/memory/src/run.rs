@@ -85,7 +85,7 @@ pub enum Counter {
     Peak,
     /// Bytes of blocks in the program's hands.
     Resident,
-    /// Bytes of blocks packed in memory, unpacked.
+    /// Most bytes of blocks that were kept packed in memory, before packing.
     StoredRaw,
     /// Bytes that these cost.
     Stored,
@@ -109,9 +109,9 @@ pub struct RunReport {
     pub peak_bytes: u64,
     /// Most large memory that the program had at a time, in bytes.
     pub taken_peak_bytes: u64,
-    /// Bytes kept packed when it ended, before packing and after.
+    /// Most bytes that were kept packed, before packing.
     pub stored_raw_bytes: u64,
-    /// What these cost.
+    /// What these cost then.
     pub stored_bytes: u64,
     /// Faults served.
     pub faults: u64,

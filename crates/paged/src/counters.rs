@@ -38,7 +38,8 @@ impl Counters {
         self.0[counter as usize].store(to, Ordering::Relaxed);
     }
 
-    pub(crate) fn raise(&self, counter: Counter, to: u64) {
-        self.0[counter as usize].fetch_max(to, Ordering::Relaxed);
+    /// Says whether it was less.
+    pub(crate) fn raise(&self, counter: Counter, to: u64) -> bool {
+        self.0[counter as usize].fetch_max(to, Ordering::Relaxed) < to
     }
 }

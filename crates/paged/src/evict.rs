@@ -122,12 +122,25 @@ impl Pager {
         }
     }
 
+    /// Counts what is packed, where it is the most so far.
+    fn note_store(&self) {
+        let stat = self.store.stat().mm_stat;
+        if self.counters.raise(Counter::StoredRaw, stat.orig_data_size) {
+            self.counters.set(Counter::Stored, stat.mem_used_total);
+        }
+    }
+
     /// What a worker does for as long as the program runs.
     pub(crate) fn work(&self) {
         let mut kit = Kit::default();
+        let mut evictions = 0_u32;
         loop {
             let is_low = self.gauge.left() < self.gauge.watermark();
             if is_low || self.evicting.load(Ordering::Relaxed) {
+                evictions = evictions.wrapping_add(1);
+                if evictions.is_multiple_of(COUNT_EVERY) {
+                    self.note_store();
+                }
                 if !self.evict(&mut kit) || self.gauge.left() >= 2 * self.gauge.watermark() {
                     self.evicting.store(false, Ordering::Relaxed);
                 }
@@ -146,6 +159,8 @@ impl Pager {
     }
 }
 
+/// Evictions of a worker between two looks at the store's counters.
+const COUNT_EVERY: u32 = 64;
 /// Longest packed block that is kept in memory.
 const WORTH: usize = BLOCK / 8 * 7;
 /// A worker looks at the limit at least so often: the program's small memory grows without a word.

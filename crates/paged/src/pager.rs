@@ -100,6 +100,9 @@ impl Default for Kit {
 impl Pager {
     pub(crate) fn new(config: &Config) -> Result<Self, String> {
         let fault = |what: &'static str| move |fault: io::Error| format!("{what}: {fault}");
+        if sys::page_len() != PAGE {
+            return Err("only systems with pages of 4 KiB are supported".into());
+        }
         let uffd = Uffd::open().map_err(|fault| match fault.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => DENIED.into(),
             Some(libc::EINVAL) => "this kernel cannot move pages (UFFDIO_MOVE): Linux 6.8 or later is needed".into(),

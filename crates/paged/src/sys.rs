@@ -278,6 +278,12 @@ pub(crate) fn reserve(len: usize) -> io::Result<usize> {
     Ok(start)
 }
 
+/// The kernel's page.
+pub(crate) fn page_len() -> usize {
+    // SAFETY: asks for a number.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
 /// Memory of this library's own.
 pub(crate) fn map(len: usize) -> Option<*mut u8> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
