@@ -61,8 +61,8 @@ def fft(kind, mib):
 
 
 def elementwise(kind, mib):
-    a = numbers(kind, (mib << 20) // 24)
-    b = a * 2 + 1
+    a = numbers(kind, (mib << 20) // 32)
+    b = a * 2 + 1  # and as much for what is between
     c = a + b
     c -= b * 0.5
     show("elementwise", c)

@@ -40,12 +40,19 @@ pub fn find() -> Result<PathBuf, String> {
     let whole = |path: &Path| fs::canonicalize(path).ok().filter(|path| path.is_file());
     if let Some(path) = env::var_os(LIBRARY_VARIABLE) {
         let path = PathBuf::from(path);
-        let missing = || format!("{LIBRARY_VARIABLE} names {}, which is not there", path.display());
+        let missing = || {
+            format!(
+                "{LIBRARY_VARIABLE} names {}, which is not there",
+                path.display()
+            )
+        };
         return whole(&path).ok_or_else(missing);
     }
     let exe = env::current_exe().map_err(|fault| format!("cannot tell where I am: {fault}"))?;
     let dir = exe.parent().unwrap_or(Path::new("/"));
-    let found = PLACES.iter().find_map(|place| whole(&dir.join(place).join(LIBRARY)));
+    let found = PLACES
+        .iter()
+        .find_map(|place| whole(&dir.join(place).join(LIBRARY)));
     found.ok_or_else(|| {
         format!(
             "{LIBRARY} is not beside {}, nor in ../lib/narrows: build it (`cargo build -p narrows-paged`), or name it \
@@ -145,7 +152,10 @@ impl Counters {
     /// # Errors
     /// The system's.
     pub fn new() -> io::Result<Self> {
-        let file = File::from(rustix::fs::memfd_create("narrows", rustix::fs::MemfdFlags::CLOEXEC)?);
+        let file = File::from(rustix::fs::memfd_create(
+            "narrows",
+            rustix::fs::MemfdFlags::CLOEXEC,
+        )?);
         file.set_len((COUNT * 8) as u64)?;
         Ok(Self(file))
     }

@@ -18,7 +18,9 @@ impl PackedRun {
     /// For at most `pages` pages.
     #[must_use]
     pub fn new(pages: usize) -> Self {
-        Self { images: vec![[0; PAGE]; pages] }
+        Self {
+            images: vec![[0; PAGE]; pages],
+        }
     }
 }
 
@@ -61,7 +63,13 @@ impl Store {
         }
         for (at, (page, image)) in pages.iter().zip(packed).enumerate() {
             let home = self.home(offset / PAGE as u64 + at as u64);
-            let stored = put(&mut self.shards()[home.shard].lock(), home.slot, page, image, tools);
+            let stored = put(
+                &mut self.shards()[home.shard].lock(),
+                home.slot,
+                page,
+                image,
+                tools,
+            );
             stored.map_err(|fault| self.explain(&fault))?;
         }
         Ok(true)

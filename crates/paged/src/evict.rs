@@ -34,7 +34,8 @@ impl Pager {
             _ => self.discard_clean(block),
         };
         self.note_resident();
-        self.counters.add(Counter::EvictNs, begun.elapsed().as_nanos() as u64);
+        self.counters
+            .add(Counter::EvictNs, begun.elapsed().as_nanos() as u64);
         is_gone
     }
 
@@ -93,7 +94,10 @@ impl Pager {
     fn keep(&self, block: u32, slot: &mut Slot, kit: &mut Kit) -> Copy {
         let at = u64::from(block) * BLOCK as u64;
         if !self.gauge.is_short() {
-            match self.store.write_packed(at, slot.bytes(), WORTH, &mut kit.run) {
+            match self
+                .store
+                .write_packed(at, slot.bytes(), WORTH, &mut kit.run)
+            {
                 Ok(true) => {
                     self.counters.add(Counter::Packed, 1);
                     return Copy::Stored;

@@ -47,7 +47,8 @@ impl Gauge {
         };
         let others = (all - self.resident() * BLOCK as i64).max(0);
         let left = self.limit - self.limit / MARGIN - others;
-        self.max.store((left / BLOCK as i64).max(self.min()), Ordering::Relaxed);
+        self.max
+            .store((left / BLOCK as i64).max(self.min()), Ordering::Relaxed);
         all as u64
     }
 

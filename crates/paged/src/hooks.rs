@@ -74,7 +74,9 @@ static OWN: Own = Own;
 /// Takes large memory, if memory is managed here.
 fn take(len: usize) -> Option<*mut c_void> {
     let call = Call::enter()?;
-    call.pager().take(len, true).map(|start| start as *mut c_void)
+    call.pager()
+        .take(len, true)
+        .map(|start| start as *mut c_void)
 }
 
 /// The pager that has `start`, and whether this process may use what is there.

@@ -10,7 +10,8 @@ use crate::{
 /// Mappings from here on are managed: smaller ones are an interpreter's own pools of small objects.
 const LARGE: usize = 2 << 20;
 /// Flags of mappings that are managed. `MAP_STACK` and `MAP_FIXED` are not among them.
-const PLAIN: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_POPULATE;
+const PLAIN: c_int =
+    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_POPULATE;
 
 fn answer(value: c_long) -> *mut c_void {
     value as *mut c_void
@@ -34,7 +35,14 @@ extern "C" fn mmap(
     {
         return start as *mut c_void;
     }
-    let words = [start as usize, len, protection as usize, flags as usize, fd as usize, offset as usize];
+    let words = [
+        start as usize,
+        len,
+        protection as usize,
+        flags as usize,
+        fd as usize,
+        offset as usize,
+    ];
     answer(sys::pass(libc::SYS_mmap, words))
 }
 

@@ -20,10 +20,7 @@ use std::{
 
 use narrows_core::BlockDevice;
 use narrows_io::helper_pool::HelperPool;
-use narrows_memory::{
-    Budget, Chains, PackedRun, Profile, Store, StoreConfig,
-    run::Counter,
-};
+use narrows_memory::{Budget, Chains, PackedRun, Profile, Store, StoreConfig, run::Counter};
 use parking_lot::{Condvar, Mutex};
 
 use crate::{
@@ -105,13 +102,18 @@ impl Pager {
         }
         let uffd = Uffd::open().map_err(|fault| match fault.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => DENIED.into(),
-            Some(libc::EINVAL) => "this kernel cannot move pages (UFFDIO_MOVE): Linux 6.8 or later is needed".into(),
+            Some(libc::EINVAL) => {
+                "this kernel cannot move pages (UFFDIO_MOVE): Linux 6.8 or later is needed".into()
+            }
             _ => format!("userfaultfd: {fault}"),
         })?;
-        let len = ARENA_MIN.max((config.limit as usize).saturating_mul(8)).next_multiple_of(BLOCK);
+        let len = ARENA_MIN
+            .max((config.limit as usize).saturating_mul(8))
+            .next_multiple_of(BLOCK);
         let reserved = sys::reserve(len + BLOCK).map_err(fault("cannot reserve address space"))?;
         let base = reserved.next_multiple_of(BLOCK);
-        uffd.register(base, len, true).map_err(fault("cannot register memory"))?;
+        uffd.register(base, len, true)
+            .map_err(fault("cannot register memory"))?;
         let stage = Stage::new(&uffd).map_err(fault("cannot register memory"))?;
         let file = backing(Path::new(&config.backing))
             .map_err(|fault| format!("cannot make a file in {}: {fault}", config.backing))?;
@@ -262,7 +264,12 @@ impl Pager {
             let generation = block.generation;
             let live = if to == State::Unused { 0 } else { block.live };
             let state = to;
-            *block = Block { state, generation, live, ..Block::default() };
+            *block = Block {
+                state,
+                generation,
+                live,
+                ..Block::default()
+            };
         }
         drop(table);
         let _ = self.uffd.wake(start, len);
@@ -270,7 +277,10 @@ impl Pager {
 
     /// Drops packed copies.
     pub(crate) fn forget(&self, first: u32, count: u32) {
-        let (at, len) = (u64::from(first) * BLOCK as u64, u64::from(count) * BLOCK as u64);
+        let (at, len) = (
+            u64::from(first) * BLOCK as u64,
+            u64::from(count) * BLOCK as u64,
+        );
         if let Err(fault) = self.store.trim(at, len, false) {
             sys::fatal(&format!("cannot forget a packed block: {fault}"));
         }
@@ -379,7 +389,8 @@ fn backing(dir: &Path) -> io::Result<File> {
     let open = |flags| {
         let mut how = File::options();
         how.read(true).write(true).mode(0o600);
-        how.custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC | flags).open(dir)
+        how.custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC | flags)
+            .open(dir)
     };
     open(libc::O_DIRECT).or_else(|_| open(0))
 }

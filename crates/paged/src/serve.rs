@@ -34,7 +34,8 @@ impl Pager {
         } else {
             self.serve_absent(page, fault.is_write, kit);
         }
-        self.counters.add(Counter::FaultNs, begun.elapsed().as_nanos() as u64);
+        self.counters
+            .add(Counter::FaultNs, begun.elapsed().as_nanos() as u64);
     }
 
     /// The first write to a block whose copy was kept.
@@ -63,7 +64,11 @@ impl Pager {
         let Some(entry) = table.blocks.get_mut(block as usize) else {
             sys::fatal("the program touched memory that it never had");
         };
-        let wanted = Wanted { block, copy: entry.copy, check: entry.check };
+        let wanted = Wanted {
+            block,
+            copy: entry.copy,
+            check: entry.check,
+        };
         match entry.state {
             State::Unused => sys::fatal("the program touched memory that it had given back"),
             State::Busy => {
@@ -133,7 +138,11 @@ impl Pager {
             let Some(entry) = table.blocks.get_mut(block as usize) else {
                 return;
             };
-            let wanted = Wanted { block, copy: entry.copy, check: entry.check };
+            let wanted = Wanted {
+                block,
+                copy: entry.copy,
+                check: entry.check,
+            };
             match entry.state {
                 State::Away => {}
                 State::Empty if ahead.written => {}
@@ -211,7 +220,10 @@ impl Pager {
     /// A block is mapped.
     pub(crate) fn settle(&self, block: u32, copy: Copy) {
         let mut table = self.table.lock();
-        let (room, max) = (self.gauge.left() > 2 * self.gauge.watermark(), self.gauge.max());
+        let (room, max) = (
+            self.gauge.left() > 2 * self.gauge.watermark(),
+            self.gauge.max(),
+        );
         let table = &mut *table;
         let entry = &mut table.blocks[block as usize];
         entry.state = State::Resident;

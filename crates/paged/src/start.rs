@@ -115,7 +115,10 @@ fn prepare() {
 
 fn start() -> Result<Pager, String> {
     let config = Config {
-        limit: env::var(run::LIMIT).ok().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX),
+        limit: env::var(run::LIMIT)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(u64::MAX),
         backing: env::var(run::BACKING).unwrap_or_else(|_| "/tmp".into()),
         counters: env::var(run::COUNTERS).ok(),
     };
@@ -150,7 +153,9 @@ fn spawn(name: &str, work: impl FnOnce(&'static Pager) + Send + 'static) -> Resu
         sys::fatal("a thread that serves memory has failed");
     };
     let thread = thread::Builder::new().name(name.into()).spawn(run);
-    thread.map(drop).map_err(|fault| format!("cannot make a thread: {fault}"))
+    thread
+        .map(drop)
+        .map_err(|fault| format!("cannot make a thread: {fault}"))
 }
 
 /// A child made by `fork` has none of the managed memory and none of the threads. One that goes on to run another

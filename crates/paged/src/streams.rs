@@ -49,7 +49,8 @@ impl Streams {
                 && match stream.run {
                     0 => block.abs_diff(stream.last) == 1,
                     _ => {
-                        let (low, high) = (stream.last.min(stream.next), stream.last.max(stream.next));
+                        let (low, high) =
+                            (stream.last.min(stream.next), stream.last.max(stream.next));
                         block != stream.last && (low..=high.saturating_add(SLACK)).contains(&block)
                     }
                 }
@@ -86,7 +87,8 @@ impl Streams {
 
     /// Notes the first write to a block that was brought for a read.
     pub(crate) fn note_write(&mut self, block: u32) {
-        let near = |stream: &&mut Stream| stream.run > 0 && block.abs_diff(stream.last) <= AHEAD_MAX;
+        let near =
+            |stream: &&mut Stream| stream.run > 0 && block.abs_diff(stream.last) <= AHEAD_MAX;
         if let Some(stream) = self.streams.iter_mut().find(near) {
             stream.writes = stream.writes.saturating_add(1);
         }

@@ -121,7 +121,11 @@ impl Uffd {
         // SAFETY: the descriptor is new and nobody else's.
         let uffd = Self(unsafe { OwnedFd::from_raw_fd(fd) });
         let features = FEATURE_FLAG_WP | FEATURE_MOVE;
-        let mut api = Api { api: 0xaa, features, ioctls: 0 };
+        let mut api = Api {
+            api: 0xaa,
+            features,
+            ioctls: 0,
+        };
         uffd.control(API, &mut api)?;
         Ok(uffd)
     }
@@ -137,8 +141,18 @@ impl Uffd {
     /// Has faults in absent pages of a range told, and with `writes` those in write-protected ones.
     pub(crate) fn register(&self, start: usize, len: usize, writes: bool) -> io::Result<()> {
         let mode = MODE_MISSING | if writes { MODE_WP } else { 0 };
-        let range = Range { start: start as u64, len: len as u64 };
-        self.control(REGISTER, &mut Register { range, mode, ioctls: 0 })
+        let range = Range {
+            start: start as u64,
+            len: len as u64,
+        };
+        self.control(
+            REGISTER,
+            &mut Register {
+                range,
+                mode,
+                ioctls: 0,
+            },
+        )
     }
 
     /// Waits for a fault. Several threads may wait; each fault goes to one.
@@ -164,7 +178,11 @@ impl Uffd {
 
     /// Puts a copy of `from` at `to`, whose pages are absent, and wakes who waits for them.
     pub(crate) fn copy(&self, to: usize, from: &[u8], protect: Protect) -> io::Result<()> {
-        let mode = if protect == Protect::Yes { COPY_MODE_WP } else { 0 };
+        let mode = if protect == Protect::Yes {
+            COPY_MODE_WP
+        } else {
+            0
+        };
         self.transfer(COPY, [to, from.as_ptr() as usize, from.len()], mode)
     }
 
@@ -185,7 +203,13 @@ impl Uffd {
         let mut at = 0;
         while at < len {
             let (to, from, len) = (to + at, from + at, len - at);
-            let mut transfer = Transfer { to, from, len, mode, done: 0 };
+            let mut transfer = Transfer {
+                to,
+                from,
+                len,
+                mode,
+                done: 0,
+            };
             match self.control(request, &mut transfer) {
                 Ok(()) => return Ok(()),
                 Err(fault) if fault.raw_os_error() == Some(libc::EAGAIN) => {
@@ -207,8 +231,15 @@ impl Uffd {
     /// Has absent pages of a range read as zeroes; pages that are there stay, one by one.
     pub(crate) fn zero(&self, start: usize, len: usize) -> io::Result<()> {
         for page in (start..start + len).step_by(PAGE) {
-            let range = Range { start: page as u64, len: PAGE as u64 };
-            let mut zero = ZeroPage { range, mode: 0, done: 0 };
+            let range = Range {
+                start: page as u64,
+                len: PAGE as u64,
+            };
+            let mut zero = ZeroPage {
+                range,
+                mode: 0,
+                done: 0,
+            };
             loop {
                 match self.control(ZEROPAGE, &mut zero) {
                     Err(fault) if fault.raw_os_error() == Some(libc::EAGAIN) => {}
@@ -228,14 +259,29 @@ impl Uffd {
 
     /// Lets threads go on that wait for pages of a range.
     pub(crate) fn wake(&self, start: usize, len: usize) -> io::Result<()> {
-        self.control(WAKE, &mut Range { start: start as u64, len: len as u64 })
+        self.control(
+            WAKE,
+            &mut Range {
+                start: start as u64,
+                len: len as u64,
+            },
+        )
     }
 
     /// Takes the write protection of a range away, and wakes who waits to write.
     pub(crate) fn unprotect(&self, start: usize, len: usize) -> io::Result<()> {
-        let range = || Range { start: start as u64, len: len as u64 };
+        let range = || Range {
+            start: start as u64,
+            len: len as u64,
+        };
         loop {
-            match self.control(WRITEPROTECT, &mut WriteProtect { range: range(), mode: 0 }) {
+            match self.control(
+                WRITEPROTECT,
+                &mut WriteProtect {
+                    range: range(),
+                    mode: 0,
+                },
+            ) {
                 Err(fault) if fault.raw_os_error() == Some(libc::EAGAIN) => {}
                 other => return other,
             }
@@ -270,7 +316,15 @@ pub(crate) fn reserve(len: usize) -> io::Result<usize> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new anonymous mapping touches nothing that exists.
     let start = result(unsafe {
-        libc::syscall(libc::SYS_mmap, 0_usize, len, protection, flags, -1_isize, 0_usize)
+        libc::syscall(
+            libc::SYS_mmap,
+            0_usize,
+            len,
+            protection,
+            flags,
+            -1_isize,
+            0_usize,
+        )
     })?;
     for advice in [libc::MADV_NOHUGEPAGE, libc::MADV_DONTFORK] {
         advise(start, len, advice)?;
@@ -290,7 +344,15 @@ pub(crate) fn map(len: usize) -> Option<*mut u8> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new anonymous mapping touches nothing that exists.
     let start = result(unsafe {
-        libc::syscall(libc::SYS_mmap, 0_usize, len, protection, flags, -1_isize, 0_usize)
+        libc::syscall(
+            libc::SYS_mmap,
+            0_usize,
+            len,
+            protection,
+            flags,
+            -1_isize,
+            0_usize,
+        )
     });
     start.ok().map(|start| start as *mut u8)
 }
@@ -320,7 +382,15 @@ pub(crate) fn share(file: &std::fs::File, len: usize) -> io::Result<*mut c_void>
     let fd = file.as_raw_fd() as isize;
     // SAFETY: a new mapping touches nothing that exists.
     let start = result(unsafe {
-        libc::syscall(libc::SYS_mmap, 0_usize, len, protection, libc::MAP_SHARED, fd, 0_usize)
+        libc::syscall(
+            libc::SYS_mmap,
+            0_usize,
+            len,
+            protection,
+            libc::MAP_SHARED,
+            fd,
+            0_usize,
+        )
     })?;
     Ok(start as *mut c_void)
 }

@@ -31,7 +31,13 @@ fn program(name: &str, limit: usize) -> Option<(Output, RunReport)> {
         return None;
     }
     let output = Command::new(env::current_exe().unwrap())
-        .args(["--exact", name, "--ignored", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            name,
+            "--ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .envs(environment)
         .output()
         .unwrap();
@@ -40,25 +46,40 @@ fn program(name: &str, limit: usize) -> Option<(Output, RunReport)> {
 
 fn assert_done((output, report): &(Output, RunReport), limit: usize) {
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}\n{text}", String::from_utf8_lossy(&output.stdout));
+    assert!(
+        output.status.success(),
+        "{}\n{text}",
+        String::from_utf8_lossy(&output.stdout)
+    );
     assert!(report.started);
     let most = limit + limit / 32 + 24 * MIB;
-    assert!(report.peak_bytes as usize <= most, "{} MiB", report.peak_bytes >> 20);
+    assert!(
+        report.peak_bytes as usize <= most,
+        "{} MiB",
+        report.peak_bytes >> 20
+    );
 }
 
 // Goal: no write is lost and no page mixed up, whatever goes and comes. Method: eight threads on memory of which half
 // may be there, against versions that are kept apart.
 #[test]
 fn threads_find_what_they_wrote() {
-    let Some(done) = program("model", 64 * MIB) else { return };
+    let Some(done) = program("model", 64 * MIB) else {
+        return;
+    };
     assert_done(&done, 64 * MIB);
-    assert!(done.1.packed > 500 && done.1.unpacked > 500 && done.1.written > 100, "{:?}", done.1);
+    assert!(
+        done.1.packed > 500 && done.1.unpacked > 500 && done.1.written > 100,
+        "{:?}",
+        done.1
+    );
 }
 
 #[test]
 #[ignore = "run by threads_find_what_they_wrote"]
 fn model() {
-    let accesses = env::var("NARROWS_MODEL_ACCESSES").map_or(1_000_000, |text| text.parse().unwrap());
+    let accesses =
+        env::var("NARROWS_MODEL_ACCESSES").map_or(1_000_000, |text| text.parse().unwrap());
     let (threads, lines) = (8, 96 * MIB / 64);
     let mut memory = vec![[0_u64; 8]; lines];
     let at = memory.as_mut_ptr() as usize;
@@ -75,7 +96,11 @@ fn model() {
                     let run = if state >> 60 < 2 { 20_000 } else { 8 };
                     let (first, is_back) = (state as usize % mine, state >> 59 & 1 == 1);
                     for step in 0..run {
-                        let n = if is_back { first + mine * run - step } else { first + step } % mine;
+                        let n = if is_back {
+                            first + mine * run - step
+                        } else {
+                            first + step
+                        } % mine;
                         let line = n * threads + id;
                         // SAFETY: the line is this thread's alone, and within the memory, which outlives the scope.
                         let found = unsafe { &mut *(at as *mut [u64; 8]).add(line) };
@@ -115,7 +140,9 @@ fn mix(mut x: u64) -> u64 {
 
 #[test]
 fn system_calls_and_the_memory_family_see_what_is_not_there() {
-    let Some(done) = program("calls", 48 * MIB) else { return };
+    let Some(done) = program("calls", 48 * MIB) else {
+        return;
+    };
     assert_done(&done, 48 * MIB);
 }
 
@@ -148,14 +175,21 @@ fn mapped() {
     let len = 64 * MIB;
     // SAFETY: a new mapping, used by this function alone and within its length.
     unsafe {
-        let (all, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let (all, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        );
         let start = libc::mmap(std::ptr::null_mut(), len, all, flags, -1, 0).cast::<u8>();
         for at in 0..len {
             *start.add(at) = (at / 5) as u8;
         }
         let (from, gone) = (3 * MIB + 4096, 5 * MIB + 8192);
-        assert_eq!(libc::madvise(start.add(from).cast(), gone, libc::MADV_DONTNEED), 0);
-        let start = libc::mremap(start.cast(), len, len + 20 * MIB, libc::MREMAP_MAYMOVE).cast::<u8>();
+        assert_eq!(
+            libc::madvise(start.add(from).cast(), gone, libc::MADV_DONTNEED),
+            0
+        );
+        let start =
+            libc::mremap(start.cast(), len, len + 20 * MIB, libc::MREMAP_MAYMOVE).cast::<u8>();
         let expected = |at: usize| match at {
             at if (from..from + gone).contains(&at) || at >= len => 0,
             at => (at / 5) as u8,
@@ -180,10 +214,15 @@ fn rustix_memfd() -> std::os::fd::OwnedFd {
 // Goal: a forked child never reads wrong data. Method: one that touches the memory, one that goes on to run a program.
 #[test]
 fn a_forked_child_is_ended_with_a_sentence_unless_it_runs_a_program() {
-    let Some(done) = program("forks", 32 * MIB) else { return };
+    let Some(done) = program("forks", 32 * MIB) else {
+        return;
+    };
     assert_done(&done, 32 * MIB);
     let text = String::from_utf8_lossy(&done.0.stderr);
-    assert!(text.contains("a child made by fork without exec touched large memory"), "{text}");
+    assert!(
+        text.contains("a child made by fork without exec touched large memory"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -204,7 +243,10 @@ fn forks() {
             libc::_exit(i32::from((&raw const data[20 * MIB]).read_volatile() == 7));
         }
         let status = wait(child);
-        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 70, "{status}");
+        assert!(
+            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 70,
+            "{status}"
+        );
         let child = libc::fork();
         if child == 0 {
             let program = c"/bin/true".as_ptr();
@@ -218,7 +260,9 @@ fn forks() {
 // Goal: no address of managed memory can be locked, which would keep it from going. Method: asked for.
 #[test]
 fn managed_memory_cannot_be_locked() {
-    let Some(done) = program("locks", 32 * MIB) else { return };
+    let Some(done) = program("locks", 32 * MIB) else {
+        return;
+    };
     assert_done(&done, 32 * MIB);
 }
 
@@ -228,5 +272,8 @@ fn locks() {
     let data = vec![7_u8; 64 * MIB];
     // SAFETY: the range is the vector's.
     let locked = unsafe { libc::mlock(data.as_ptr().cast(), data.len()) };
-    assert_eq!((locked, std::io::Error::last_os_error().raw_os_error()), (-1, Some(libc::ENOMEM)));
+    assert_eq!(
+        (locked, std::io::Error::last_os_error().raw_os_error()),
+        (-1, Some(libc::ENOMEM))
+    );
 }

@@ -11,7 +11,10 @@ const MIB: u64 = 1 << 20;
 #[test]
 fn sort_gives_the_same_in_half_the_memory() {
     let narrows = || Command::new(env!("CARGO_BIN_EXE_narrows"));
-    let check = narrows().args(["memory", "run", "--check"]).output().unwrap();
+    let check = narrows()
+        .args(["memory", "run", "--check"])
+        .output()
+        .unwrap();
     if !check.status.success() {
         // The library is built by `cargo build -p narrows-paged`, or the system does not allow it.
         eprintln!("skipped: {}", String::from_utf8_lossy(&check.stderr));
@@ -22,12 +25,18 @@ fn sort_gives_the_same_in_half_the_memory() {
     let mut text = String::new();
     let mut number = 1_u64;
     while text.len() < 40 << 20 {
-        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        number = number
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         writeln!(text, "{:012}", number >> 30).unwrap();
     }
     fs::write(&input, text).unwrap();
     let words = ["sort", "--parallel=2", "--buffer-size=400M"];
-    let alone = Command::new(words[0]).args(&words[1..]).arg(&input).output().unwrap();
+    let alone = Command::new(words[0])
+        .args(&words[1..])
+        .arg(&input)
+        .output()
+        .unwrap();
     let bound = narrows()
         .args(["memory", "run", "--limit", "96M", "--json", "--backing"])
         .arg(dir.path())
@@ -38,11 +47,17 @@ fn sort_gives_the_same_in_half_the_memory() {
         .unwrap();
     let text = String::from_utf8_lossy(&bound.stderr);
     assert!(bound.status.success(), "{text}");
-    assert!(alone.stdout == bound.stdout, "other lines, or another order");
+    assert!(
+        alone.stdout == bound.stdout,
+        "other lines, or another order"
+    );
     let report: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     let of = |name: &str| report[name].as_u64().unwrap();
     assert!(of("taken_peak_bytes") > 150 * MIB, "{report}");
-    assert!(of("peak_bytes") <= 96 * MIB + 96 * MIB / 32 + 24 * MIB, "{report}");
+    assert!(
+        of("peak_bytes") <= 96 * MIB + 96 * MIB / 32 + 24 * MIB,
+        "{report}"
+    );
     assert!(of("packed") > 0 && of("unpacked") > 0, "{report}");
 }
 
@@ -51,7 +66,9 @@ fn sort_gives_the_same_in_half_the_memory() {
 fn the_exit_code_is_the_programs() {
     let code = |words: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_narrows"));
-        command.args(["-q", "memory", "run", "--limit", "64M", "--"]).args(words);
+        command
+            .args(["-q", "memory", "run", "--limit", "64M", "--"])
+            .args(words);
         command.output().unwrap().status.code()
     };
     if code(&["true"]) != Some(0) {

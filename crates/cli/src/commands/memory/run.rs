@@ -63,16 +63,27 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     common::ignore_interrupts()?;
     let begun = Instant::now();
     let mut child = command.spawn().map_err(|fault| {
-        Usage(format!("cannot start {}: {fault}", program.to_string_lossy()))
+        Usage(format!(
+            "cannot start {}: {fault}",
+            program.to_string_lossy()
+        ))
     })?;
-    let status = if args.watch { watch(&mut child, &counters)? } else { child.wait()? };
+    let status = if args.watch {
+        watch(&mut child, &counters)?
+    } else {
+        child.wait()?
+    };
     let report = counters.report()?;
     if args.json {
         eprintln!("{}", serde_json::to_string(&report)?);
     } else if !quiet {
         eprintln!("{}", sentence(&report, begun.elapsed()));
     }
-    std::process::exit(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)));
+    std::process::exit(
+        status
+            .code()
+            .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
+    );
 }
 
 /// Waits for the program, and says every second how it goes.
