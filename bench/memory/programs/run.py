@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Programs within a limit of memory, and without: bench/memory/programs/run.py --out FILE.jsonl [--only KIND/WHAT/PART...] [--runs 3] [--mib 600]
+"""Programs within a limit of memory, and without: bench/memory/programs/run.py --out FILE.jsonl [--only KIND/WHAT/PART...] [--runs 3] [--mib 600], or --table FILE.jsonl
 
 Each row is a program at a part of its data: times of the runs without a limit and with it, taken in turn, the median of their ratios, peaks, and whether all
 results were the same. Needs numpy, and `narrows` with its library beside it (`--narrows`).
@@ -35,15 +35,28 @@ def once(command):
     return out.strip(), own or took, json.loads(reports[0]) if reports else None
 
 
+def table(path):
+    """The rows as a table of docs/memory-run.md."""
+    print("| numbers | program | data | limit | alone | within the limit | times as long | peak | written |\n|---|---|---|---|---|---|---|---|---|")
+    for line in open(path):
+        row = json.loads(line)
+        free, bound = (f"{statistics.median(row[name]):.2f} s" for name in ["free_s", "bound_s"])
+        what = row["what"] if row["same"] else row["what"] + ", DIFFERENT RESULT"
+        print(f"| {row['kind']} | {what} | {row['data_mib']} MiB | {row['limit_mib']} MiB | {free} | {bound} | {row['ratio']:.1f} | {row['peak_mib']:.0f} MiB | {row['report']['written']} |")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", required=True)
+    parser.add_argument("--out", default="programs.jsonl")
     parser.add_argument("--only", nargs="*", default=CASES)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--mib", type=int, default=600)
     parser.add_argument("--narrows", default="target/release/narrows")
     parser.add_argument("--backing", default=".")
+    parser.add_argument("--table", help="print this file's rows as a table, and run nothing")
     args = parser.parse_args()
+    if args.table:
+        return table(args.table)
     for case in args.only:
         kind, what, part = case.split("/")
         limit = args.mib // int(part)

@@ -13,6 +13,16 @@ struct Stream {
     writes: u8,
 }
 
+impl Stream {
+    fn is_followed_by(&self, block: u32) -> bool {
+        match (self.run, self.back) {
+            (0, _) => block.abs_diff(self.last) == 1,
+            (_, false) => block > self.last && block <= self.next.saturating_add(SLACK),
+            (_, true) => block < self.last && block >= self.next.saturating_sub(SLACK),
+        }
+    }
+}
+
 /// Blocks to bring before they are asked for: from `first` on, upwards or downwards.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Ahead {
@@ -44,17 +54,7 @@ impl Streams {
     pub(crate) fn note(&mut self, block: u32) -> Ahead {
         self.clock += 1;
         let clock = self.clock;
-        let follows = |stream: &&mut Stream| {
-            stream.used > 0
-                && match stream.run {
-                    0 => block.abs_diff(stream.last) == 1,
-                    _ => {
-                        let (low, high) =
-                            (stream.last.min(stream.next), stream.last.max(stream.next));
-                        block != stream.last && (low..=high.saturating_add(SLACK)).contains(&block)
-                    }
-                }
-        };
+        let follows = |stream: &&mut Stream| stream.used > 0 && stream.is_followed_by(block);
         let Some(stream) = self.streams.iter_mut().find(follows) else {
             let oldest = self.streams.iter_mut().min_by_key(|stream| stream.used);
             *oldest.expect("there are some") = Stream {
