@@ -1,8 +1,8 @@
 //! What is known of each block, and which one is to go next.
 //!
 //! The kernel tells no accesses, only faults, so the order is by when blocks came. New blocks pass a short queue and
-//! go at its end, as data that are streamed through do; those that were there before stay, and give way one at a time
-//! every eighth eviction. So a program that goes over twice the memory again and again finds a good third of it
+//! go at its end, as data that are streamed through do; those that were there before stay, and one of them, whichever,
+//! gives way every eighth eviction. So a program that goes over twice the memory again and again finds a good third of it
 //! there; first in, first out would find nothing. A block that comes back soon after it went joins those that stay.
 
 use std::collections::VecDeque;
@@ -74,6 +74,7 @@ pub(crate) struct Queues {
     settled: VecDeque<Entry>,
     /// Blocks evicted so far.
     pub(crate) evictions: u32,
+    random: u64,
 }
 
 impl Queues {
@@ -99,10 +100,10 @@ impl Queues {
     /// The block that is to go.
     pub(crate) fn victim(&mut self, blocks: &mut [Block], max: usize) -> Option<u32> {
         self.evictions = self.evictions.wrapping_add(1).max(1);
-        let full = self.recent.len() > max / RECENT;
+        let full = self.recent.len() >= (max / RECENT).max(1);
         let mut entry = None;
         if !full || self.evictions.is_multiple_of(TURN) {
-            entry = next(&mut self.settled, blocks);
+            entry = self.settled(blocks);
             if full && entry.is_some() {
                 let oldest = self.recent.pop_front();
                 self.settled.extend(oldest);
@@ -110,9 +111,28 @@ impl Queues {
         }
         let entry = entry
             .or_else(|| next(&mut self.recent, blocks))
-            .or_else(|| next(&mut self.settled, blocks))?;
+            .or_else(|| self.settled(blocks))?;
         blocks[entry.block as usize].evicted = self.evictions;
         Some(entry.block)
+    }
+
+    /// Takes any of those that stay: the oldest is the one that the next scan asks for first.
+    fn settled(&mut self, blocks: &[Block]) -> Option<Entry> {
+        loop {
+            self.random = self.random.wrapping_mul(RANDOM).wrapping_add(1);
+            let at = (self.random >> 32) as usize % self.settled.len().max(1);
+            let entry = self.settled.swap_remove_back(at)?;
+            if entry.holds(blocks) {
+                return Some(entry);
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn holds(self, blocks: &[Block]) -> bool {
+        let block = &blocks[self.block as usize];
+        block.generation == self.generation && block.state == State::Resident
     }
 }
 
@@ -120,13 +140,14 @@ impl Queues {
 fn next(queue: &mut VecDeque<Entry>, blocks: &[Block]) -> Option<Entry> {
     loop {
         let entry = queue.pop_front()?;
-        let block = &blocks[entry.block as usize];
-        if block.generation == entry.generation && block.state == State::Resident {
+        if entry.holds(blocks) {
             return Some(entry);
         }
     }
 }
 
+/// Knuth's multiplier, The Art of Computer Programming 2, 3.3.4.
+const RANDOM: u64 = 6_364_136_223_846_793_005;
 /// Of all blocks, this part is recent.
 const RECENT: usize = 8;
 /// Every so many evictions one of those that stay goes.

@@ -68,7 +68,6 @@ fn is_mapped(layout: Layout) -> bool {
 }
 
 #[cfg_attr(not(test), global_allocator)]
-#[cfg_attr(test, expect(dead_code, reason = "tests keep their own"))]
 static OWN: Own = Own;
 
 /// Takes large memory, if memory is managed here.

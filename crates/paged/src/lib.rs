@@ -23,6 +23,11 @@
 //!
 //! Locks, outermost first: the pager's table, then a shard's of the store or the stage's, one at a time.
 
+#![cfg_attr(
+    test,
+    allow(dead_code, reason = "tests do not export what the program calls")
+)]
+
 mod blocks;
 mod counters;
 mod evict;

@@ -35,6 +35,9 @@ extern "C" fn mmap(
     {
         return start as *mut c_void;
     }
+    if flags & libc::MAP_FIXED != 0 && reaches(start as usize, len) {
+        return over(start, len, protection, flags & !libc::MAP_FIXED);
+    }
     let words = [
         start as usize,
         len,
@@ -44,6 +47,28 @@ extern "C" fn mmap(
         offset as usize,
     ];
     answer(sys::pass(libc::SYS_mmap, words))
+}
+
+/// Whether a range has managed memory in it.
+fn reaches(start: usize, len: usize) -> bool {
+    let last = start.saturating_add(len.saturating_sub(1));
+    start::holder(start).is_some() || start::holder(last).is_some()
+}
+
+/// A mapping in place of managed memory: of the same sort it is that memory, emptied; any other would be taken for
+/// ours, so it is refused.
+fn over(start: *mut c_void, len: size_t, protection: c_int, flags: c_int) -> *mut c_void {
+    let is_same = flags & !PLAIN == 0
+        && flags & libc::MAP_ANONYMOUS != 0
+        && protection == libc::PROT_READ | libc::PROT_WRITE
+        && start::holder(start as usize + len.saturating_sub(1)).is_some();
+    if is_same && madvise(start, len, libc::MADV_DONTNEED) == 0 {
+        return start;
+    }
+    sys::say(
+        "the program maps something in place of large memory, which is not supported: refused",
+    );
+    answer(refuse(libc::ENOMEM).into())
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -120,6 +145,9 @@ unsafe extern "C" fn mremap(
     to: *mut c_void,
 ) -> *mut c_void {
     let Some(pager) = start::holder(old as usize) else {
+        if flags & libc::MREMAP_FIXED != 0 && reaches(to as usize, len) {
+            return answer(refuse(libc::EINVAL).into());
+        }
         let words = [old as usize, old_len, len, flags as usize, to as usize, 0];
         return answer(sys::pass(libc::SYS_mremap, words));
     };
@@ -159,7 +187,8 @@ macro_rules! refused {
         /// Locked memory cannot be taken away, so managed memory cannot be locked.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         extern "C" fn $name(start: *const c_void, len: size_t $(, $argument: $type)*) -> c_int {
-            if start::holder(start as usize).is_some() {
+            if reaches(start as usize, len) {
+                sys::say("large memory cannot be locked: refused");
                 return refuse(libc::ENOMEM);
             }
             let words = [start as usize, len, $($argument as usize,)* 0];
@@ -173,4 +202,14 @@ macro_rules! refused {
 refused! {
     mlock() by SYS_mlock;
     mlock2(flags: c_int) by SYS_mlock2;
+}
+
+/// All memory cannot be locked where some of it is to go.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+extern "C" fn mlockall(flags: c_int) -> c_int {
+    if start::is_managed() {
+        sys::say("memory cannot be locked within a limit: refused");
+        return refuse(libc::ENOMEM);
+    }
+    sys::pass(libc::SYS_mlockall, [flags as usize, 0, 0, 0, 0, 0]) as c_int
 }

@@ -95,7 +95,6 @@ static INIT: extern "C" fn() = {
 };
 
 /// Reads whether this process is the one to be managed.
-#[cfg_attr(test, expect(dead_code, reason = "tests load no library"))]
 fn prepare() {
     let number = |name: &str| env::var(name).ok()?.parse::<u64>().ok();
     // SAFETY: asks for a number.

@@ -89,6 +89,15 @@ fn model() {
                 // Versions in pieces that are too short to be managed.
                 let mine = lines / threads;
                 let mut versions: Vec<Vec<u32>> = vec![vec![0; 4096]; mine / 4096 + 1];
+                // Noise is there from the start, so that some blocks do not pack.
+                for n in (0..mine).filter(|n| is_noise(n * threads + id)) {
+                    versions[n / 4096][n % 4096] = 1;
+                    // SAFETY: as below.
+                    unsafe {
+                        let line = n * threads + id;
+                        (at as *mut [u64; 8]).add(line).write(expected(line, 1));
+                    }
+                }
                 let mut state = id as u64;
                 let mut done = 0;
                 while done < accesses / threads {
@@ -119,13 +128,18 @@ fn model() {
     drop(memory);
 }
 
-/// What a line holds: every fourth megabyte noise, which does not pack.
+/// Every fourth megabyte is noise, which does not pack.
+fn is_noise(line: usize) -> bool {
+    (line >> 14).is_multiple_of(4)
+}
+
+/// What a line holds.
 fn expected(line: usize, version: u32) -> [u64; 8] {
     if version == 0 {
         return [0; 8];
     }
     let version = u64::from(version);
-    std::array::from_fn(|n| match (line >> 14).is_multiple_of(4) {
+    std::array::from_fn(|n| match is_noise(line) {
         true => mix((line * 8 + n) as u64 + (version << 40)),
         false => version + n as u64,
     })
