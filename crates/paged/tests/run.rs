@@ -101,7 +101,7 @@ fn model() {
                 let mut state = id as u64;
                 let mut done = 0;
                 while done < accesses / threads {
-                    state = mix(state + 0x9e37_79b9_7f4a_7c15);
+                    state = mix(state.wrapping_add(0x9e37_79b9_7f4a_7c15));
                     let run = if state >> 60 < 2 { 20_000 } else { 8 };
                     let (first, is_back) = (state as usize % mine, state >> 59 & 1 == 1);
                     for step in 0..run {
