@@ -119,7 +119,8 @@ impl Pager {
             .map_err(|fault| format!("cannot make a file in {}: {fault}", config.backing))?;
         let store = Store::new(StoreConfig {
             size: len as u64,
-            profile: profile(),
+            // A program waits for what is packed just now, and for what is unpacked.
+            profile: Profile::Fast,
             chains: Chains::default(),
             budget: Arc::new(Budget::new(None)),
             backing: None,
@@ -393,14 +394,6 @@ fn backing(dir: &Path) -> io::Result<File> {
             .open(dir)
     };
     open(libc::O_DIRECT).or_else(|_| open(0))
-}
-
-/// How hard blocks are packed.
-fn profile() -> Profile {
-    match std::env::var("NARROWS_PAGED_PROFILE").as_deref() {
-        Ok("dense") => Profile::Dense,
-        _ => Profile::Fast,
-    }
 }
 
 const DENIED: &str = "userfaultfd is not allowed here; as root run `sysctl vm.unprivileged_userfaultfd=1`, or give the \
