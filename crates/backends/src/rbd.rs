@@ -41,7 +41,7 @@ pub struct ImageName {
     pub image: String,
     /// Who asks, without `client.`; `admin` if nobody says.
     pub user: Option<String>,
-    /// Ceph's configuration; where nobody says, `CEPH_CONF` or `/etc/ceph/ceph.conf`.
+    /// Ceph's configuration; if not given, `CEPH_CONF` or `/etc/ceph/ceph.conf`.
     pub conf: Option<String>,
 }
 

@@ -1,14 +1,12 @@
 //! The device: makes, opens and closes a store, and serves requests.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    thread::JoinHandle,
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use narrows_core::{
     BlockDevice, BlockError,
     block::{Execution, Extent, Shape, Zeroing},
 };
+use narrows_io::background::Background;
 use parking_lot::Mutex;
 
 use crate::{
@@ -55,7 +53,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Disk {
     pub(crate) store: Arc<Store>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    background: Mutex<Option<Background>>,
 }
 
 impl Disk {
@@ -99,17 +97,19 @@ impl Disk {
     /// [`DiskError::Backing`] if the backing fails.
     pub fn open(backing: Arc<dyn Backing>, settings: Settings) -> Result<Self, DiskError> {
         let store = Arc::new(recovery::open(backing, settings)?);
-        let background = store.settings.background && !store.settings.read_only;
-        let thread = background
+        let wanted = store.settings.background && !store.settings.read_only;
+        let background = wanted
             .then(|| {
-                let store = Arc::clone(&store);
-                narrows_io::thread::spawn("narrows-disk", move || maintenance::run(&store))
+                let (bell, store) = (store.bell.clone(), Arc::clone(&store));
+                Background::start("narrows-disk", &bell, move |shift| {
+                    maintenance::run(&store, shift);
+                })
             })
             .transpose()
             .map_err(|error| DiskError::Settings(error.to_string()))?;
         Ok(Self {
             store,
-            thread: Mutex::new(thread),
+            background: Mutex::new(background),
         })
     }
 
@@ -117,7 +117,7 @@ impl Disk {
     pub(crate) fn of(store: Store) -> Self {
         Self {
             store: Arc::new(store),
-            thread: Mutex::new(None),
+            background: Mutex::new(None),
         }
     }
 
@@ -164,14 +164,7 @@ impl Disk {
     }
 
     pub(crate) fn stop(&self) {
-        let thread = self.thread.lock().take();
-        if let Some(thread) = thread {
-            self.store.wake.stop.store(true, Ordering::Release);
-            self.store.wake.now();
-            if thread.join().is_err() {
-                tracing::error!("the background thread panicked");
-            }
-        }
+        drop(self.background.lock().take());
     }
 
     /// Ends it as `kill -9` would: what is in memory is gone.

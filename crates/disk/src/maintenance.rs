@@ -1,11 +1,9 @@
 //! When to collect garbage, make checkpoints and recompress: by the background thread, or by a
 //! writer that cannot wait.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::atomic::Ordering, time::Duration};
 
+use narrows_io::background::Shift;
 use parking_lot::MutexGuard;
 
 use crate::{
@@ -78,7 +76,7 @@ impl Store {
                 }
             }
         } else if due.low || due.checkpoint {
-            self.wake.now();
+            self.bell.ring();
         }
         Ok(())
     }
@@ -345,12 +343,14 @@ impl Pulse {
     }
 }
 
-/// The background thread: waits until something is due or the device is idle.
-pub(crate) fn run(store: &Arc<Store>) {
+/// What the background thread does: whatever is due, and while the device is idle what makes it
+/// smaller. It does not rest between two pieces of work, since writers may wait for the room.
+pub(crate) fn run(store: &Store, shift: &mut Shift) {
     let idle_after = store.settings.tuning.idle_ms;
     let prepares = store.log.backing.geometry().prepares;
     let mut pulse = Pulse::default();
-    while !store.wake.stop.load(Ordering::Acquire) {
+    let mut pause = Duration::ZERO;
+    while shift.wait(pause) {
         let now = store.started.elapsed().as_millis() as u64;
         let last = store.counters.last_request_ms.load(Ordering::Relaxed);
         let idle = now.saturating_sub(last) >= idle_after;
@@ -359,23 +359,14 @@ pub(crate) fn run(store: &Arc<Store>) {
         let done = store
             .maintain(idle)
             .and_then(|done| Ok(done || (prepare && store.prepare()?)));
-        let busy = match done {
-            Ok(busy) => busy,
-            Err(error) => {
-                tracing::warn!(%error, "background work");
-                if store.log.lock().fatal().is_some() {
-                    return;
-                }
-                false
-            }
-        };
-        if !busy {
-            let mut due = store.wake.due.lock();
-            if !*due && !store.wake.stop.load(Ordering::Acquire) {
-                store.wake.changed.wait_for(&mut due, NAP);
-            }
-            *due = false;
+        let busy = done.unwrap_or_else(|error| {
+            tracing::warn!(%error, "background work");
+            false
+        });
+        if store.log.lock().fatal().is_some() {
+            return;
         }
+        pause = if busy { Duration::ZERO } else { NAP };
     }
 }
 

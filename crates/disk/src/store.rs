@@ -1,12 +1,13 @@
 //! The store while it is open: what requests, garbage collection and checkpoints share.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
     time::Instant,
 };
 
 use narrows_core::Registry;
-use parking_lot::{Condvar, Mutex};
+use narrows_io::background::Bell;
+use parking_lot::Mutex;
 
 use crate::{
     error::DiskError,
@@ -43,7 +44,8 @@ pub(crate) struct Store {
     pool: Mutex<Vec<Box<Scratch>>>,
     /// Writes in progress.
     depth: AtomicU32,
-    pub(crate) wake: Wake,
+    /// Wakes the background thread.
+    pub(crate) bell: Bell,
     pub(crate) started: Instant,
     pub(crate) warned: Warned,
     /// Bytes logged when collecting in the background came to nothing.
@@ -63,24 +65,6 @@ pub(crate) struct Counters {
     pub(crate) no_space: AtomicU64,
     /// Milliseconds after the start of the last request.
     pub(crate) last_request_ms: AtomicU64,
-}
-
-/// Wakes the background thread.
-#[derive(Debug, Default)]
-pub(crate) struct Wake {
-    pub(crate) due: Mutex<bool>,
-    pub(crate) changed: Condvar,
-    pub(crate) stop: AtomicBool,
-}
-
-impl Wake {
-    pub(crate) fn now(&self) {
-        let mut due = self.due.lock();
-        if !*due {
-            *due = true;
-            self.changed.notify_all();
-        }
-    }
 }
 
 /// Memory of one request.
@@ -113,7 +97,7 @@ impl Store {
             counters: Counters::default(),
             pool: Mutex::default(),
             depth: AtomicU32::new(0),
-            wake: Wake::default(),
+            bell: Bell::default(),
             started: Instant::now(),
             warned: Warned::default(),
             fruitless_at: AtomicU64::new(u64::MAX),

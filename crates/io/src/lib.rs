@@ -45,6 +45,7 @@ pub mod metrics;
 pub mod part;
 pub mod region;
 pub mod secure;
+pub mod service;
 mod sys;
 pub mod thread;
 pub mod transport;

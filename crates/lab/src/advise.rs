@@ -14,7 +14,7 @@ pub mod model;
 
 use std::time::Duration;
 
-use narrows_core::units::Rate;
+use narrows_core::{Registry, units::Rate};
 use serde::Serialize;
 
 use self::{
@@ -107,10 +107,6 @@ pub const CODECS_DEFAULT: [&str; 12] = [
 ///
 /// # Errors
 /// [`CalibrationError`].
-#[allow(
-    clippy::too_many_lines,
-    reason = "the steps of one calibration, in order"
-)]
 pub fn ask(
     racer: &Racer,
     data: &Data,
@@ -119,30 +115,14 @@ pub fn ask(
 ) -> Result<Advice, CalibrationError> {
     // What is predicted is what is measured on: other pieces of a disk or a memory image pack otherwise.
     let data = &data.part(question.len);
-    told("what the link's delay takes");
-    let mut place = Place {
-        link_bytes_per_s: question.link.rate.map_or(f64::INFINITY, |rate| rate.0),
-        delay_s: calibrate::delay(racer, &question.link)?,
-        threads: if racer.threads == 0 {
-            question.processors as f64
-        } else {
-            racer.threads as f64
-        },
-        processors: question.processors as f64,
-        shared: question.shared,
-        wire_s: (0.0, 0.0),
-    };
-    if !question.shared {
-        told("how much of the processors transfers get");
-        place.processors = (place.processors * calibrate::processors(racer)?).max(1.0);
-    }
+    let place = place(racer, question, &mut told)?;
+    let first_len = (place.link_bytes_per_s * FIRST_S) as u64;
     let mut field = Field {
         racer,
         place,
         len: question.len as f64,
         settings: Vec::new(),
     };
-    let first_len = (place.link_bytes_per_s * FIRST_S) as u64;
     let sample = Sample::of(
         data,
         first_len
@@ -157,17 +137,7 @@ pub fn ask(
     );
     field.settings.push(raw);
     let registry = narrows::default_registry();
-    let mut codecs = question.codecs.clone();
-    if codecs.is_empty() {
-        // ISA-L is not everywhere, and the list is ours.
-        let here = |name: &String| narrows::candidate(&registry, name, 0).is_ok();
-        codecs = CODECS_DEFAULT
-            .map(String::from)
-            .into_iter()
-            .filter(here)
-            .collect();
-        codecs.extend(crate::trial::typed(&data.excerpt(SUGGEST_LEN)?));
-    }
+    let codecs = codecs(&registry, data, question)?;
     let mut too_slow = false;
     for codec in &codecs {
         // Levels of zstd come in order: once one takes twice the best whole transfer, higher ones are hopeless. Not so
@@ -204,6 +174,49 @@ pub fn ask(
         question.prices,
         rows,
     ))
+}
+
+/// What is known of the place before anything is packed.
+fn place(
+    racer: &Racer,
+    question: &Question,
+    told: &mut impl FnMut(&str),
+) -> Result<Place, CalibrationError> {
+    told("what the link's delay takes");
+    let mut place = Place {
+        link_bytes_per_s: question.link.rate.map_or(f64::INFINITY, |rate| rate.0),
+        delay_s: calibrate::delay(racer, &question.link)?,
+        threads: if racer.threads == 0 {
+            question.processors as f64
+        } else {
+            racer.threads as f64
+        },
+        processors: question.processors as f64,
+        shared: question.shared,
+        wire_s: (0.0, 0.0),
+    };
+    if !question.shared {
+        told("how much of the processors transfers get");
+        place.processors = (place.processors * calibrate::processors(racer)?).max(1.0);
+    }
+    Ok(place)
+}
+
+/// The codecs asked about; of our own list those that are here.
+fn codecs(
+    registry: &Registry,
+    data: &Data,
+    question: &Question,
+) -> Result<Vec<String>, CalibrationError> {
+    if !question.codecs.is_empty() {
+        return Ok(question.codecs.clone());
+    }
+    // ISA-L is not everywhere.
+    let here = |name: &String| narrows::candidate(registry, name, 0).is_ok();
+    let ours = CODECS_DEFAULT.map(String::from);
+    let mut codecs: Vec<_> = ours.into_iter().filter(here).collect();
+    codecs.extend(crate::trial::typed(&data.excerpt(SUGGEST_LEN)?));
+    Ok(codecs)
 }
 
 /// Settings as far as they are known.

@@ -97,10 +97,6 @@ pub fn costs(inputs: &Inputs) -> Result<Vec<Cost>, Fault> {
         .collect()
 }
 
-#[allow(
-    clippy::too_many_lines,
-    reason = "one sum with a term for each part of the bill"
-)]
 fn cost(inputs: &Inputs, design: &Design) -> Result<Cost, Fault> {
     let of = |name| inputs.value(name);
     let copies = if design.packs_each_copy {
@@ -112,33 +108,9 @@ fn cost(inputs: &Inputs, design: &Design) -> Result<Cost, Fault> {
         Some(whole) => whole.value,
         None => of("stack_cpu_s_per_gb") + copies * design.pack_cpu_s_per_gb.value,
     };
-    let cpu_gb_per_s =
-        |processor: &Processor| processor.threads * of("cpu_load_max") / cpu_s_per_gb;
-    let hours = of("years") * HOURS_PER_YEAR;
-    let usd_per_w = hours / 1e3 * of("pue") * of("usd_per_kwh");
-    // The least dear that leaves the bandwidth to the drives; if none does, the fastest.
-    let load_of = |processor: &Processor| {
-        of("io_gb_per_s").min(cpu_gb_per_s(processor)) * cpu_s_per_gb / processor.threads
-    };
-    let usd_of = |processor: &Processor| {
-        processor.usd() + processor.watts() * load_of(processor) * usd_per_w
-    };
-    let enough = inputs
-        .processors
-        .iter()
-        .filter(|processor| cpu_gb_per_s(processor) >= of("io_gb_per_s"));
-    let processor = enough
-        .min_by(|a, b| usd_of(a).total_cmp(&usd_of(b)))
-        .or_else(|| {
-            inputs
-                .processors
-                .iter()
-                .max_by(|a, b| a.threads.total_cmp(&b.threads))
-        })
-        .ok_or(Fault::Empty("processors"))?;
-    let gb_per_s = of("io_gb_per_s").min(cpu_gb_per_s(processor));
-    let cpu_load = load_of(processor);
-
+    let usd_per_w = usd_per_w(inputs);
+    let (processor, gb_per_s) = choose(inputs, cpu_s_per_gb)?;
+    let cpu_load = gb_per_s * cpu_s_per_gb / processor.threads;
     let allocated = allocated_ratio(design.ratio.value, design.unit_bytes, design.granule_bytes);
     let raw_tb = of("drives") * of("drive_tb");
     let effective_tb =
@@ -190,6 +162,32 @@ fn cost(inputs: &Inputs, design: &Design) -> Result<Cost, Fault> {
         servers: servers as u64,
         usd_for_demand: servers * usd_per_server,
     })
+}
+
+/// What a watt costs over the server's life.
+fn usd_per_w(inputs: &Inputs) -> f64 {
+    let of = |name| inputs.value(name);
+    of("years") * HOURS_PER_YEAR / 1e3 * of("pue") * of("usd_per_kwh")
+}
+
+/// The least dear processor that leaves the bandwidth to the drives; if none does, the fastest. And the GB/s that it
+/// reaches.
+fn choose(inputs: &Inputs, cpu_s_per_gb: f64) -> Result<(&Processor, f64), Fault> {
+    let of = |name| inputs.value(name);
+    let reached = |processor: &Processor| {
+        of("io_gb_per_s").min(processor.threads * of("cpu_load_max") / cpu_s_per_gb)
+    };
+    let usd = |processor: &Processor| {
+        let load = reached(processor) * cpu_s_per_gb / processor.threads;
+        processor.usd() + processor.watts() * load * usd_per_w(inputs)
+    };
+    let all = || inputs.processors.iter();
+    all()
+        .filter(|processor| reached(processor) >= of("io_gb_per_s"))
+        .min_by(|a, b| usd(a).total_cmp(&usd(b)))
+        .or_else(|| all().max_by(|a, b| a.threads.total_cmp(&b.threads)))
+        .map(|processor| (processor, reached(processor)))
+        .ok_or(Fault::Empty("processors"))
 }
 
 impl Cost {

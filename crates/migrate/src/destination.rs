@@ -452,3 +452,28 @@ pub fn uri(address: &Address) -> String {
         Address::Unix(_) | Address::Stdio => address.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Goal: a source's side switches on here what migrations need, and nothing that reaches beyond them. Method: every
+    // name of the list, and names that QEMU has and the list has not.
+    #[test]
+    fn capabilities_that_reach_beyond_a_migration_are_refused() {
+        let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        check_capabilities(&names(&CAPABILITIES)).unwrap();
+        check_capabilities(&[]).unwrap();
+        for name in [
+            "mapped-ram",
+            "block",
+            "x-colo",
+            "rdma-pin-all",
+            "",
+            "multifd\n",
+        ] {
+            let error = check_capabilities(&names(&["multifd", name])).unwrap_err();
+            assert_eq!(error.code(), Code::PROTOCOL, "{name}");
+        }
+    }
+}

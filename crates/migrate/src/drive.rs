@@ -254,6 +254,59 @@ struct Prepared {
     is_driven: bool,
 }
 
+/// What the destination's side says from now on, with when it was heard.
+fn listen(mut hear: ChannelReader) -> io::Result<mpsc::Receiver<(Instant, Message)>> {
+    let (heard_in, heard) = mpsc::sync_channel(control::WAITING_MAX);
+    narrows_io::thread::spawn("migrate-talk", move || {
+        while let Ok(Some(message)) = control::hear(&mut hear) {
+            if heard_in.send((Instant::now(), message)).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(heard)
+}
+
+/// Waits for what the destination's side has to say at the end: that the guest runs there, unless `runs`, and what it
+/// cost there. `stopped` is when the guest stopped here.
+fn settle(
+    heard: &mpsc::Receiver<(Instant, Message)>,
+    stopped: Option<Instant>,
+    report: &mut Report,
+    mut runs: bool,
+) -> Result<Option<Cost>, MigrateError> {
+    let mut recv = None;
+    let until = Instant::now() + destination::COME_WITHIN + LAST_WORDS;
+    let left = || until.saturating_duration_since(Instant::now());
+    while let Ok((at, message)) = heard.recv_timeout(left()) {
+        match message {
+            Message::Running => {
+                runs = true;
+                let seen = stopped
+                    .map(|stopped| at.saturating_duration_since(stopped).as_secs_f64() * 1e3);
+                report.down_seen_ms = report.down_seen_ms.or(seen);
+            }
+            Message::Summary(cost) => {
+                recv = Some(cost);
+                break;
+            }
+            Message::Failed { text } if runs => {
+                tracing::warn!("the destination's side says: {text}");
+                break;
+            }
+            Message::Failed { text } => {
+                return Err(Error::new(Code::FAILED, text).into());
+            }
+            _ => {}
+        }
+    }
+    if !runs {
+        let text = "the destination's side does not say that the guest runs there";
+        return Err(Error::new(Code::FAILED, text).into());
+    }
+    Ok(recv)
+}
+
 /// One `run` under way.
 struct Moving<'a> {
     order: &'a Order,
@@ -265,7 +318,6 @@ struct Moving<'a> {
 
 impl Moving<'_> {
     /// Prepares the destination, migrates, and settles who runs the guest.
-    #[allow(clippy::too_many_lines, reason = "one story in order, not split yet")]
     fn converse(
         &mut self,
         source: &mut Source,
@@ -283,20 +335,11 @@ impl Moving<'_> {
             to,
             is_driven,
         } = prepared.inspect_err(|fault| migration.fail(fault.code(), &fault.to_string()))?;
-        let (heard_in, heard) = mpsc::sync_channel(control::WAITING_MAX);
-        let listening = narrows_io::thread::spawn("migrate-talk", move || {
-            while let Ok(Some(message)) = control::hear(&mut hear) {
-                if heard_in.send((Instant::now(), message)).is_err() {
-                    return;
-                }
-            }
-        });
         let socket_fault = |fault: io::Error| MigrateError::Socket {
             what: "cannot carry",
             fault,
         };
-        listening.map_err(socket_fault)?;
-
+        let heard = listen(hear).map_err(socket_fault)?;
         let (events_in, events) = mpsc::channel();
         near::accept(listener, events_in.clone());
         let (over_in, over) = mpsc::channel();
@@ -341,39 +384,9 @@ impl Moving<'_> {
         if was_direct {
             report.set_direct(source.has_tls(), source.zstd_level());
         }
-        let mut recv = None;
         // Where nobody drives the QEMU there, nobody says so.
-        let mut runs = !(source.running && is_driven);
-        let until = Instant::now() + destination::COME_WITHIN + LAST_WORDS;
-        while let Ok((at, message)) =
-            heard.recv_timeout(until.saturating_duration_since(Instant::now()))
-        {
-            match message {
-                Message::Running => {
-                    runs = true;
-                    let seen = finished
-                        .stopped
-                        .map(|stopped| at.saturating_duration_since(stopped).as_secs_f64() * 1e3);
-                    report.down_seen_ms = report.down_seen_ms.or(seen);
-                }
-                Message::Summary(cost) => {
-                    recv = Some(cost);
-                    break;
-                }
-                Message::Failed { text } if runs => {
-                    tracing::warn!("the destination's side says: {text}");
-                    break;
-                }
-                Message::Failed { text } => {
-                    return Err(Error::new(Code::FAILED, text).into());
-                }
-                _ => {}
-            }
-        }
-        if !runs {
-            let text = "the destination's side does not say that the guest runs there";
-            return Err(Error::new(Code::FAILED, text).into());
-        }
+        let runs = !(source.running && is_driven);
+        let recv = settle(&heard, finished.stopped, &mut report, runs)?;
         let _ = say.finish();
         Ok((report, recv))
     }

@@ -327,7 +327,6 @@ impl Source {
         Ok(())
     }
 
-    #[allow(clippy::too_many_lines, reason = "one story in order, not split yet")]
     fn follow(
         &mut self,
         migration: &Migration,
@@ -352,26 +351,8 @@ impl Source {
             }
             show(&progress);
             if progress.is_over() {
-                if progress.is_postcopy() {
-                    let (state, begun) = ("paused in postcopy".into(), true);
-                    return Err(MigrateError::Qemu {
-                        state,
-                        reason: Some(RECOVER.into()),
-                        begun,
-                    });
-                }
-                if progress.status != "completed" {
-                    let begun = progress.transferred > 0;
-                    // One with a return path that was cancelled QEMU 7.2 calls failed, once in twenty times.
-                    let (state, reason) = match cancelled {
-                        Some(_) => (CANCELLED.into(), None),
-                        None => (progress.status, progress.reason),
-                    };
-                    return Err(MigrateError::Qemu {
-                        state,
-                        reason,
-                        begun,
-                    });
+                if progress.is_postcopy() || progress.status != "completed" {
+                    return Err(failed(progress, cancelled.is_some()));
                 }
                 // QEMU 7.2 says so a moment before it has counted how long that took.
                 let since = *completed.get_or_insert_with(Instant::now);
@@ -435,6 +416,24 @@ impl Source {
             (self.told_rate, self.told_at) = (rate, Instant::now());
         }
         Ok(())
+    }
+}
+
+/// Why a migration that is over has not come to its end.
+fn failed(progress: Progress, was_cancelled: bool) -> MigrateError {
+    let begun = progress.is_postcopy() || progress.transferred > 0;
+    let (state, reason) = if progress.is_postcopy() {
+        ("paused in postcopy".into(), Some(RECOVER.into()))
+    } else if was_cancelled {
+        // One with a return path that was cancelled QEMU 7.2 calls failed, once in twenty times.
+        (CANCELLED.into(), None)
+    } else {
+        (progress.status, progress.reason)
+    };
+    MigrateError::Qemu {
+        state,
+        reason,
+        begun,
     }
 }
 

@@ -95,63 +95,47 @@ pub(crate) struct Tally {
 /// A way to the server, if there is one.
 pub(crate) type Way<'a> = Option<&'a Arc<Endpoint>>;
 
-/// Runs a job: `source` yields blocks of up to `block_len` bytes, `sink` takes each with its outcome, in order. Once
-/// `stop` is set `abandon` is called at once, since whoever set it may end the process before a hand is done with its
-/// block.
-#[allow(
-    clippy::too_many_lines,
-    clippy::too_many_arguments,
-    reason = "one story in order, not split yet"
-)]
+/// Where a job's blocks come from and go to.
+pub(crate) struct Flow<'a> {
+    /// Yields blocks of up to `block_len` bytes.
+    pub(crate) source: &'a mut (dyn FnMut() -> Result<Option<Piece>, OffloadError> + Send),
+    /// Takes each with its outcome, in order.
+    pub(crate) sink: &'a mut dyn FnMut(&Block, &Done) -> Result<(), OffloadError>,
+    /// Called once the job is to stop.
+    pub(crate) abandon: &'a dyn Fn(),
+}
+
+/// What became of the question whether the server takes a job.
+#[derive(Default)]
+struct Asked {
+    ends: Option<(ChannelWriter, ChannelReader)>,
+    /// Blocks that the server takes at once.
+    depth: usize,
+    /// Why it does not take the job.
+    lost: Option<String>,
+}
+
+/// Runs a job. Once `stop` is set [`Flow::abandon`] is called at once, since whoever set it may end the process before
+/// a hand is done with its block.
 pub(crate) fn run(
     way: Way<'_>,
     options: &Options,
     craft: &dyn Craft,
-    source: &mut (dyn FnMut() -> Result<Option<Piece>, OffloadError> + Send),
-    sink: &mut dyn FnMut(&Block, &Done) -> Result<(), OffloadError>,
-    abandon: &dyn Fn(),
+    flow: Flow<'_>,
     stop: &AtomicBool,
 ) -> Result<Tally, OffloadError> {
+    let Flow {
+        source,
+        sink,
+        abandon,
+    } = flow;
     let began = Instant::now();
     let cpu = CpuTime::of_process();
     let mut tally = Tally::default();
-    let mut lost = None;
-    let mut ends = None;
-    let mut depth = 0;
-    if let Some(endpoint) = way {
-        match within(reply_limit(options), endpoint, || {
-            ask(endpoint, craft.op(), options.block_len)
-        }) {
-            Ok((
-                Reply::Accepted {
-                    backend,
-                    level,
-                    workers,
-                    depth: theirs,
-                },
-                writer,
-                reader,
-            )) => {
-                (tally.backend, tally.level, tally.workers) =
-                    (Some(printable(&backend)), level, workers.max(1));
-                depth = (theirs as usize)
-                    .min(HELD_MAX / options.block_len)
-                    .clamp(1, DEPTH_MAX);
-                ends = Some((writer, reader));
-            }
-            Ok((Reply::Refused { text }, ..)) => {
-                lost = Some(format!("the server refused: {}", printable(&text)))
-            }
-            // It has too many clients, or went as we came.
-            Err(end) if [Code::LIMIT, Code::FAILED, Code::CANCELLED].contains(&end.code()) => {
-                lost = Some(end.text().into())
-            }
-            Err(end) => return Err(end.into()),
-        }
-        if let (Some(why), Spill::Never) = (&lost, options.spill) {
-            return Err(OffloadError::Spill(why.clone()));
-        }
-    }
+    let Asked { ends, depth, lost } = match way {
+        Some(endpoint) => apply(endpoint, options, craft, &mut tally)?,
+        None => Asked::default(),
+    };
     let threads = options.threads.max(1);
     let rules = Rules {
         depth,
@@ -215,6 +199,49 @@ pub(crate) fn run(
     tally.told = told.into_inner();
     tally.cpu = Duration::from_nanos(CpuTime::of_process().since(cpu).total_ns());
     Ok(tally)
+}
+
+/// Asks the server to take the job; what it says goes to the tally.
+fn apply(
+    endpoint: &Arc<Endpoint>,
+    options: &Options,
+    craft: &dyn Craft,
+    tally: &mut Tally,
+) -> Result<Asked, OffloadError> {
+    let mut asked = Asked::default();
+    match within(reply_limit(options), endpoint, || {
+        ask(endpoint, craft.op(), options.block_len)
+    }) {
+        Ok((
+            Reply::Accepted {
+                backend,
+                level,
+                workers,
+                depth,
+            },
+            writer,
+            reader,
+        )) => {
+            (tally.backend, tally.level, tally.workers) =
+                (Some(printable(&backend)), level, workers.max(1));
+            asked.depth = (depth as usize)
+                .min(HELD_MAX / options.block_len)
+                .clamp(1, DEPTH_MAX);
+            asked.ends = Some((writer, reader));
+        }
+        Ok((Reply::Refused { text }, ..)) => {
+            asked.lost = Some(format!("the server refused: {}", printable(&text)));
+        }
+        // It has too many clients, or went as we came.
+        Err(end) if [Code::LIMIT, Code::FAILED, Code::CANCELLED].contains(&end.code()) => {
+            asked.lost = Some(end.text().into());
+        }
+        Err(end) => return Err(end.into()),
+    }
+    match &asked.lost {
+        Some(why) if options.spill == Spill::Never => Err(OffloadError::Spill(why.clone())),
+        _ => Ok(asked),
+    }
 }
 
 /// Opens the job's channel.

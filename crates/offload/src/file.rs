@@ -20,7 +20,7 @@ use xxhash_rust::xxh32::Xxh32;
 
 use crate::{
     Method, OffloadError, Options, Report,
-    client::{self, Craft},
+    client::{self, Craft, Flow},
     container::{self, Out, Piece, Pieces},
     inflated::{self, Codes},
     ledger::{Block, Done},
@@ -84,9 +84,11 @@ pub fn pack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadErro
             job.server,
             options,
             &craft,
-            &mut || input.next(engine),
-            &mut sink,
-            &abandon,
+            Flow {
+                source: &mut || input.next(engine),
+                sink: &mut sink,
+                abandon: &abandon,
+            },
             job.stop,
         )?
     };
@@ -142,9 +144,11 @@ pub fn unpack(job: &Job<'_>, from: &Path, to: &Path) -> Result<Report, OffloadEr
             job.server,
             &options,
             &craft,
-            &mut || pieces.next(engine),
-            &mut sink,
-            &abandon,
+            Flow {
+                source: &mut || pieces.next(engine),
+                sink: &mut sink,
+                abandon: &abandon,
+            },
             job.stop,
         )?
     };
@@ -192,16 +196,12 @@ pub fn copy(job: &Job<'_>, from: &Path, back: f64) -> Result<Report, OffloadErro
         spill: client::Spill::Never,
         ..*job.options
     };
-    let mut source = || input.next(job.engine);
-    let tally = client::run(
-        job.server,
-        &options,
-        &craft,
-        &mut source,
-        &mut sink,
-        &|| (),
-        job.stop,
-    );
+    let flow = Flow {
+        source: &mut || input.next(job.engine),
+        sink: &mut sink,
+        abandon: &|| (),
+    };
+    let tally = client::run(job.server, &options, &craft, flow, job.stop);
     // Nobody else can do it.
     let tally = tally.map_err(|fault| match fault {
         OffloadError::Spill(why) => OffloadError::Server(why),

@@ -354,7 +354,7 @@ impl PagePacker {
             features,
             by_width: select::by_width(self.profile, features),
         };
-        // Whoever packs such numbers shorter takes longer than `Fast` promises.
+        // Codecs that pack such numbers shorter take longer than `Fast` promises.
         let best = first.best.filter(|_| !strict || leaf != [*SWAPPED]);
         let is_lzt = if learns && !probe {
             self.rivals.is_lzt(leaf)

@@ -71,55 +71,21 @@ pub enum GoalName {
     Cost,
 }
 
-#[allow(clippy::too_many_lines, reason = "one story in order, not split yet")]
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     lab::places_of(&args.out)?;
     lab::warn_of_load();
-    let registry = narrows::default_registry();
-    let mut codecs = Vec::new();
-    for text in &args.codec {
-        codecs.extend(bench::settings(&registry, text).map_err(Usage)?);
-    }
     let data = if args.paths.is_empty() {
         Data::sample()
     } else {
         Data::paths(&args.paths)?
     };
     let program = std::env::current_exe().context("cannot find this program itself")?;
-    let here = thread::available_parallelism().map_or(1, usize::from);
-    let trying = args.verify || args.sweep;
-    let link = LinkSpec {
-        delay: args.rtt / 2,
-        ..args.link
-    };
-    let len = if trying {
-        advise::len(&data, &link, args.seconds, LEN_MAX.0)
-    } else {
-        data.len()
-    };
+    let question = question(args, &data)?;
+    let (link, len, trying) = (question.link, question.len, question.shared);
     let racer = Racer {
         program,
         threads: args.cpu.unwrap_or(0).into(),
         packing: Vec::new(),
-    };
-    let prices = Inputs::deck().link_prices();
-    let question = Question {
-        link,
-        // Tried here, both ends have this machine's processors between them.
-        processors: if trying {
-            here
-        } else {
-            args.cpu.map_or(here, usize::from)
-        },
-        goal: match args.goal {
-            GoalName::Time => Goal::Time,
-            GoalName::Cpu => Goal::Cpu,
-            GoalName::Cost => Goal::Cost,
-        },
-        prices,
-        codecs,
-        shared: trying,
-        len,
     };
     let bar = output::bar(quiet);
     let advice = advise::ask(&racer, &data, &question, |what| {
@@ -162,6 +128,43 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     print(args, &advice, &outcomes, &link, len)
+}
+
+/// What the flags ask.
+fn question(args: &Args, data: &Data) -> anyhow::Result<Question> {
+    let registry = narrows::default_registry();
+    let mut codecs = Vec::new();
+    for text in &args.codec {
+        codecs.extend(bench::settings(&registry, text).map_err(Usage)?);
+    }
+    let here = thread::available_parallelism().map_or(1, usize::from);
+    let trying = args.verify || args.sweep;
+    let link = LinkSpec {
+        delay: args.rtt / 2,
+        ..args.link
+    };
+    Ok(Question {
+        link,
+        // Tried here, both ends have this machine's processors between them.
+        processors: if trying {
+            here
+        } else {
+            args.cpu.map_or(here, usize::from)
+        },
+        goal: match args.goal {
+            GoalName::Time => Goal::Time,
+            GoalName::Cpu => Goal::Cpu,
+            GoalName::Cost => Goal::Cost,
+        },
+        prices: Inputs::deck().link_prices(),
+        codecs,
+        shared: trying,
+        len: if trying {
+            advise::len(data, &link, args.seconds, LEN_MAX.0)
+        } else {
+            data.len()
+        },
+    })
 }
 
 fn fault(fault: CalibrationError) -> anyhow::Error {

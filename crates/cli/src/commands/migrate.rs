@@ -123,6 +123,7 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     common::on_signal()?;
     let current = serve_status(&args.carrying, &args.security)?;
     eprintln!("taking migrations at {} for {target}", listener.local());
+    narrows_io::service::ready();
     let target = Target {
         qmp,
         at: target,

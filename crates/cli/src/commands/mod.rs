@@ -2,6 +2,7 @@
 
 mod advise;
 mod bench;
+mod block;
 mod codecs;
 pub mod common;
 mod disk;

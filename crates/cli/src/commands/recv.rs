@@ -227,16 +227,7 @@ fn listen(args: Args, acceptor: Acceptor, receiver: Receiver) -> anyhow::Result<
     }
     let listener = SessionListener::start(&narrows::parse(at)?, access, acceptor)?;
     common::on_signal()?;
-    if !receiver.quiet {
-        eprintln!("listening on {}", listener.local());
-    }
-    if let Some(pairing) = &pairing {
-        eprintln!("code {}", pairing.code());
-        eprintln!(
-            "at the other host: narrows send --code {} PATH… THIS-HOST",
-            pairing.code()
-        );
-    }
+    let (local, quiet) = (listener.local().clone(), receiver.quiet);
     let (done, ends) = mpsc::channel();
     let receiver = Arc::new(receiver);
     let chosen = Arc::new(AtomicBool::new(false));
@@ -267,6 +258,18 @@ fn listen(args: Args, acceptor: Acceptor, receiver: Receiver) -> anyhow::Result<
             }
         }
     })?;
+    // Only now: strangers take threads, and without its own it would end.
+    narrows_io::service::ready();
+    if !quiet {
+        eprintln!("listening on {local}");
+    }
+    if let Some(pairing) = &pairing {
+        eprintln!("code {}", pairing.code());
+        eprintln!(
+            "at the other host: narrows send --code {} PATH… THIS-HOST",
+            pairing.code()
+        );
+    }
     loop {
         match ends.recv_timeout(Duration::from_millis(200)) {
             Ok(Some(result)) => return result,

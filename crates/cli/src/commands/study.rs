@@ -14,7 +14,7 @@ use narrows_lab::{
     result::{self, Case, Journal, Origin, Run},
     study::{
         self, Grid, Study, StudyError,
-        pictures::{self, Verdict},
+        pictures::{self, Finding, Verdict},
     },
     synthetic::Kind,
 };
@@ -55,47 +55,13 @@ pub struct Args {
     pub report: PathBuf,
 }
 
-#[allow(clippy::too_many_lines, reason = "one story in order, not split yet")]
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     lab::places([
         ("results", Some(&args.results)),
         ("report", Some(&args.report)),
     ])?;
-    let mut data: Vec<_> = [Kind::Lineal, Kind::Random, Kind::Sparse]
-        .map(|kind| {
-            (
-                kind.name().to_string(),
-                Data::synthetic(kind, SYNTHETIC_LEN, args.seed),
-            )
-        })
-        .into();
-    if args.traced.is_empty() {
-        eprintln!("no --traced data: the study is of generated data only");
-    } else {
-        data.push(("traced".into(), Data::paths(&args.traced)?));
-    }
-    let mut seeds = vec![args.seed];
-    if let Some((_, traced)) = data.iter().find(|(name, _)| name == "traced") {
-        // Tells the data from others of that name, in as many bits as JSON carries everywhere.
-        let digest = traced.excerpt(TRACED_DIGEST_LEN)?.xxh3;
-        seeds.push(u64::from_str_radix(&digest, 16).context("an XXH3 is hexadecimal")? >> 11);
-    }
-    let earlier = if args.results.exists() {
-        result::read(&args.results)?
-    } else {
-        Vec::new()
-    };
-    let others = earlier
-        .iter()
-        .find(|run| run.origin.tool == "study" && run.origin.seeds != seeds);
-    if let Some(other) = others {
-        return Err(Usage(format!(
-            "{} holds a study of other data (`{}`); name another file with --results",
-            args.results.display(),
-            other.origin.command
-        ))
-        .into());
-    }
+    let (data, seeds) = data(args)?;
+    let earlier = earlier(args, &seeds)?;
     let run = Run::new(Origin::now("study", &super::common::command_line(), seeds));
     let program = std::env::current_exe().context("cannot find this program itself")?;
     let minutes = args.minutes.or(args.quick.then_some(QUICK_MINUTES));
@@ -148,12 +114,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
         .flat_map(|run| &run.rows)
         .collect();
     for finding in pictures::findings(&rows) {
-        let sign = match finding.holds {
-            Verdict::Holds => '+',
-            Verdict::Mostly => '~',
-            Verdict::DoesNot => '-',
-        };
-        output::print(&format!("{sign} {}\n   {}", finding.paper, finding.ours))?;
+        print(&finding)?;
     }
     let known = rows.len() - new;
     output::print(&format!(
@@ -175,4 +136,55 @@ fn shard(text: &str) -> Result<(usize, usize), String> {
     parts
         .filter(|(part, parts)| part < parts)
         .ok_or_else(|| "write it like 0/4, 1/4, 2/4, 3/4".into())
+}
+
+/// What is studied.
+type Named = (String, Data);
+
+/// What is studied, and the seeds that tell it from other data.
+fn data(args: &Args) -> anyhow::Result<(Vec<Named>, Vec<u64>)> {
+    let synthetic = |kind: Kind| {
+        let made = Data::synthetic(kind, SYNTHETIC_LEN, args.seed);
+        (kind.name().to_string(), made)
+    };
+    let mut data: Vec<_> = [Kind::Lineal, Kind::Random, Kind::Sparse]
+        .map(synthetic)
+        .into();
+    let mut seeds = vec![args.seed];
+    if args.traced.is_empty() {
+        eprintln!("no --traced data: the study is of generated data only");
+    } else {
+        let traced = Data::paths(&args.traced)?;
+        // Tells the data from others of that name, in as many bits as JSON carries everywhere.
+        let digest = traced.excerpt(TRACED_DIGEST_LEN)?.xxh3;
+        seeds.push(u64::from_str_radix(&digest, 16).context("an XXH3 is hexadecimal")? >> 11);
+        data.push(("traced".into(), traced));
+    }
+    Ok((data, seeds))
+}
+
+/// What was measured before, of the same data.
+fn earlier(args: &Args, seeds: &[u64]) -> anyhow::Result<Vec<Run>> {
+    if !args.results.exists() {
+        return Ok(Vec::new());
+    }
+    let earlier = result::read(&args.results)?;
+    let other = |run: &&Run| run.origin.tool == "study" && run.origin.seeds != seeds;
+    let Some(other) = earlier.iter().find(other) else {
+        return Ok(earlier);
+    };
+    let (results, command) = (args.results.display(), &other.origin.command);
+    let text = format!(
+        "{results} holds a study of other data (`{command}`); name another file with --results"
+    );
+    Err(Usage(text).into())
+}
+
+fn print(finding: &Finding) -> anyhow::Result<()> {
+    let sign = match finding.holds {
+        Verdict::Holds => '+',
+        Verdict::Mostly => '~',
+        Verdict::DoesNot => '-',
+    };
+    output::print(&format!("{sign} {}\n   {}", finding.paper, finding.ours))
 }

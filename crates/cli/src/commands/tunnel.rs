@@ -70,6 +70,7 @@ fn near(
             common::current(endpoint);
             if first {
                 eprintln!("carrying {} to {}", listener.local(), connector.address());
+                narrows_io::service::ready();
             }
             common::metered(&args.session, endpoint)
                 .map_err(|fault| Error::Usage(fault.to_string()))
@@ -83,6 +84,7 @@ fn far(args: &Args, to: &str, engine: narrows::Engine, settings: Settings) -> an
     let acceptor = Acceptor::new(engine, settings);
     let listener = common::listen(&args.listen, &args.security, acceptor)?;
     eprintln!("carrying {} to {target}", listener.local());
+    narrows_io::service::ready();
     for endpoint in listener.sessions() {
         let endpoint = Arc::new(endpoint);
         common::metered(&args.session, &endpoint)?;

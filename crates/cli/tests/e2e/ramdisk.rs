@@ -494,6 +494,56 @@ fn only_clients_with_a_certificate_get_through_tls() {
         .says("--tls-certificates");
 }
 
+// Goal: strangers who say nothing keep no client with a certificate waiting. Method: 64 and 500 of them, held open and
+// started anew as they are dropped; a hundred clients one after the other, each from the connection to the size over TLS,
+// in one process so that starting it is not measured.
+#[test]
+fn silent_strangers_keep_no_tls_client_waiting() {
+    if !has_nbdsh() {
+        return skip("nbdsh (packages libnbd-bin and python3-libnbd) is missing");
+    }
+    let dir = TempDir::new().unwrap();
+    let keys = dir.path().join("keys").to_str().unwrap().to_owned();
+    run(["keys", &keys]).expect(0);
+    let disk = Disk::start(&[
+        "--size",
+        "1M",
+        "--listen",
+        "127.0.0.1:0",
+        "--tls-certificates",
+        &keys,
+    ]);
+    let uri = disk.server.heard("nbds://");
+    let port = uri.trim_end_matches('/').rsplit_once(':').unwrap().1;
+    let script = format!(
+        r"
+import nbd, socket, time
+def stranger(): return socket.create_connection(('127.0.0.1', {port}))
+for count in (64, 500):
+    silent = [stranger() for _ in range(count)]
+    times = []
+    for i in range(100):
+        silent[i % count].close()
+        silent[i % count] = stranger()
+        begun = time.monotonic()
+        h = nbd.NBD()
+        h.set_uri_allow_local_file(True)
+        h.connect_uri('nbds://localhost:{port}/?tls-certificates={keys}')
+        assert h.get_tls_negotiated() and h.get_size() == 1 << 20
+        h.shutdown()
+        times.append(time.monotonic() - begun)
+    print(f'{{count}} silent strangers: the slowest of 100 clients was served in {{max(times) * 1e3:.0f}} ms')
+    assert max(times) < 0.5, times
+    for one in silent: one.close()
+"
+    );
+    let nbdsh = Process::start(&mut python(&["-c", &script]))
+        .wait()
+        .expect(0);
+    print!("{}", String::from_utf8_lossy(&nbdsh.stdout));
+    disk.stop();
+}
+
 #[test]
 fn clients_that_mean_harm_are_dropped_and_others_go_on() {
     let disk = Disk::start(&["--size", "1M", "--connections-max", "40"]);

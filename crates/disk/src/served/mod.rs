@@ -8,10 +8,6 @@ mod trend;
 
 use std::{
     io,
-    os::{
-        linux::net::SocketAddrExt,
-        unix::{ffi::OsStrExt, net},
-    },
     path::PathBuf,
     sync::{Arc, Weak, mpsc},
     thread::JoinHandle,
@@ -23,7 +19,7 @@ use narrows_io::{
     answer::Answers,
     listener::ListenError,
     meter::{self, CpuTime},
-    metrics as prometheus,
+    metrics as prometheus, service,
 };
 use narrows_nbd::{Config, Export, Exports, ServeError, Server};
 use parking_lot::Mutex;
@@ -142,7 +138,7 @@ impl ServedDisks {
         let metrics = config.metrics.map(|at| prometheus::serve(&at, scrape));
         let metrics = metrics.transpose().map_err(ServedError::Metrics)?;
         let watcher = Watcher::start(counters.clone())?;
-        tell_service_manager("READY=1");
+        service::ready();
         Ok(Self {
             metrics,
             control: Some(control),
@@ -178,7 +174,7 @@ impl ServedDisks {
     /// # Errors
     /// The last writes of a store failed: what was flushed before is safe all the same. All of them are closed.
     pub fn stop(mut self) -> Result<(), DiskError> {
-        tell_service_manager("STOPPING=1");
+        service::stopping();
         self.end();
         let mut first = Ok(());
         for served in self.counters.disks.iter() {
@@ -306,20 +302,4 @@ impl Drop for Watcher {
             let _ = thread.join();
         }
     }
-}
-
-/// Tells systemd how it goes, if that started us and asked to be told (`sd_notify(3)`).
-fn tell_service_manager(state: &str) {
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
-        return;
-    };
-    let address = match path.as_bytes() {
-        [b'@', name @ ..] => net::SocketAddr::from_abstract_name(name),
-        name => net::SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(name)),
-    };
-    // A manager that does not hear it waits until its own time-out; nothing that we could do.
-    let _ = address.and_then(|address| {
-        let socket = net::UnixDatagram::unbound()?;
-        socket.send_to_addr(state.as_bytes(), &address)
-    });
 }

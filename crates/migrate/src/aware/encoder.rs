@@ -12,8 +12,9 @@ use super::{
     COPIES, HEADER_LEN, KEEP, PAGE_LEN, PAGES_AT, PAGES_MAX, Packet, Page, TURN,
     copies::{self, Copied, Last},
     packet,
+    ring::Ring,
     sender::{Sender, State, Way},
-    similar::{self, Sample},
+    similar::{self, Sample, Similar},
     sparse,
 };
 
@@ -153,44 +154,24 @@ impl Encoder {
         end
     }
 
-    /// Finds what pages have in common with those that are kept, then keeps them too. Appends the packet's turn, where
-    /// it is one of those that keep or refer; returns its flags, and how many pages were kept before.
-    #[allow(clippy::too_many_lines, reason = "one story in order, not split yet")]
-    fn keep(
+    /// Finds for each page how it is made of those that are kept. All before the first of them is kept: the receiver
+    /// has none of a packet's pages before it has made all.
+    fn compare(
         &mut self,
-        header: &[u8; HEADER_LEN],
-        packet: &Packet,
         chunk: &[u8],
         search: bool,
         pages: &mut [Kept],
-    ) -> (u8, u32) {
-        if pages.is_empty() {
-            return (0, 0);
-        }
-        let offsets: Vec<u64> = packet.offsets(header).collect();
-        let sender = self.sender.clone();
-        let mut state = sender.state.lock();
-        let (oldest, head) = (state.oldest(), state.head);
-        let State {
-            blocks,
-            known,
-            ring,
-            similar,
-            ..
-        } = &mut *state;
-        let Some(block) = blocks.number(packet::block(header)) else {
-            return (0, 0);
-        };
+        (ring, similar, oldest): (&Ring, &Similar, u32),
+    ) {
         self.packed.clear();
         self.copied.clear();
-        // All before the first is kept: the receiver has none of a packet's pages before it has made all.
         for Kept {
             index,
             before,
             form,
             samples,
             ..
-        } in &mut *pages
+        } in pages
         {
             let page = page_of(chunk, *index);
             let before = before.filter(|position| *position >= oldest);
@@ -223,6 +204,49 @@ impl Encoder {
                 *form = Form::Copies(from..self.copied.len());
             }
         }
+    }
+
+    /// Whether a page of this form need not be kept: the receiver has it, and for long enough.
+    fn is_there(&self, form: &Form, lasts: impl Fn(u32) -> bool) -> bool {
+        match form {
+            Form::Full => false,
+            Form::Difference { position, packed } => packed.is_empty() && lasts(*position),
+            Form::Copies(copies) => {
+                let copies = &self.copied[copies.clone()];
+                let copied: usize = copies.iter().map(|copy| copy.len).sum();
+                PAGE_LEN - copied <= OWN_MIN && copies.iter().all(|copy| lasts(copy.source))
+            }
+        }
+    }
+
+    /// Finds what pages have in common with those that are kept, then keeps them too. Appends the packet's turn, where
+    /// it is one of those that keep or refer; returns its flags, and how many pages were kept before.
+    fn keep(
+        &mut self,
+        header: &[u8; HEADER_LEN],
+        packet: &Packet,
+        chunk: &[u8],
+        search: bool,
+        pages: &mut [Kept],
+    ) -> (u8, u32) {
+        if pages.is_empty() {
+            return (0, 0);
+        }
+        let offsets: Vec<u64> = packet.offsets(header).collect();
+        let sender = self.sender.clone();
+        let mut state = sender.state.lock();
+        let (oldest, head) = (state.oldest(), state.head);
+        let State {
+            blocks,
+            known,
+            ring,
+            similar,
+            ..
+        } = &mut *state;
+        let Some(block) = blocks.number(packet::block(header)) else {
+            return (0, 0);
+        };
+        self.compare(chunk, search, pages, (ring, similar, oldest));
         // What will not be there much longer is kept again.
         let lasts = |position: u32| position >= oldest + (head - oldest) / 2;
         let (mut keeps, mut next) = (0, head);
@@ -234,15 +258,7 @@ impl Encoder {
             ..
         } in &*pages
         {
-            let there = match form {
-                Form::Full => false,
-                Form::Difference { position, packed } => packed.is_empty() && lasts(*position),
-                Form::Copies(copies) => {
-                    let copies = &self.copied[copies.clone()];
-                    let copied: usize = copies.iter().map(|copy| copy.len).sum();
-                    PAGE_LEN - copied <= OWN_MIN && copies.iter().all(|copy| lasts(copy.source))
-                }
-            };
+            let there = self.is_there(form, lasts);
             if !there && ring.put(next, page_of(chunk, *index)) {
                 keeps |= 1_u128 << *place;
                 known.keep((block, offsets[*index]), next);

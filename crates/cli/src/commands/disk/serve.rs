@@ -1,24 +1,19 @@
 //! `narrows disk serve`
 
-use std::{
-    path::{Path, PathBuf},
-    sync::mpsc,
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use narrows_core::units::Size;
 use narrows_disk::{ServedConfig, ServedDisks, Settings};
-use narrows_io::Address;
-use narrows_nbd::PORT;
 use serde_json::json;
-use signal_hook::{
-    consts::{SIGINT, SIGTERM},
-    iterator::Signals,
-};
 
 use super::{ProfileName, control_path, of_disk, of_served, view};
-use crate::{exit::Usage, output};
+use crate::{
+    commands::{
+        block::{self, Access},
+        common,
+    },
+    output,
+};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -48,9 +43,6 @@ pub struct Args {
         env = "NARROWS_DISK_LISTEN"
     )]
     pub listen: Option<String>,
-    /// Unix socket to listen on
-    #[arg(long, value_name = "PATH")]
-    pub unix: Option<PathBuf>,
     /// How hard to compress; as the disk was made if not given
     #[arg(long, value_enum)]
     pub profile: Option<ProfileName>,
@@ -63,45 +55,20 @@ pub struct Args {
     /// Requests of a connection done side by side, at most
     #[arg(long, default_value_t = 32, value_name = "N")]
     pub workers: u16,
-    /// Connections open at once, at most
-    #[arg(long, default_value_t = 64, value_name = "N")]
-    pub connections_max: u16,
     /// Socket that `narrows disk stat` asks
     #[arg(long, value_name = "PATH", env = "NARROWS_DISK_CONTROL")]
     pub control: Option<PathBuf>,
-    /// Serve Prometheus metrics at this address
-    #[arg(long, value_name = "ADDRESS", env = "NARROWS_METRICS")]
-    pub metrics: Option<String>,
-    /// Mutual TLS 1.3 with the certificates in this directory (ca-cert.pem, server-cert.pem, server-key.pem)
-    #[arg(long, value_name = "DIR", env = "NARROWS_TLS_CERTIFICATES")]
-    pub tls_certificates: Option<PathBuf>,
-    /// Allow plain connections from beyond this host: anybody on the way can read and change the data
-    #[arg(long)]
-    pub insecure: bool,
-    /// Take only clients whose certificate carries this name; may be repeated
-    #[arg(long, value_name = "NAME", requires = "tls_certificates")]
-    pub allow: Vec<String>,
-    /// Print where it listens as JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub access: Access,
 }
 
 pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     // First, so that whoever stops us while we start is heard as well.
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot catch signals")?;
+    let signals = common::stop_signals()?;
     let control = control_path(args.control.clone());
     let disks = ServedDisks::start(config(&args, control.clone())?).map_err(of_served)?;
     announce(&args, &disks, &control)?;
-    let (stop, stopped) = mpsc::channel::<()>();
-    narrows_io::thread::spawn("signals", move || {
-        signals.forever().next();
-        drop(stop);
-    })?;
-    let bar = output::progress(quiet);
-    while stopped.recv_timeout(Duration::from_secs(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
-        bar.set_message(view::line(&disks.report()));
-    }
-    bar.finish_and_clear();
+    block::until_stopped(signals, quiet, || view::line(&disks.report()))?;
     let last = disks.report();
     disks.stop().map_err(of_disk)?;
     eprintln!("stopped: {}", view::line(&last));
@@ -109,10 +76,7 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
 }
 
 fn config(args: &Args, control: PathBuf) -> anyhow::Result<ServedConfig> {
-    let address = |text: &str| {
-        Address::parse(text, PORT).map_err(|fault| anyhow::Error::from(Usage(fault.to_string())))
-    };
-    let tcp = args.listen.as_deref().map(address).transpose()?;
+    let access = &args.access;
     let first = args
         .backing
         .clone()
@@ -130,23 +94,20 @@ fn config(args: &Args, control: PathBuf) -> anyhow::Result<ServedConfig> {
             .chain(args.exports.iter().cloned())
             .collect(),
         settings,
-        listen: tcp
-            .into_iter()
-            .chain(args.unix.clone().map(Address::Unix))
-            .collect(),
-        tls_certificates: args.tls_certificates.clone(),
-        insecure: args.insecure,
-        allow: args.allow.clone(),
-        connections_max: args.connections_max.into(),
+        listen: access.listen(args.listen.as_deref())?,
+        tls_certificates: access.tls_certificates.clone(),
+        insecure: access.insecure,
+        allow: access.allow.clone(),
+        connections_max: access.connections_max.into(),
         control,
-        metrics: args.metrics.as_deref().map(address).transpose()?,
+        metrics: access.metrics()?,
     })
 }
 
 /// Says how to reach it.
 fn announce(args: &Args, disks: &ServedDisks, control: &Path) -> anyhow::Result<()> {
     let (uris, report) = (disks.uris(), disks.report());
-    if args.json {
+    if args.access.json {
         let exports: Vec<_> = report.disks.iter().map(|disk| &disk.name).collect();
         let document = json!({
             "schema": "narrows.disk-serve/1", "uris": uris, "exports": exports, "control": control,
@@ -158,18 +119,10 @@ fn announce(args: &Args, disks: &ServedDisks, control: &Path) -> anyhow::Result<
         let (size, backing) = (Size(disk.stat.size), Size(disk.stat.capacity));
         eprintln!("serving {}: {size} on {backing}", disk.backing);
     }
-    for uri in &uris {
-        eprintln!("  {uri}");
-    }
     if let Some(address) = disks.metrics() {
         eprintln!("metrics at http://{address}/metrics");
     }
-    if let Some(uri) = uris.first() {
-        eprintln!("to mount it: mkdir -p /tmp/nbd && nbdfuse /tmp/nbd '{uri}' &");
-        eprintln!(
-            "             mount \"$(losetup --find --show /tmp/nbd/nbd)\" /mnt    (after mkfs)"
-        );
-    }
+    block::say_how_to_mount(&uris);
     let control = control.display();
     eprintln!("to watch it: narrows disk stat --watch --control {control}");
     Ok(())

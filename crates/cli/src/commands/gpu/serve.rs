@@ -123,7 +123,6 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     options.image_dir.clone_from(&args.image_cache);
     let backend = backend(args)?;
     let server = Server::new(backend, options)?;
-    describe(args, &server, &listener.local().to_string(), quiet)?;
     if let Some(address) = &args.watching.metrics {
         let (address, server) = (common::address(address)?, server.clone());
         let served = narrows_io::metrics::serve(&address, move || server.metrics())
@@ -132,6 +131,8 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
         // For as long as the process lives.
         std::mem::forget(served);
     }
+    describe(args, &server, &listener.local().to_string(), quiet)?;
+    narrows_io::service::ready();
     for endpoint in listener.sessions() {
         let server = server.clone();
         narrows_io::thread::spawn("gpu-session", move || {

@@ -2,19 +2,18 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::mpsc,
     time::Duration,
 };
 
 use narrows_core::units::Size;
-use narrows_io::Address;
 use narrows_memory::{Profile, RamDisk, RamDiskConfig, RamDiskError};
-use narrows_nbd::{PORT, ServeError};
+use narrows_nbd::ServeError;
 use serde_json::json;
 
 use super::{control_path, view};
 use crate::{
     commands::{
+        block::{self, Access},
         common,
         options::{seconds, size},
     },
@@ -53,9 +52,6 @@ pub struct Args {
         env = "NARROWS_MEMORY_LISTEN"
     )]
     pub listen: Option<String>,
-    /// Unix socket to listen on
-    #[arg(long, value_name = "PATH")]
-    pub unix: Option<PathBuf>,
     /// How hard to pack as pages are written
     #[arg(long, value_enum, default_value_t)]
     pub profile: ProfileName,
@@ -72,27 +68,11 @@ pub struct Args {
     /// Leave cold pages as they were written
     #[arg(long)]
     pub no_recompress: bool,
-    /// Connections open at once, at most
-    #[arg(long, default_value_t = 64, value_name = "N")]
-    pub connections_max: u16,
     /// Socket that `narrows memory stat` asks
     #[arg(long, value_name = "PATH", env = "NARROWS_MEMORY_CONTROL")]
     pub control: Option<PathBuf>,
-    /// Serve Prometheus metrics at this address
-    #[arg(long, value_name = "ADDRESS", env = "NARROWS_METRICS")]
-    pub metrics: Option<String>,
-    /// Mutual TLS 1.3 with the certificates in this directory (ca-cert.pem, server-cert.pem, server-key.pem)
-    #[arg(long, value_name = "DIR", env = "NARROWS_TLS_CERTIFICATES")]
-    pub tls_certificates: Option<PathBuf>,
-    /// Take only clients whose certificate carries this name; may be repeated
-    #[arg(long, value_name = "NAME", requires = "tls_certificates")]
-    pub allow: Vec<String>,
-    /// Allow plain connections from beyond this host: anybody on the way can read and change the data
-    #[arg(long)]
-    pub insecure: bool,
-    /// Print where it listens as JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub access: Access,
 }
 
 /// A profile of the packer by name.
@@ -111,29 +91,18 @@ pub enum ProfileName {
 
 pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     // First, so that whoever stops us while we start is heard as well.
-    let mut signals = common::stop_signals()?;
+    let signals = common::stop_signals()?;
     let control = control_path(args.control.clone());
     let disk = RamDisk::start(config(&args, control.clone())?).map_err(usage)?;
     announce(&args, &disk.uris(), &control)?;
-    let (stop, stopped) = mpsc::channel::<()>();
-    narrows_io::thread::spawn("signals", move || {
-        signals.forever().next();
-        drop(stop);
-    })?;
-    let bar = output::progress(quiet);
-    while stopped.recv_timeout(Duration::from_secs(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
-        bar.set_message(view::line(&disk.report()));
-    }
-    bar.finish_and_clear();
+    narrows_io::service::ready();
+    block::until_stopped(signals, quiet, || view::line(&disk.report()))?;
     eprintln!("stopped: {}", view::line(&disk.report()));
     Ok(())
 }
 
 fn config(args: &Args, control: PathBuf) -> anyhow::Result<RamDiskConfig> {
-    let address = |text: &str| {
-        Address::parse(text, PORT).map_err(|fault| anyhow::Error::from(Usage(fault.to_string())))
-    };
-    let tcp = args.listen.as_deref().map(address).transpose()?;
+    let access = &args.access;
     let first = std::iter::once((args.name.clone(), args.size));
     let all = first.chain(args.exports.iter().cloned());
     Ok(RamDiskConfig {
@@ -151,16 +120,13 @@ fn config(args: &Args, control: PathBuf) -> anyhow::Result<RamDiskConfig> {
             .map(|path| (path, args.backing_size.map(|size| size.0))),
         idle_after: args.idle_after,
         recompress: !args.no_recompress,
-        listen: tcp
-            .into_iter()
-            .chain(args.unix.clone().map(Address::Unix))
-            .collect(),
-        tls_certificates: args.tls_certificates.clone(),
-        insecure: args.insecure,
-        allow: args.allow.clone(),
-        connections_max: args.connections_max.into(),
+        listen: access.listen(args.listen.as_deref())?,
+        tls_certificates: access.tls_certificates.clone(),
+        insecure: access.insecure,
+        allow: access.allow.clone(),
+        connections_max: access.connections_max.into(),
         control,
-        metrics: args.metrics.as_deref().map(address).transpose()?,
+        metrics: access.metrics()?,
     })
 }
 
@@ -178,7 +144,7 @@ fn usage(error: RamDiskError) -> anyhow::Error {
 
 /// Says how to reach it.
 fn announce(args: &Args, uris: &[String], control: &Path) -> anyhow::Result<()> {
-    if args.json {
+    if args.access.json {
         let document =
             json!({ "schema": "narrows.memory-serve/1", "uris": uris, "control": control });
         return output::print(&document.to_string());
@@ -188,15 +154,7 @@ fn announce(args: &Args, uris: &[String], control: &Path) -> anyhow::Result<()> 
         |limit| format!("at most {limit} of memory"),
     );
     eprintln!("serving {}, {limit}", Size(args.size.0));
-    for uri in uris {
-        eprintln!("  {uri}");
-    }
-    if let Some(uri) = uris.first() {
-        eprintln!("to mount it: mkdir -p /tmp/nbd && nbdfuse /tmp/nbd '{uri}' &");
-        eprintln!(
-            "             mount \"$(losetup --find --show /tmp/nbd/nbd)\" /mnt    (after mkfs)"
-        );
-    }
+    block::say_how_to_mount(uris);
     eprintln!(
         "to watch it: narrows memory stat --watch --control {}",
         control.display()

@@ -63,6 +63,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let listener = common::listen(&args.listen, &args.security, acceptor)?;
     common::on_signal()?;
     describe(args, &engine, &options, &listener.local().to_string())?;
+    narrows_io::service::ready();
     for endpoint in listener.sessions() {
         let server = server.clone();
         let attended = narrows_io::thread::spawn("offload-session", move || {
