@@ -43,6 +43,8 @@ const FLOORS: &[&[&str]] = &[
         "narrows-gpu-client",
         "narrows-gpu-server",
     ],
+    // A step up in the same room: memory's store under a program's own memory.
+    &["narrows-paged"],
     &["narrows-lab"],
     &["narrows-cli", "narrows-capi", "narrows-python"],
 ];

@@ -25,6 +25,8 @@
 //! | [`control`] | the document that `narrows memory stat` reads |
 //! | [`RamDisk`] | all of it, served |
 //! | [`MemoryDisk`] | all of it but the server, for callers in the same process |
+//! | `whole` | a run of pages stored at once, if they pack |
+//! | [`run`] | what `narrows memory run` and its library tell each other |
 //! | `metrics` | the same counters for Prometheus |
 //!
 //! Locks, outermost first: a shard's (one at a time), then the dictionary cache's or the backing file's, one at a time.
@@ -42,12 +44,14 @@ mod metrics;
 mod page;
 mod ram_disk;
 pub mod recompressor;
+pub mod run;
 mod shard;
 mod slab;
 mod slot;
 pub mod stat;
 pub mod store;
 mod tools;
+mod whole;
 
 #[cfg(test)]
 mod tests;
@@ -61,3 +65,4 @@ pub use recompressor::{Recompressor, RecompressorConfig};
 pub use stat::Stat;
 pub use store::{Store, StoreConfig};
 pub use tools::Profile;
+pub use whole::PackedRun;

@@ -70,9 +70,9 @@ pub struct Store {
 
 /// Where a page lies: its shard, and its slot there.
 #[derive(Debug, Clone, Copy)]
-struct Home {
-    shard: usize,
-    slot: usize,
+pub(crate) struct Home {
+    pub(crate) shard: usize,
+    pub(crate) slot: usize,
 }
 
 /// A part of a request that lies in one page.
@@ -182,7 +182,7 @@ impl Store {
             .is_some_and(|backing| backing.has_room())
     }
 
-    fn home(&self, page: u64) -> Home {
+    pub(crate) fn home(&self, page: u64) -> Home {
         let pages = cluster::PAGES as u64;
         let (group, member) = (page / pages, page % pages);
         let shards = self.shards.len() as u64;
@@ -192,7 +192,7 @@ impl Store {
         }
     }
 
-    fn check(&self, offset: u64, len: u64) -> Result<(), BlockError> {
+    pub(crate) fn check(&self, offset: u64, len: u64) -> Result<(), BlockError> {
         if offset.checked_add(len).is_none_or(|end| end > self.size) {
             count(&self.traffic.invalid_io, 1);
             return Err(BlockError::Invalid("beyond the end of the device"));
@@ -324,7 +324,7 @@ impl Store {
         Ok(())
     }
 
-    fn explain(&self, fault: &StoreError) -> BlockError {
+    pub(crate) fn explain(&self, fault: &StoreError) -> BlockError {
         match fault {
             StoreError::Full => {
                 let limit = self.budget.limit().unwrap_or(0);
@@ -362,7 +362,7 @@ impl Store {
 }
 
 /// Puts a page, whatever was there.
-fn put(
+pub(crate) fn put(
     shard: &mut Shard,
     at: usize,
     page: &Page,

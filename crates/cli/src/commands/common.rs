@@ -364,6 +364,17 @@ fn typed(word: &OsStr) -> String {
     }
 }
 
+/// Ctrl-C reaches a program that we run by itself; we go when it has gone.
+pub fn ignore_interrupts() -> anyhow::Result<()> {
+    use signal_hook::{
+        consts::{SIGINT, SIGQUIT},
+        iterator::Signals,
+    };
+    let mut signals = Signals::new([SIGINT, SIGQUIT]).context("cannot catch signals")?;
+    narrows_io::thread::spawn("signals", move || signals.forever().for_each(drop))?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,7 @@ mod help;
 mod hostile;
 mod losses;
 mod memory;
+mod memory_run;
 mod migrate;
 mod mistakes;
 mod netns;

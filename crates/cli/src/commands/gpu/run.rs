@@ -10,7 +10,7 @@ use narrows_cuda::{
 use serde_json::Value;
 
 use super::Way;
-use crate::exit::Usage;
+use crate::{commands::common, exit::Usage};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -45,7 +45,7 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
         .env("LD_LIBRARY_PATH", dir.search_path());
     command.envs(variables.iter());
     // Ctrl-C reaches the program by itself; we go when it has gone.
-    ignore_interrupts()?;
+    common::ignore_interrupts()?;
     let mut child = command.spawn().map_err(|fault| {
         Usage(format!(
             "cannot start {}: {fault}",
@@ -61,16 +61,6 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
         .code()
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     std::process::exit(code);
-}
-
-fn ignore_interrupts() -> anyhow::Result<()> {
-    use signal_hook::{
-        consts::{SIGINT, SIGQUIT},
-        iterator::Signals,
-    };
-    let mut signals = Signals::new([SIGINT, SIGQUIT]).context("cannot catch signals")?;
-    narrows_io::thread::spawn("signals", move || signals.forever().for_each(drop))?;
-    Ok(())
 }
 
 fn tell(text: &str, json: bool) {

@@ -1,5 +1,6 @@
-//! `narrows memory`: a RAM disk of packed pages.
+//! `narrows memory`: a RAM disk of packed pages, and programs whose large memory is kept packed.
 
+mod run;
 mod serve;
 mod stat;
 mod view;
@@ -16,6 +17,8 @@ pub struct Args {
 pub enum Command {
     /// Serve a RAM disk of packed pages until interrupted; its content ends with it
     Serve(Box<serve::Args>),
+    /// Run a program on numbers in less memory than it asks for
+    Run(run::Args),
     /// Show what a RAM disk holds, costs and does
     Stat(stat::Args),
 }
@@ -23,6 +26,7 @@ pub enum Command {
 pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     match args.command {
         Command::Serve(args) => serve::run(*args, quiet),
+        Command::Run(args) => run::run(&args, quiet),
         Command::Stat(args) => stat::run(&args),
     }
 }

@@ -1,0 +1,81 @@
+//! `narrows memory run`: a program in less memory than it asks for.
+
+use std::{fmt::Write as _, fs, process::Command};
+
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+
+// Goal: the same result in half the memory, and the limit holds. Method: `sort`, which reads all of its input into
+// memory, alone and within the limit.
+#[test]
+fn sort_gives_the_same_in_half_the_memory() {
+    let narrows = || Command::new(env!("CARGO_BIN_EXE_narrows"));
+    let check = narrows()
+        .args(["memory", "run", "--check"])
+        .output()
+        .unwrap();
+    if !check.status.success() {
+        // The library is built by `cargo build -p narrows-paged`, or the system does not allow it.
+        eprintln!("skipped: {}", String::from_utf8_lossy(&check.stderr));
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("numbers");
+    let mut text = String::new();
+    let mut number = 1_u64;
+    while text.len() < 40 << 20 {
+        number = number
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        writeln!(text, "{:012}", number >> 30).unwrap();
+    }
+    fs::write(&input, text).unwrap();
+    let words = ["sort", "--parallel=2", "--buffer-size=400M"];
+    let alone = Command::new(words[0])
+        .args(&words[1..])
+        .arg(&input)
+        .output()
+        .unwrap();
+    let bound = narrows()
+        .args(["memory", "run", "--limit", "96M", "--json", "--backing"])
+        .arg(dir.path())
+        .arg("--")
+        .args(words)
+        .arg(&input)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&bound.stderr);
+    assert!(bound.status.success(), "{text}");
+    assert!(
+        alone.stdout == bound.stdout,
+        "other lines, or another order"
+    );
+    let report: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    let of = |name: &str| report[name].as_u64().unwrap();
+    assert!(of("taken_peak_bytes") > 150 * MIB, "{report}");
+    assert!(
+        of("peak_bytes") <= 96 * MIB + 96 * MIB / 32 + 24 * MIB,
+        "{report}"
+    );
+    assert!(of("packed") > 0 && of("unpacked") > 0, "{report}");
+}
+
+// Goal: the program's end is ours. Method: one that exits with a code, one that is killed, one that is not there.
+#[test]
+fn the_exit_code_is_the_programs() {
+    let code = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_narrows"));
+        command
+            .args(["-q", "memory", "run", "--limit", "64M", "--"])
+            .args(words);
+        command.output().unwrap().status.code()
+    };
+    if code(&["true"]) != Some(0) {
+        eprintln!("skipped: the library is not built");
+        return;
+    }
+    assert_eq!(code(&["sh", "-c", "exit 7"]), Some(7));
+    assert_eq!(code(&["sh", "-c", "kill -9 $$"]), Some(137));
+    assert_eq!(code(&["/does/not/exist"]), Some(2));
+}
