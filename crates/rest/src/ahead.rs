@@ -7,7 +7,7 @@ use std::io::{self, Read};
 /// Reads ahead as far as is asked, and no further than a step.
 #[derive(Debug)]
 pub(crate) struct Ahead<R> {
-    inner: R,
+    pub(crate) inner: R,
     bytes: Vec<u8>,
     start: usize,
     /// Where in the file `start` lies.

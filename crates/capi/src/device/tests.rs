@@ -94,6 +94,7 @@ fn a_panic_is_told_and_the_device_takes_no_more() {
 
 // Goal: no call with null pointers or nonsense crashes. Method: each function, each pointer.
 #[test]
+#[allow(clippy::too_many_lines, reason = "a list of cases")]
 fn null_pointers_and_nonsense_are_refused() {
     let null = ErrorCode::NullPointer as i32;
     let mut device = ptr::null_mut();

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, FileTimes, Metadata, Permissions},
-    io::{self, IsTerminal, Seek, SeekFrom, Write},
+    io::{self, IsTerminal, Seek, Write},
     os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown},
     path::{Path, PathBuf},
 };
@@ -154,7 +154,7 @@ impl narrows_offload::container::Out for Place {
 
     fn rewrite_start(&mut self, bytes: &[u8]) -> io::Result<()> {
         // A pipe has no start any more.
-        self.file.seek(SeekFrom::Current(0))?;
+        self.file.stream_position()?;
         self.file.write_all_at(bytes, 0)
     }
 }
