@@ -13,7 +13,7 @@
 //! | `write` | [`Writer`]: content in, file out, on several threads |
 //! | `read`, `seek` | [`Reader`] from front to end, [`SeekReader`] by the index |
 //! | `decoder` | [`Decoder`]: content of bytes that come from elsewhere |
-//! | `walk` | from frame to frame, past damage too |
+//! | `walk`, `ahead` | from frame to frame, past damage too; the bytes of them |
 //! | `list` | [`list()`], [`verify()`] |
 //! | `choose`, `pages` | the codec for a chunk; the codec of pages |
 //! | `layout` | the bytes around frames |
@@ -23,6 +23,7 @@
 //! There are no locks; threads are `ordered`'s alone.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod choose;
 mod decoder;
 mod error;

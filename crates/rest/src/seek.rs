@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 
 use narrows_core::{Seq, Workspace};
-use narrows_format::{HEADER_LEN_MAX, HEADER_LEN_MIN, Header};
+use narrows_format::{HEADER_LEN_MAX, HEADER_LEN_MIN, Header, packed_len_max};
 
 use crate::{
     FileError,
@@ -246,8 +246,13 @@ impl Part {
         }
         let mut place = self.at + HEAD_LEN as u64;
         for n in 0..count {
+            let (entry, raw_len) = (self.frames[n as usize], self.raw_len(n));
+            // Before memory is taken for a payload: what no frame may be.
+            if !(1..=packed_len_max(raw_len)).contains(&entry.packed_len) {
+                return Err(FileError::damaged(foot_at, "an index of frames too long"));
+            }
             self.places.push(place);
-            place = place.saturating_add(self.frames[n as usize].frame_len(self.raw_len(n)));
+            place = place.saturating_add(entry.frame_len(raw_len));
         }
         if at != foot_at || place != self.at + self.foot.index_at {
             return Err(FileError::damaged(foot_at, "an index of another file"));

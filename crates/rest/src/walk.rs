@@ -7,13 +7,14 @@
 //!
 //! Neighbours: [`crate::read`] unpacks what comes out. Nothing is allocated for bytes that are not there.
 
-use std::io::{self, Read};
+use std::io::Read;
 
 use narrows_core::{ChannelId, DecodeError, Seq};
 use narrows_format::{HEADER_LEN_MAX, HEADER_LEN_MIN, Header};
 
 use crate::{
     FileError,
+    ahead::Ahead,
     layout::{
         ENTRIES_MAX, ENTRY_LEN, Entry, FOOT_LEN, FOOT_MAGIC, Foot, HEAD_LEN, HEAD_MAGIC, Head,
     },
@@ -102,11 +103,11 @@ impl<R: Read> Walk<R> {
     }
 
     pub(crate) fn into_inner(self) -> R {
-        self.bytes.inner
+        self.bytes.into_inner()
     }
 
     pub(crate) fn inner_mut(&mut self) -> &mut R {
-        &mut self.bytes.inner
+        self.bytes.inner_mut()
     }
 
     /// Leaves alone what lies behind the first file.
@@ -116,7 +117,7 @@ impl<R: Read> Walk<R> {
 
     /// What was read and belongs to no step, and what was read from.
     pub(crate) fn into_unread(self) -> (Vec<u8>, R) {
-        (self.bytes.peek().to_vec(), self.bytes.inner)
+        (self.bytes.peek().to_vec(), self.bytes.into_inner())
     }
 
     /// The next step; `None` behind the last file.
@@ -484,72 +485,3 @@ pub(crate) fn told(fault: DecodeError, at: u64) -> FileError {
         _ => FileError::damaged(at, "a frame that is cut"),
     }
 }
-
-/// Reads ahead as far as is asked, and no further than a step.
-#[derive(Debug)]
-struct Ahead<R> {
-    inner: R,
-    bytes: Vec<u8>,
-    start: usize,
-    /// Where in the file `start` lies.
-    at: u64,
-    ended: bool,
-}
-
-impl<R: Read> Ahead<R> {
-    fn new(inner: R) -> Self {
-        Self {
-            inner,
-            bytes: Vec::new(),
-            start: 0,
-            at: 0,
-            ended: false,
-        }
-    }
-
-    /// What was read and not consumed.
-    fn peek(&self) -> &[u8] {
-        &self.bytes[self.start..]
-    }
-
-    fn consume(&mut self, len: usize) {
-        let len = len.min(self.bytes.len() - self.start);
-        self.start += len;
-        self.at += len as u64;
-    }
-
-    /// Reads until `len` bytes are there or the file ends, and returns how many are. The buffer grows as bytes come, so a
-    /// length that a file only claims costs nothing.
-    fn fill(&mut self, len: usize) -> io::Result<usize> {
-        if self.peek().len() >= len || self.ended {
-            return Ok(self.peek().len());
-        }
-        if self.start > 0 {
-            self.bytes.drain(..self.start);
-            self.start = 0;
-        }
-        while self.bytes.len() < len && !self.ended {
-            let have = self.bytes.len();
-            let more = (len - have).clamp(READ_LEN, READ_LEN_MAX);
-            self.bytes.resize(have + more, 0);
-            let got = match self.inner.read(&mut self.bytes[have..]) {
-                Ok(got) => got,
-                Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {
-                    self.bytes.truncate(have);
-                    continue;
-                }
-                Err(fault) => {
-                    self.bytes.truncate(have);
-                    return Err(fault);
-                }
-            };
-            self.bytes.truncate(have + got);
-            self.ended = got == 0;
-        }
-        Ok(self.bytes.len())
-    }
-}
-
-/// Bytes asked of a reader at once: least, and most.
-const READ_LEN: usize = 64 << 10;
-const READ_LEN_MAX: usize = 1 << 20;

@@ -57,12 +57,19 @@ fn every_bit_flip_is_noticed() {
             Err(_) => assert!(bit / 8 < 20 + 24, "bit {bit} costs all"),
         }
         if !rest.is_empty() {
-            assert_eq!(reader.losses().is_empty(), is_harmless, "bit {bit} has no name");
+            assert_eq!(
+                reader.losses().is_empty(),
+                is_harmless,
+                "bit {bit} has no name"
+            );
             assert_right_but_for(&rest, &content, reader.losses());
         }
         by_index(&flipped, &content, bit);
     }
-    assert!(harmless * 100 < file.len() * 8, "{harmless} bits change nothing");
+    assert!(
+        harmless * 100 < file.len() * 8,
+        "{harmless} bits change nothing"
+    );
 }
 
 /// What the index leads to is right, or an error.

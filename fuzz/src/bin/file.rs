@@ -18,7 +18,12 @@ fuzz_target!(|data: &[u8]| {
         let options = Options::default().threads(1).chunk_len(4096);
         let file = pack(data, &options).expect("the options are in range");
         assert_eq!(unpack(&file, CONTENT_MAX).expect("it was just made"), data);
-        assert!(verify(&file[..], 1).expect("it can be read").losses.is_empty());
+        assert!(
+            verify(&file[..], 1)
+                .expect("it can be read")
+                .losses
+                .is_empty()
+        );
         return;
     }
     let front = unpack(data, CONTENT_MAX);
