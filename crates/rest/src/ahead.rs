@@ -26,6 +26,10 @@ impl<R: Read> Ahead<R> {
         }
     }
 
+    pub(crate) fn inner_mut(&mut self) -> &mut R {
+        &mut self.inner
+    }
+
     pub(crate) fn into_inner(self) -> R {
         self.inner
     }

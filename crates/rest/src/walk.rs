@@ -107,7 +107,7 @@ impl<R: Read> Walk<R> {
     }
 
     pub(crate) fn inner_mut(&mut self) -> &mut R {
-        &mut self.bytes.inner
+        self.bytes.inner_mut()
     }
 
     /// Leaves alone what lies behind the first file.
@@ -117,7 +117,7 @@ impl<R: Read> Walk<R> {
 
     /// What was read and belongs to no step, and what was read from.
     pub(crate) fn into_unread(self) -> (Vec<u8>, R) {
-        (self.bytes.peek().to_vec(), self.bytes.inner)
+        (self.bytes.peek().to_vec(), self.bytes.into_inner())
     }
 
     /// The next step; `None` behind the last file.
