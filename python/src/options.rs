@@ -1,6 +1,6 @@
 //! Keyword arguments to options.
 
-use narrows_rest::{Element, FileError, Goal, Options};
+use narrows_rest::{Element, FileError, FileOptions, Goal};
 
 use crate::error::Error;
 
@@ -11,7 +11,7 @@ pub(crate) fn options(
     dtype: Option<&str>,
     threads: usize,
     chunk: usize,
-) -> Result<Options, Error> {
+) -> Result<FileOptions, Error> {
     let goal = match (goal, level) {
         (Some(_), Some(_)) => {
             let what = "give either goal or level".into();
@@ -22,6 +22,6 @@ pub(crate) fn options(
         (None, None) => Goal::default(),
     };
     let element = dtype.map(str::parse::<Element>).transpose()?;
-    let options = Options::default().goal(goal).element(element);
+    let options = FileOptions::default().goal(goal).element(element);
     Ok(options.threads(threads).chunk_len(chunk))
 }

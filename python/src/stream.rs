@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use narrows_rest::{Decoder, Options, Progress, Writer};
+use narrows_rest::{Decoder, FileOptions, Progress, Writer};
 use pyo3::{
     exceptions::{PyEOFError, PyRuntimeError, PyValueError},
     prelude::*,
@@ -41,7 +41,7 @@ impl Write for Made {
 #[pyclass(module = "narrows", frozen)]
 #[derive(Debug)]
 pub(crate) struct Compressor {
-    options: Options,
+    options: FileOptions,
     made: Made,
     state: Mutex<Packing>,
 }

@@ -5,7 +5,7 @@ use std::{
     io,
 };
 
-use narrows_rest::{Element, FileError, Goal as PackGoal, Options};
+use narrows_rest::{Element, FileError, FileOptions, Goal as PackGoal};
 
 use crate::{
     boundary,
@@ -75,7 +75,7 @@ pub enum ValueType {
 /// A compression context: parameters, and the stream in progress. Used by one thread at a time.
 #[derive(Debug, Default)]
 pub struct Cctx {
-    pub(crate) options: Options,
+    pub(crate) options: FileOptions,
     pub(crate) packing: Packing,
     /// A call panicked.
     pub(crate) broken: bool,
@@ -177,13 +177,13 @@ pub unsafe extern "C" fn narrows_compress2(
         boundary::call(|| {
             let dst = boundary::bytes_mut(dst.cast(), dst_capacity)?;
             let src = boundary::bytes(src.cast(), src_size)?;
-            let pack = |options: &Options| {
+            let pack = |options: &FileOptions| {
                 let mut out = io::Cursor::new(dst);
                 narrows_rest::pack_to(&mut out, src, options)?;
                 Ok(out.position() as usize)
             };
             match cctx.is_null() {
-                true => pack(&Options::default()),
+                true => pack(&FileOptions::default()),
                 false => boundary::exclusive(cctx)?.run(|cctx| pack(&cctx.options)),
             }
         })
@@ -234,7 +234,11 @@ pub unsafe extern "C" fn narrows_content_size(
     }
 }
 
-fn with_parameter(options: Options, parameter: c_int, value: c_int) -> Result<Options, Error> {
+fn with_parameter(
+    options: FileOptions,
+    parameter: c_int,
+    value: c_int,
+) -> Result<FileOptions, Error> {
     let bad = |name| options::out_of_bounds(name, value.into());
     let options = match parameter {
         it if it == Parameter::Goal as c_int => options.goal(match value {

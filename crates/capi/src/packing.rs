@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use narrows_rest::{FileError, Options, Writer};
+use narrows_rest::{FileError, FileOptions, Writer};
 
 use crate::error::{Error, ErrorCode};
 
@@ -47,7 +47,7 @@ impl Packing {
     /// Reads input and writes output as far as there is both; how many bytes wait for room.
     pub(crate) fn step(
         &mut self,
-        options: &Options,
+        options: &FileOptions,
         mut out: Out<'_>,
         input: In<'_>,
         is_end: bool,
@@ -81,7 +81,7 @@ impl Packing {
         }
     }
 
-    fn writer(&mut self, options: &Options) -> Result<&mut Writer<Packed>, Error> {
+    fn writer(&mut self, options: &FileOptions) -> Result<&mut Writer<Packed>, Error> {
         if self.writer.is_none() {
             self.writer = Some(Writer::new(self.packed.clone(), options)?);
         }

@@ -16,7 +16,7 @@ use narrows_policy::{
 };
 
 use crate::{
-    Element, Options,
+    Element, FileOptions,
     pages::{PAGES, Pages},
 };
 
@@ -90,7 +90,7 @@ struct Scratch {
 }
 
 /// The codecs for `chunk`, at least one: the shortest that one of them makes of all of it is the right one.
-pub(crate) fn choose(chunk: &[u8], options: &Options, ws: &mut Workspace) -> Vec<Choice> {
+pub(crate) fn choose(chunk: &[u8], options: &FileOptions, ws: &mut Workspace) -> Vec<Choice> {
     let mut scratch = std::mem::take(ws.get::<Scratch>());
     let level = options.goal.level();
     let candidates = match options.element {

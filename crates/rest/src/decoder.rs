@@ -8,14 +8,14 @@ use std::{
     io::{self, Read},
 };
 
-use crate::{FileError, list::Summary, read::Reader};
+use crate::{FileError, read::Reader, summary::Summary};
 
 /// Unpacks one file from bytes as they come, on the calling thread.
 ///
 /// ```
 /// use narrows_rest::{Decoder, Progress};
 ///
-/// let mut bytes = narrows_rest::pack(b"content", &narrows_rest::Options::default())?;
+/// let mut bytes = narrows_rest::pack(b"content", &narrows_rest::FileOptions::default())?;
 /// bytes.extend(b"what follows");
 /// let (mut decoder, mut content) = (Decoder::new(), Vec::new());
 /// for byte in bytes.chunks(1) {

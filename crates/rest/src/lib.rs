@@ -9,12 +9,12 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `options` | [`Options`], [`Goal`], [`Element`] |
+//! | `options` | [`FileOptions`], [`Goal`], [`Element`] |
 //! | `write` | [`Writer`]: content in, file out, on several threads |
 //! | `read`, `seek` | [`Reader`] from front to end, [`SeekReader`] by the index |
 //! | `decoder` | [`Decoder`]: content of bytes that come from elsewhere |
 //! | `walk`, `ahead` | from frame to frame, past damage too; the bytes of them |
-//! | `list` | [`list()`], [`verify()`] |
+//! | `list`, `summary` | [`list()`], [`verify()`]; what they tell |
 //! | `choose`, `pages` | the codec for a chunk; the codec of pages |
 //! | `layout` | the bytes around frames |
 //! | [`ordered`] | jobs side by side, results in order |
@@ -35,16 +35,18 @@ pub mod ordered;
 mod pages;
 mod read;
 mod seek;
+mod summary;
 mod walk;
 mod write;
 
 pub use self::{
     decoder::{Decoder, Progress},
     error::FileError,
-    list::{FrameInfo, Listing, Loss, Share, Summary, Verified, list, verify},
-    options::{Element, Goal, LEVELS, Options},
+    list::{Listing, Verified, list, verify},
+    options::{Element, FileOptions, Goal, LEVELS},
     read::Reader,
     seek::SeekReader,
+    summary::{FrameInfo, Loss, Share, Summary},
     write::Writer,
 };
 
@@ -60,7 +62,7 @@ pub const EXTENSION: &str = "narrows";
 /// A file of `content`.
 ///
 /// ```
-/// let options = narrows_rest::Options::default().element(narrows_rest::Element::F64);
+/// let options = narrows_rest::FileOptions::default().element(narrows_rest::Element::F64);
 /// let content: Vec<u8> = (0..1000).flat_map(|n| (f64::from(n) / 10.0).to_le_bytes()).collect();
 /// let file = narrows_rest::pack(&content, &options)?;
 /// assert!(file.len() < content.len() / 10);
@@ -70,7 +72,7 @@ pub const EXTENSION: &str = "narrows";
 ///
 /// # Errors
 /// [`FileError::Setting`] for options out of range.
-pub fn pack(content: &[u8], options: &Options) -> Result<Vec<u8>, FileError> {
+pub fn pack(content: &[u8], options: &FileOptions) -> Result<Vec<u8>, FileError> {
     let mut file = Vec::new();
     pack_to(&mut file, content, options)?;
     Ok(file)
@@ -80,7 +82,11 @@ pub fn pack(content: &[u8], options: &Options) -> Result<Vec<u8>, FileError> {
 ///
 /// # Errors
 /// [`FileError::Setting`] for options out of range, and those of `out`.
-pub fn pack_to(out: impl Write, content: &[u8], options: &Options) -> Result<Summary, FileError> {
+pub fn pack_to(
+    out: impl Write,
+    content: &[u8],
+    options: &FileOptions,
+) -> Result<Summary, FileError> {
     let checked = options.checked()?;
     let chunks = content.len().div_ceil(checked.chunk_len);
     let threads = checked.threads.min(chunks.max(1));

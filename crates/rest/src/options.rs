@@ -143,10 +143,10 @@ impl FromStr for Element {
     }
 }
 
-/// How content is packed. `Options::default()` is what a file of any kind is packed with.
+/// How content is packed. `FileOptions::default()` is what a file of any kind is packed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Options {
+pub struct FileOptions {
     /// What packing is for.
     pub goal: Goal,
     /// What the content is an array of, where the caller knows. Else each chunk is looked at.
@@ -157,7 +157,7 @@ pub struct Options {
     pub chunk_len: usize,
 }
 
-impl Options {
+impl FileOptions {
     /// With this goal.
     #[must_use]
     pub fn goal(mut self, goal: Goal) -> Self {

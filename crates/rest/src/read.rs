@@ -16,9 +16,9 @@ use crate::{
     FileError,
     choose::CODECS,
     layout::{ENTRIES_MAX, Entry, Foot, Head},
-    list::{Loss, Summary},
     options,
     ordered::Ordered,
+    summary::{Loss, Summary},
     walk::{Found, Step, Walk, entries, told},
 };
 
@@ -27,7 +27,7 @@ use crate::{
 /// ```
 /// use std::io::Read;
 ///
-/// let file = narrows_rest::pack(b"content", &narrows_rest::Options::default())?;
+/// let file = narrows_rest::pack(b"content", &narrows_rest::FileOptions::default())?;
 /// let mut content = String::new();
 /// narrows_rest::Reader::new(&file[..]).read_to_string(&mut content)?;
 /// assert_eq!(content, "content");

@@ -8,8 +8,8 @@ use narrows_format::{HEADER_LEN_MAX, HEADER_LEN_MIN, Header, packed_len_max};
 use crate::{
     FileError,
     layout::{ENTRIES_MAX, ENTRY_LEN, Entry, FOOT_LEN, FRAME_LEN_MIN, Foot, HEAD_LEN, Head},
-    list::{FrameInfo, Summary, name_of},
     read::unpack_chunk,
+    summary::{FrameInfo, Summary, name_of},
     walk::{entries, told},
 };
 
@@ -19,7 +19,7 @@ use crate::{
 /// use std::io::{Cursor, Read, Seek, SeekFrom};
 ///
 /// let content: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
-/// let file = narrows_rest::pack(&content, &narrows_rest::Options::default())?;
+/// let file = narrows_rest::pack(&content, &narrows_rest::FileOptions::default())?;
 /// let mut reader = narrows_rest::SeekReader::new(Cursor::new(file))?;
 /// let mut number = [0; 4];
 /// reader.seek(SeekFrom::Start(4 * 77_777))?;

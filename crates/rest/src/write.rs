@@ -13,20 +13,20 @@ use narrows_format::{Header, chunk_check};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
-    FileError, Options,
+    FileError, FileOptions,
     choose::{Choice, choose},
     layout::{ENTRIES_MAX, ENTRY_LEN, Entry, FOOT_LEN, Foot, Head},
-    list::Summary,
     ordered::Ordered,
+    summary::Summary,
 };
 
 /// Writes a file. [`Writer::finish`] ends it: without, it has no end, and readers say so.
 ///
 /// ```
 /// use std::io::Write;
-/// use narrows_rest::{Options, Writer};
+/// use narrows_rest::{FileOptions, Writer};
 ///
-/// let mut writer = Writer::new(Vec::new(), &Options::default())?;
+/// let mut writer = Writer::new(Vec::new(), &FileOptions::default())?;
 /// writer.write_all(b"content, content, content")?;
 /// let (file, summary) = writer.finish()?;
 /// assert_eq!(summary.content_len, 25);
@@ -35,7 +35,7 @@ use crate::{
 /// ```
 pub struct Writer<W: Write> {
     inner: W,
-    options: Options,
+    options: FileOptions,
     head: Option<Head>,
     chunk: Vec<u8>,
     jobs: Ordered<Packed>,
@@ -57,7 +57,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// [`FileError::Setting`] for options out of range.
-    pub fn new(inner: W, options: &Options) -> Result<Self, FileError> {
+    pub fn new(inner: W, options: &FileOptions) -> Result<Self, FileError> {
         let options = options.checked()?;
         Ok(Self {
             inner,
@@ -185,7 +185,13 @@ impl<W: Write> fmt::Debug for Writer<W> {
 const INDEX_LEVEL: u8 = 3;
 
 impl Packed {
-    fn new(head: &Head, seq: Seq, chunk: Vec<u8>, options: &Options, ws: &mut Workspace) -> Self {
+    fn new(
+        head: &Head,
+        seq: Seq,
+        chunk: Vec<u8>,
+        options: &FileOptions,
+        ws: &mut Workspace,
+    ) -> Self {
         let choices = choose(&chunk, options, ws);
         Self::with(&choices, head.channel, seq, chunk, ws)
     }

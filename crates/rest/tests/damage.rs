@@ -2,7 +2,7 @@
 
 use std::io::{Cursor, Read};
 
-use narrows_rest::{FileError, Options, Reader, SeekReader, pack, unpack, verify};
+use narrows_rest::{FileError, FileOptions, Reader, SeekReader, pack, unpack, verify};
 use narrows_testkit::data::{Kind, Random, make};
 
 const CHUNK_LEN: usize = 4096;
@@ -14,8 +14,8 @@ fn content() -> Vec<u8> {
     [text, random, make(Kind::Doubles, 1500, 3)].concat()
 }
 
-fn small() -> Options {
-    Options::default().chunk_len(CHUNK_LEN).threads(1)
+fn small() -> FileOptions {
+    FileOptions::default().chunk_len(CHUNK_LEN).threads(1)
 }
 
 /// Reads as far as it goes, and checks that no byte is wrong.

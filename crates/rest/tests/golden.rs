@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use narrows_rest::{Element, Options, SeekReader, list, pack, unpack, verify};
+use narrows_rest::{Element, FileOptions, SeekReader, list, pack, unpack, verify};
 use narrows_testkit::data::{Kind, make};
 
 fn dir() -> PathBuf {
@@ -16,8 +16,8 @@ fn dir() -> PathBuf {
 }
 
 /// Content and options by name.
-fn cases() -> Vec<(&'static str, Vec<u8>, Options)> {
-    let small = Options::default().chunk_len(4096).threads(1);
+fn cases() -> Vec<(&'static str, Vec<u8>, FileOptions)> {
+    let small = FileOptions::default().chunk_len(4096).threads(1);
     let decimals = (0..2000u16).flat_map(|n| (f64::from(n * 37 % 900) / 100.0).to_le_bytes());
     let field = (0..3000u16).flat_map(|n| ((f64::from(n) / 90.0).sin() as f32).to_le_bytes());
     vec![

@@ -2,12 +2,12 @@
 
 use std::io::{Read, Write};
 
-use narrows_rest::{Element, FileError, Goal, Options, Reader, Writer, pack, unpack};
+use narrows_rest::{Element, FileError, FileOptions, Goal, Reader, Writer, pack, unpack};
 use narrows_testkit::data::{KINDS, Kind, Random, make};
 use proptest::prelude::*;
 
-fn options(level: u8, element: Option<Element>, threads: usize, chunk_len: usize) -> Options {
-    Options::default()
+fn options(level: u8, element: Option<Element>, threads: usize, chunk_len: usize) -> FileOptions {
+    FileOptions::default()
         .goal(Goal::Level(level))
         .element(element)
         .threads(threads)
@@ -85,7 +85,7 @@ fn files_appended_to_one_another_are_one() {
 
 #[test]
 fn more_content_than_is_allowed_is_refused() {
-    let file = pack(&make(Kind::Zeros, 100_000, 0), &Options::default()).unwrap();
+    let file = pack(&make(Kind::Zeros, 100_000, 0), &FileOptions::default()).unwrap();
     assert_eq!(unpack(&file, 100_000).unwrap().len(), 100_000);
     let fault = unpack(&file, 99_999).unwrap_err();
     assert!(
@@ -122,7 +122,7 @@ fn numbers_are_found_and_text_is_zstd() {
         .collect();
     let text = make(Kind::Text, 800_000, 1);
     let zstd_only = |content: &[u8]| {
-        let file = pack(content, &Options::default()).unwrap();
+        let file = pack(content, &FileOptions::default()).unwrap();
         let summary = narrows_rest::verify(&file[..], 1).unwrap().summary;
         let codecs: Vec<_> = summary.codecs.keys().copied().collect();
         (codecs == ["zstd"], file.len(), codecs)

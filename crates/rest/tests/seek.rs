@@ -2,7 +2,7 @@
 
 use std::io::{Cursor, Read, Seek, SeekFrom};
 
-use narrows_rest::{Options, SeekReader, pack};
+use narrows_rest::{FileOptions, SeekReader, pack};
 use narrows_testkit::data::{Kind, Random, make};
 
 // Goal: seeks and reads go where those of a plain file go. Method: at random, beside a cursor over the content; also in
@@ -15,7 +15,7 @@ fn seeks_agree_with_a_plain_cursor() {
         Vec::new(),
         make(Kind::Random, 30_001, 3),
     ];
-    let options = Options::default().chunk_len(8192);
+    let options = FileOptions::default().chunk_len(8192);
     let file: Vec<u8> = parts
         .iter()
         .flat_map(|part| pack(part, &options).unwrap())
@@ -67,7 +67,7 @@ fn a_part_is_read_without_the_rest() {
         }
     }
     let content = make(Kind::Random, 4 << 20, 1);
-    let file = pack(&content, &Options::default().chunk_len(64 << 10)).unwrap();
+    let file = pack(&content, &FileOptions::default().chunk_len(64 << 10)).unwrap();
     let mut reader = SeekReader::new(Counted(Cursor::new(file), 0)).unwrap();
     let mut part = [0; 1000];
     reader.seek(SeekFrom::Start(3_000_000)).unwrap();

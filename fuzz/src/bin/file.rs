@@ -5,7 +5,7 @@
 use std::io::{Cursor, Read};
 
 use libfuzzer_sys::fuzz_target;
-use narrows_rest::{Options, Reader, SeekReader, list, pack, unpack, verify};
+use narrows_rest::{FileOptions, Reader, SeekReader, list, pack, unpack, verify};
 
 /// Content that is read at most: a file may say that it is all zeros, and endless.
 const CONTENT_MAX: u64 = 8 << 20;
@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     if kind % 2 == 0 {
-        let options = Options::default().threads(1).chunk_len(4096);
+        let options = FileOptions::default().threads(1).chunk_len(4096);
         let file = pack(data, &options).expect("the options are in range");
         assert_eq!(unpack(&file, CONTENT_MAX).expect("it was just made"), data);
         assert!(

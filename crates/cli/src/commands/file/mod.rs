@@ -57,13 +57,13 @@ pub struct Packing {
 }
 
 impl Packing {
-    fn options(&self, threads: usize) -> narrows_rest::Options {
+    fn options(&self, threads: usize) -> narrows_rest::FileOptions {
         let goal = match (self.level, self.goal) {
             (Some(level), _) => Goal::Level(level),
             (None, goal) => goal.unwrap_or_default(),
         };
         let chunk = self.chunk.map_or(0, |Size(len)| len);
-        narrows_rest::Options::default()
+        narrows_rest::FileOptions::default()
             .goal(goal)
             .element(self.element)
             .threads(threads)
