@@ -1,7 +1,7 @@
 //! Takes blocks away: those with a kept copy are dropped, others packed, and what does not pack is written to the
 //! backing file.
 
-use std::{os::unix::fs::FileExt, sync::atomic::Ordering, time::Instant};
+use std::{sync::atomic::Ordering, time::Instant};
 
 use narrows_memory::run::Counter;
 use xxhash_rust::xxh3::xxh3_64;
@@ -107,7 +107,7 @@ impl Pager {
             }
         }
         self.counters.add(Counter::Written, 1);
-        if let Err(fault) = self.file.write_all_at(slot.bytes(), at) {
+        if let Err(fault) = self.file.write(slot.bytes(), at) {
             sys::fatal(&format!(
                 "memory is full of numbers that do not pack, and the backing file takes no more: {fault}"
             ));

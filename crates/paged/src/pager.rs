@@ -14,6 +14,7 @@
 use std::{
     fs::File,
     io,
+    os::unix::fs::FileExt,
     path::Path,
     sync::{Arc, atomic::AtomicBool},
 };
@@ -51,7 +52,7 @@ pub(crate) struct Pager {
     pub(crate) len: usize,
     pub(crate) stage: Stage,
     pub(crate) store: Store,
-    pub(crate) file: File,
+    pub(crate) file: Backing,
     pub(crate) gauge: Gauge,
     pub(crate) counters: Counters,
     pub(crate) table: Mutex<Table>,
@@ -115,7 +116,7 @@ impl Pager {
         uffd.register(base, len, true)
             .map_err(fault("cannot register memory"))?;
         let stage = Stage::new(&uffd).map_err(fault("cannot register memory"))?;
-        let file = backing(Path::new(&config.backing))
+        let file = Backing::make(Path::new(&config.backing))
             .map_err(|fault| format!("cannot make a file in {}: {fault}", config.backing))?;
         let store = Store::new(StoreConfig {
             size: len as u64,
@@ -385,15 +386,53 @@ fn live(len: usize) -> u16 {
 }
 
 /// A file with no name, past the page cache where the file system can: what is in the cache is in memory.
-fn backing(dir: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let open = |flags| {
-        let mut how = File::options();
-        how.read(true).write(true).mode(0o600);
-        how.custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC | flags)
-            .open(dir)
-    };
-    open(libc::O_DIRECT).or_else(|_| open(0))
+#[derive(Debug)]
+pub(crate) struct Backing {
+    file: File,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+impl Backing {
+    fn make(dir: &Path) -> io::Result<Self> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let open = |flags| {
+            let mut how = File::options();
+            how.read(true).write(true).mode(0o600);
+            how.custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC | flags)
+                .open(dir)
+        };
+        let file = open(libc::O_DIRECT).or_else(|_| open(0))?;
+        let identity = identity(&file)?;
+        Ok(Self { file, identity })
+    }
+
+    /// Writes a block.
+    pub(crate) fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.ours()?.write_all_at(bytes, at)
+    }
+
+    /// Reads a block.
+    pub(crate) fn read(&self, out: &mut [u8], at: u64) -> io::Result<()> {
+        self.ours()?.read_exact_at(out, at)
+    }
+
+    /// The file, if the descriptor is still its own: a program that closes descriptors which it did not open
+    /// (`closefrom`) gets that number for a file of its own, and a block must not be written there.
+    fn ours(&self) -> io::Result<&File> {
+        if identity(&self.file)? == self.identity {
+            return Ok(&self.file);
+        }
+        Err(io::Error::other(
+            "the program closed this library's descriptor",
+        ))
+    }
+}
+
+fn identity(file: &File) -> io::Result<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = file.metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 const DENIED: &str = "userfaultfd is not allowed here; as root run `sysctl vm.unprivileged_userfaultfd=1`, or give the \

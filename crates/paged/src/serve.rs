@@ -1,6 +1,6 @@
 //! Brings blocks: for faults, and ahead of them.
 
-use std::{os::unix::fs::FileExt, sync::atomic::Ordering, time::Instant};
+use std::{sync::atomic::Ordering, time::Instant};
 
 use narrows_core::BlockDevice;
 use narrows_memory::run::Counter;
@@ -207,7 +207,7 @@ impl Pager {
             }
             Copy::Filed => {
                 self.counters.add(Counter::Read, 1);
-                if let Err(fault) = self.file.read_exact_at(out, at) {
+                if let Err(fault) = self.file.read(out, at) {
                     sys::fatal(&format!("the backing file cannot be read: {fault}"));
                 }
             }

@@ -18,7 +18,8 @@ fn dir() -> PathBuf {
 /// Content and options by name.
 fn cases() -> Vec<(&'static str, Vec<u8>, FileOptions)> {
     let small = FileOptions::default().chunk_len(4096).threads(1);
-    let decimals = (0..2000u16).flat_map(|n| (f64::from(n * 37 % 900) / 100.0).to_le_bytes());
+    let decimals =
+        (0..2000u16).flat_map(|n| (f64::from(u32::from(n) * 37 % 900) / 100.0).to_le_bytes());
     let field = (0..3000u16).flat_map(|n| ((f64::from(n) / 90.0).sin() as f32).to_le_bytes());
     vec![
         ("empty", Vec::new(), small),
