@@ -153,7 +153,9 @@ fn streams_in_c() {
         let dir = scratch(name);
         let program = build.program(&dir);
         for len in [0, 1, 65_536, 3_000_000] {
-            let content: Vec<u8> = (0..len).map(|n: u32| ((n / 7).wrapping_mul(n) % 251) as u8).collect();
+            let content: Vec<u8> = (0..len)
+                .map(|n: u32| ((n / 7).wrapping_mul(n) % 251) as u8)
+                .collect();
             let packed = through(&program, &[], &content);
             assert!(
                 through(&program, &["-d"], &packed) == content,

@@ -48,7 +48,10 @@ fn units_are_right_and_sandboxed() {
     let mut count = 0;
     for entry in fs::read_dir(&units).unwrap() {
         let path = entry.unwrap().path();
-        if !path.is_file() {
+        if path
+            .extension()
+            .is_none_or(|extension| extension != "service")
+        {
             continue;
         }
         let name = path.file_name().unwrap().to_str().unwrap();
