@@ -1,16 +1,26 @@
 //! `narrows memory run`: a program in less memory than it asks for.
 
-use std::{fmt::Write as _, fs, process::Command};
+use std::{env, fmt::Write as _, fs, path::Path, process::Command};
 
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 
+/// The program, with the library that the tests were built with; an installed one lies beside it.
+fn narrows() -> Command {
+    let program = env!("CARGO_BIN_EXE_narrows");
+    let mut command = Command::new(program);
+    let library = Path::new(program).with_file_name("deps/libnarrows_paged.so");
+    if env::var_os("NARROWS_PAGED_LIBRARY").is_none() && library.exists() {
+        command.env("NARROWS_PAGED_LIBRARY", library);
+    }
+    command
+}
+
 // Goal: the same result in half the memory, and the limit holds. Method: `sort`, which reads all of its input into
 // memory, alone and within the limit.
 #[test]
 fn sort_gives_the_same_in_half_the_memory() {
-    let narrows = || Command::new(env!("CARGO_BIN_EXE_narrows"));
     let check = narrows()
         .args(["memory", "run", "--check"])
         .output()
@@ -65,7 +75,7 @@ fn sort_gives_the_same_in_half_the_memory() {
 #[test]
 fn the_exit_code_is_the_programs() {
     let code = |words: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_narrows"));
+        let mut command = narrows();
         command
             .args(["-q", "memory", "run", "--limit", "64M", "--"])
             .args(words);
