@@ -240,6 +240,8 @@ def rounds(args, dir):
             timer.cancel()
         finally:
             server.kill()
+        if number % 100 == 99:
+            print(f"{number + 1} of {args.rounds} rounds, {done} requests, 0 violations", file=sys.stderr, flush=True)
     server = Server(args.backing, dir, more)
     model.check(server.connect())
     server.process.terminate()
