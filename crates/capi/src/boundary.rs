@@ -37,7 +37,7 @@ pub(crate) fn call_with_reason(
 /// The bytes that C reads from. A null pointer stands for no bytes.
 ///
 /// # Safety
-/// `at` is null or points at `len` bytes that nobody changes during `'a`.
+/// `at` is null or points at `len` bytes, which do not change during `'a`.
 pub(crate) unsafe fn bytes<'a>(at: *const u8, len: usize) -> Result<&'a [u8], Error> {
     if len == 0 {
         return Ok(&[]);
@@ -77,7 +77,7 @@ fn check(at: *const u8, len: usize) -> Result<(), Error> {
 /// A text that ends with a zero byte.
 ///
 /// # Safety
-/// `at` is null or points at bytes that end with a zero and that nobody changes during `'a`.
+/// `at` is null or points at a C string, which does not change during `'a`.
 pub(crate) unsafe fn text<'a>(at: *const c_char) -> Result<&'a str, Error> {
     if at.is_null() {
         return Err(ErrorCode::NullPointer.into());
@@ -91,7 +91,7 @@ pub(crate) unsafe fn text<'a>(at: *const c_char) -> Result<&'a str, Error> {
 /// A shared object.
 ///
 /// # Safety
-/// `at` is null or points at a live `T` that nobody changes during `'a` but under its own locks.
+/// `at` is null or points at a live `T`. During `'a` it changes under its own locks only.
 pub(crate) unsafe fn shared<'a, T>(at: *const T) -> Result<&'a T, Error> {
     // SAFETY: the caller's promise.
     unsafe { at.as_ref() }.ok_or(ErrorCode::NullPointer.into())
@@ -100,7 +100,7 @@ pub(crate) unsafe fn shared<'a, T>(at: *const T) -> Result<&'a T, Error> {
 /// An object that this call has for itself.
 ///
 /// # Safety
-/// `at` is null or points at a live `T` that nobody else uses during `'a`.
+/// `at` is null or points at a live `T`, to which there is no other reference during `'a`.
 pub(crate) unsafe fn exclusive<'a, T>(at: *mut T) -> Result<&'a mut T, Error> {
     // SAFETY: the caller's promise.
     unsafe { at.as_mut() }.ok_or(ErrorCode::NullPointer.into())
@@ -109,7 +109,7 @@ pub(crate) unsafe fn exclusive<'a, T>(at: *mut T) -> Result<&'a mut T, Error> {
 /// Where the reason goes.
 ///
 /// # Safety
-/// `at` is null or points at a [`Reason`] that nobody else uses during `'a`.
+/// `at` is null or points at a [`Reason`], to which there is no other reference during `'a`.
 pub(crate) unsafe fn reason<'a>(at: *mut Reason) -> Option<&'a mut Reason> {
     // SAFETY: the caller's promise; every content of those bytes is a value of theirs.
     unsafe { at.as_mut() }
