@@ -6,16 +6,22 @@ Two network namespaces, the server in one, `narrows gpu bandwidth` in the other.
 each round, so that what else the machine does meets all alike. One JSON line for each row of each run.
 
     bench/gpu/run.py [--links 10,100,1000] [--sizes 4,4K,64K,1M,16M] [--kinds lineal,random,sparse,sample]
-                     [--rounds 3] [--repeats 3] [--backend host] [--out FILE.jsonl]
+                     [--more bf16,f32,source] [--rounds 3] [--repeats 3] [--backend host] [--out FILE.jsonl]
+    bench/gpu/run.py --table FILE.jsonl ...
+
+--more are weights (Gaussian noise) in bf16 and f32, and the sources of Python's library.
 
 Needs root, iproute2, and a release build with the library (`cargo build --release -p narrows-cli -p narrows-gpu-client`).
 """
 
 import argparse
 import json
+import random
 import statistics
+import struct
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -46,9 +52,26 @@ def cases(link):
     }
 
 
+def more_data(names, dir):
+    """Files of data that `gpu bandwidth` does not make itself."""
+    noise = [random.Random(3).gauss(0, 0.02) for _ in range(1 << 20)]
+    made = []
+    for name in names:
+        if name == "source":
+            bytes = b"".join(path.read_bytes() for path in sorted(Path(json.__file__).parents[1].glob("*.py")))
+        else:
+            bytes = struct.pack(f"<{len(noise)}f", *noise)
+            if name == "bf16":
+                bytes = b"".join(bytes[at + 2 : at + 4] for at in range(0, len(bytes), 4))
+        path = Path(dir) / f"{name}.bin"
+        path.write_bytes(bytes)
+        made += ["--data", path]
+    return made
+
+
 def measure(net, flags, args):
     words = [NARROWS, "gpu", "bandwidth", "--json", "--to", f"{net.address[0]}:{PORT}", "--insecure", "--sizes", args.sizes,
-             "--kinds", args.kinds, "--repeats", args.repeats, "--memory", "pageable", *flags]
+             "--kinds", args.kinds, "--repeats", args.repeats, "--memory", "pageable", *args.data, *flags]
     done = subprocess.run(net.command(1, words), capture_output=True, text=True, timeout=3600)
     if done.returncode:
         raise SystemExit(f"{words}: {done.stderr}")
@@ -84,11 +107,22 @@ def main():
     parser.add_argument("--links", default="10,100,1000")
     parser.add_argument("--sizes", default="4,4K,64K,1M,16M")
     parser.add_argument("--kinds", default="lineal,random,sparse,sample")
+    parser.add_argument("--more", default="")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--backend", default="host")
     parser.add_argument("--out")
+    parser.add_argument("--table", nargs="*", help="print these files' rows as a table, and run nothing")
     args = parser.parse_args()
+    if args.table:
+        rows = [json.loads(line) for path in args.table for line in open(path)]
+        return table(rows, [1000])
+    with tempfile.TemporaryDirectory() as dir:
+        args.data = more_data([name for name in args.more.split(",") if name], dir)
+        run(args)
+
+
+def run(args):
     links, sheet, rows = [int(link) for link in args.links.split(",")], machine(), []
     out = open(args.out, "a") if args.out else None
     with Net("gpu") as net:

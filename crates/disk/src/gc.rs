@@ -114,6 +114,16 @@ impl Store {
             .map(|(number, _)| number)
     }
 
+    /// The emptiest segment, if so much of it is dead that moving the rest is worth it while nobody
+    /// waits.
+    pub(crate) fn loosest(&self, log: &LogState) -> Option<u32> {
+        let most = u64::from(log.segments.len()) * IDLE_USED_MOST / 100;
+        candidates(log)
+            .filter(|(_, segment)| segment.live <= most)
+            .min_by_key(|(_, segment)| segment.live)
+            .map(|(number, _)| number)
+    }
+
     /// Moves what is live out of `victim`. The caller holds `maintenance`.
     pub(crate) fn collect(&self, victim: u32, manner: Manner) -> Result<(), DiskError> {
         let len = self.log.shape.segment_len;
@@ -432,6 +442,9 @@ pub(crate) fn batches(segment: u32, bytes: &[u8], uuid: &[u8; 16]) -> Vec<Found>
 
 /// Segments fuller than this are not collected: moving them gains less than a checkpoint costs.
 const USED_MOST: f64 = 0.97;
+/// Percent of a segment that are live, at most, where it is collected while the device is idle: then
+/// at most three bytes are written for each that becomes free.
+const IDLE_USED_MOST: u64 = 75;
 /// Bytes at the end of a segment that a unit may find too short for itself, about.
 const END_WASTE: f64 = 8192.0;
 /// Bytes of packed units appended at once.

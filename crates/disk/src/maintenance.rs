@@ -227,7 +227,7 @@ impl Store {
     }
 
     /// What is done while nobody waits: what was accepted is made durable, free segments are given
-    /// back, cold data is packed harder.
+    /// back, segments that are largely dead are collected, cold data is packed harder.
     fn rest(&self, superblock: &mut MutexGuard<'_, Superblock>) -> Result<bool, DiskError> {
         let (accepted, durable) = {
             let log = self.log.lock();
@@ -245,38 +245,38 @@ impl Store {
         if !self.settings.recompress {
             return Ok(false);
         }
-        self.recompress(superblock)
+        self.tidy(superblock)
     }
 
-    /// Packs one cold segment harder, or makes the checkpoint that frees those it emptied.
-    fn recompress(&self, superblock: &mut MutexGuard<'_, Superblock>) -> Result<bool, DiskError> {
+    /// Collects one segment that is largely dead, packs a cold one harder, or makes the checkpoint
+    /// that frees those that were emptied.
+    fn tidy(&self, superblock: &mut MutexGuard<'_, Superblock>) -> Result<bool, DiskError> {
+        let (loose, weak, dead) = {
+            let log = self.log.lock();
+            let (free, low) = (log.segments.free(), log.segments.low());
+            let loose = self.loosest(&log).filter(|_| free >= low);
+            let weak = self.weakest(&log).filter(|_| free > low);
+            let dead = log.segments.dead_before(u64::MAX, log.at.segment).len();
+            (loose, weak, dead)
+        };
         let effort = match self.profile {
             Profile::Fast => Effort::Quick,
             Profile::Balanced => Effort::Strong,
             Profile::Dense => Effort::Utmost,
         };
-        let (weak, dead, spare) = {
-            let log = self.log.lock();
-            let spare = log.segments.free() > log.segments.low();
-            let dead = log.segments.dead_before(u64::MAX, log.at.segment).len();
-            (self.weakest(&log), dead, spare)
-        };
-        match weak {
-            Some(segment) if spare => {
-                let manner = Manner {
-                    effort,
-                    merge: true,
-                    repack: true,
-                };
-                self.collect(segment, manner)?;
-                Ok(true)
-            }
-            _ if dead > 0 => {
-                self.checkpoint(superblock, false)?;
-                Ok(true)
-            }
-            _ => Ok(false),
+        if let Some(segment) = loose.or(weak) {
+            let manner = Manner {
+                effort,
+                merge: true,
+                repack: loose.is_none(),
+            };
+            self.collect(segment, manner)?;
+            return Ok(true);
         }
+        if dead > 0 {
+            self.checkpoint(superblock, false)?;
+        }
+        Ok(dead > 0)
     }
 }
 

@@ -97,7 +97,7 @@ pub struct Settings {
     pub background: bool,
     /// Threads per connection a server should use.
     pub workers: u16,
-    /// Recompress cold data while the device is idle.
+    /// While the device is idle, collect segments that are largely dead and recompress cold data.
     pub recompress: bool,
     /// Numbers that tests and measurements change.
     pub tuning: Tuning,
@@ -145,7 +145,7 @@ impl Settings {
         self
     }
 
-    /// Sets whether cold data is recompressed while the device is idle.
+    /// Sets whether garbage is collected and cold data recompressed while the device is idle.
     #[must_use]
     pub fn recompress(mut self, recompress: bool) -> Self {
         self.recompress = recompress;

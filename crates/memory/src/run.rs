@@ -12,6 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use narrows_io::metrics::{Kind, Metric};
 use serde::Serialize;
 
 /// The file that the build makes.
@@ -140,6 +141,61 @@ pub struct RunReport {
     pub fault_s: f64,
     /// Seconds that packing and writing took, of all threads.
     pub evict_s: f64,
+}
+
+impl RunReport {
+    /// The same for Prometheus.
+    #[must_use]
+    pub fn metrics(&self) -> Vec<Metric> {
+        let one = |name: &str, kind, help, value| {
+            Metric::one(format!("narrows_memory_run_{name}"), kind, help, value)
+        };
+        let gauge = |name, help, bytes: u64| one(name, Kind::Gauge, help, bytes as f64);
+        let count = |name, help, blocks: u64| one(name, Kind::Counter, help, blocks as f64);
+        vec![
+            gauge(
+                "peak_bytes",
+                "Most bytes of the program that were resident",
+                self.peak_bytes,
+            ),
+            gauge(
+                "taken_peak_bytes",
+                "Most large memory that the program had",
+                self.taken_peak_bytes,
+            ),
+            gauge(
+                "stored_raw_bytes",
+                "Most bytes that were kept packed, before packing",
+                self.stored_raw_bytes,
+            ),
+            gauge("stored_bytes", "What these cost packed", self.stored_bytes),
+            count("faults", "Faults that had to bring something", self.faults),
+            count(
+                "read_ahead_blocks",
+                "Blocks brought before they were asked for",
+                self.read_ahead,
+            ),
+            count("packed_blocks", "Blocks packed", self.packed),
+            count("unpacked_blocks", "Blocks unpacked", self.unpacked),
+            count(
+                "written_blocks",
+                "Blocks written to the backing file",
+                self.written,
+            ),
+            one(
+                "fault_seconds",
+                Kind::Counter,
+                "Time that faults took, of all threads",
+                self.fault_s,
+            ),
+            one(
+                "evict_seconds",
+                Kind::Counter,
+                "Time that packing took, of all threads",
+                self.evict_s,
+            ),
+        ]
+    }
 }
 
 /// The shared file of counters. It has no name, and ends with this value and the program.

@@ -189,7 +189,7 @@ macro_rules! refused {
         extern "C" fn $name(start: *const c_void, len: size_t $(, $argument: $type)*) -> c_int {
             if reaches(start as usize, len) {
                 sys::say("large memory cannot be locked: refused");
-                return refuse(libc::ENOMEM);
+                return refuse(libc::EPERM);
             }
             let words = [start as usize, len, $($argument as usize,)* 0];
             let mut all = [0; 6];
@@ -209,7 +209,7 @@ refused! {
 extern "C" fn mlockall(flags: c_int) -> c_int {
     if start::is_managed() {
         sys::say("memory cannot be locked within a limit: refused");
-        return refuse(libc::ENOMEM);
+        return refuse(libc::EPERM);
     }
     sys::pass(libc::SYS_mlockall, [flags as usize, 0, 0, 0, 0, 0]) as c_int
 }

@@ -103,6 +103,8 @@ fn prepare() {
         return;
     }
     WANTED.store(true, Ordering::Relaxed);
+    // SAFETY: asks for a signal once the parent is gone: nothing of a run that was killed is left.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
     if env::var_os(run::CHECK).is_some()
         && let Some(call) = Call::enter()
     {

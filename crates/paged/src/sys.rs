@@ -312,20 +312,7 @@ fn result(value: c_long) -> io::Result<usize> {
 /// Reserves `len` bytes that cost memory as they are touched, in small pages, and that no child inherits: there
 /// nobody would answer its faults.
 pub(crate) fn reserve(len: usize) -> io::Result<usize> {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new anonymous mapping touches nothing that exists.
-    let start = result(unsafe {
-        libc::syscall(
-            libc::SYS_mmap,
-            0_usize,
-            len,
-            protection,
-            flags,
-            -1_isize,
-            0_usize,
-        )
-    })?;
+    let start = map(len).ok_or_else(io::Error::last_os_error)? as usize;
     for advice in [libc::MADV_NOHUGEPAGE, libc::MADV_DONTFORK] {
         advise(start, len, advice)?;
     }
@@ -338,7 +325,7 @@ pub(crate) fn page_len() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Memory of this library's own.
+/// New anonymous memory, which costs nothing until it is touched.
 pub(crate) fn map(len: usize) -> Option<*mut u8> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;

@@ -1,6 +1,14 @@
 //! `narrows memory run`: a program in less memory than it asks for.
 
-use std::{env, fmt::Write as _, fs, path::Path, process::Command};
+use std::{
+    env,
+    fmt::Write as _,
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
 
 use serde_json::Value;
 
@@ -88,4 +96,63 @@ fn the_exit_code_is_the_programs() {
     assert_eq!(code(&["sh", "-c", "exit 7"]), Some(7));
     assert_eq!(code(&["sh", "-c", "kill -9 $$"]), Some(137));
     assert_eq!(code(&["/does/not/exist"]), Some(2));
+}
+
+// Goal: nothing of a run is left once either process is killed. Method: SIGKILL to each in turn; the other ends, and the
+// folder of the backing is empty.
+#[test]
+fn killing_either_process_ends_both() {
+    let check = narrows()
+        .args(["memory", "run", "--check"])
+        .output()
+        .unwrap();
+    if !check.status.success() {
+        eprintln!("skipped: {}", String::from_utf8_lossy(&check.stderr));
+        return;
+    }
+    for kill_parent in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut parent = narrows()
+            .args(["memory", "run", "--limit", "32M", "--backing"])
+            .arg(dir.path())
+            // Fills memory with what does not pack, in memory that is managed, until it is killed.
+            .args([
+                "--",
+                "sort",
+                "--buffer-size=200M",
+                "/dev/urandom",
+                "-o",
+                "/dev/null",
+            ])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        let children = format!("/proc/{0}/task/{0}/children", parent.id());
+        let program = loop {
+            let text = fs::read_to_string(&children).unwrap();
+            if let Some(pid) = text.split_whitespace().next() {
+                break pid.to_owned();
+            }
+            assert!(Instant::now() < until, "the program does not start");
+            thread::sleep(Duration::from_millis(10));
+        };
+        thread::sleep(Duration::from_millis(500));
+        let victim = if kill_parent {
+            parent.id().to_string()
+        } else {
+            program.clone()
+        };
+        let killed = Command::new("kill").args(["-9", &victim]).status().unwrap();
+        assert!(killed.success());
+        parent.wait().unwrap();
+        while Path::new("/proc").join(&program).exists() {
+            assert!(
+                Instant::now() < until,
+                "the program goes on without its parent"
+            );
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
 }

@@ -133,3 +133,33 @@ fn the_ratio_comes_back_after_random_overwrites() {
         assert_eq!(findings.blocks, 1536);
     }
 }
+
+// Goal: what small overwrites leave behind comes back while nobody waits. Method: overwrite two
+// fifths in blocks, at random, and let the device be idle; garbage and the room taken are counted.
+#[test]
+fn idle_time_gives_back_what_overwrites_left() {
+    let backing = Arc::new(SimulatedDevice::new(48 << 20, Geometry::default()));
+    Disk::create(&*backing, &Creation::new(64 << 20).segment_len(256 << 10)).unwrap();
+    let disk = Disk::open(backing.clone(), quiet().recompress(true)).unwrap();
+    let blocks = (16 << 20) / B;
+    for i in 0..blocks / 8 {
+        disk.write(i * 8 * B, &bytes_of(i, 8 * BLOCK), false)
+            .unwrap();
+    }
+    let filled = disk.stat();
+    let mut at = 1u64;
+    for i in 0..blocks * 2 / 5 {
+        at = at
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        disk.write((at >> 33) % blocks * B, &bytes_of(i + 7000, BLOCK), false)
+            .unwrap();
+    }
+    let after = disk.stat();
+    while disk.maintain(true).unwrap() {}
+    let idle = disk.stat();
+    let taken = |stat: &crate::Stat| stat.occupied as f64 / filled.occupied as f64;
+    assert!(taken(&after) > 1.3, "{after:?}");
+    assert!(taken(&idle) < 1.12, "{filled:?} {idle:?}");
+    disk.close().unwrap();
+}

@@ -31,9 +31,9 @@ pub struct Args {
         value_name = "KIND,…"
     )]
     pub kinds: Vec<String>,
-    /// Copy these bytes besides, over and over
+    /// Copy these bytes besides, over and over (may be given more than once)
     #[arg(long, value_name = "FILE")]
-    pub data: Option<PathBuf>,
+    pub data: Vec<PathBuf>,
     /// Copies of each case that count
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub repeats: u16,
@@ -140,14 +140,18 @@ fn kinds(args: &Args, len: usize) -> anyhow::Result<Vec<Data>> {
             bytes,
         });
     }
-    if let Some(path) = &args.data {
+    for path in &args.data {
         let part =
             std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         if part.is_empty() {
             return Err(Usage(format!("{} is empty", path.display())).into());
         }
         data.push(Data {
-            kind: "file".into(),
+            kind: path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into(),
             bytes: over_and_over(&part),
         });
     }

@@ -6,12 +6,14 @@ use std::{
     os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::{Child, Command, ExitStatus},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::Context;
 use narrows::Size;
+use narrows_io::address::Address;
 use narrows_memory::run::{self, Counters, RunReport};
 
 use crate::{commands::common, exit::Usage, output};
@@ -37,6 +39,9 @@ pub struct Args {
     /// At the end, print what was done as JSON on stderr
     #[arg(long)]
     pub json: bool,
+    /// Serve counters for Prometheus at HOST:PORT
+    #[arg(long, value_name = "HOST:PORT")]
+    pub metrics: Option<String>,
     /// The program and its arguments
     #[arg(last = true, required_unless_present = "check", value_name = "PROGRAM")]
     pub program: Vec<OsString>,
@@ -46,6 +51,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     let library = run::find().map_err(Usage)?;
     let backing = args.backing.clone().unwrap_or_else(env::temp_dir);
     let counters = Counters::new().context("cannot share counters with the program")?;
+    let counters = Arc::new(counters);
     let limit = args.limit.map_or(CHECKED_LIMIT, |limit| limit.0);
     let environment = counters.environment(&library, limit, &backing);
     if args.check {
@@ -57,6 +63,11 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
         }
         return output::print("memory run works here\n");
     }
+    let _served = args
+        .metrics
+        .as_deref()
+        .map(|address| serve_metrics(address, &counters))
+        .transpose()?;
     let (program, words) = args.program.split_first().expect("one is required");
     let mut command = Command::new(program);
     command.args(words).envs(environment);
@@ -84,6 +95,19 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
             .code()
             .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
     );
+}
+
+/// Serves what the library counts, until it is dropped.
+fn serve_metrics(address: &str, counters: &Arc<Counters>) -> anyhow::Result<impl Sized + use<>> {
+    let address = Address::parse(address, 0).map_err(|fault| Usage(fault.to_string()))?;
+    let counters = Arc::clone(counters);
+    let read = move || {
+        counters
+            .report()
+            .map_or_else(|_| Vec::new(), |report| report.metrics())
+    };
+    narrows_io::metrics::serve(&address, read)
+        .with_context(|| format!("cannot serve metrics at {address}; give HOST:PORT"))
 }
 
 /// Waits for the program, and says every second how it goes.
