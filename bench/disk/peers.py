@@ -128,12 +128,11 @@ class Narrows(Served):
         return {"live_ratio": logical / max(live, 1), "write_amplification": logged / max(written, 1)}
 
     def settle(self):
-        """Waits until its collector has nothing left to do."""
-        until, before = time.monotonic() + PATIENCE_S, None
-        while time.monotonic() < until:
+        """Waits until its collector has nothing left to do. It begins once two seconds were idle."""
+        until, before, same = time.monotonic() + PATIENCE_S, None, 0
+        while time.monotonic() < until and same < 3:
             now = self.used()
-            if before is not None and abs(now - before) < 1 << 20:
-                return
+            same = same + 1 if before is not None and abs(now - before) < 1 << 20 else 0
             before = now
             time.sleep(2)
 

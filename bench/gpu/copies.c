@@ -12,7 +12,7 @@
 #define MUST(call)                                                                                                             \
     do {                                                                                                                       \
         CUresult result = (call);                                                                                              \
-        if (result != CUDA_SUCCESS) {                                                                                          \
+        if (result) {                                                                                          \
             fprintf(stderr, "%s: %d\n", #call, (int)result);                                                                   \
             return 1;                                                                                                          \
         }                                                                                                                      \

@@ -30,7 +30,7 @@ PORT, LUPINE_PORT = 4247, 14833
 
 
 def data_files(dir, longest):
-    more_data(["source", "bf16", "f32"], dir)
+    more_data(["source", "bf16", "f32"], dir, longest)
     Path(dir, "zeros.bin").write_bytes(bytes(longest))
     Path(dir, "random.bin").write_bytes(os.urandom(longest))
 

@@ -30,7 +30,7 @@ def batches(count):
 
 def main():
     data = list(batches(int(sys.argv[1])))
-    weights = Tensor(np.random.default_rng(2).normal(size=(SIDE * SIDE, 10)).astype(np.float32) * 0.01, requires_grad=True)
+    weights = Tensor(np.random.default_rng(2).normal(size=(SIDE * SIDE, 10)).astype(np.float32) * 0.01)
     opt = nn.optim.SGD([weights], lr=0.1)
 
     @TinyJit

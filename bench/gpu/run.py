@@ -52,17 +52,25 @@ def cases(link):
     }
 
 
-def more_data(names, dir):
-    """Files of data that `gpu bandwidth` does not make itself."""
-    noise = [random.Random(3).gauss(0, 0.02) for _ in range(1 << 20)]
+def size(text):
+    unit = {"K": 10, "M": 20}.get(text[-1].upper())
+    return int(text[:-1]) << unit if unit else int(text)
+
+
+def more_data(names, dir, longest):
+    """Files of data that `gpu bandwidth` does not make itself, none of it repeated."""
     made = []
     for name in names:
         if name == "source":
-            bytes = b"".join(path.read_bytes() for path in sorted(Path(json.__file__).parents[1].glob("*.py")))
+            library = Path(json.__file__).parents[1]
+            bytes = b"".join(path.read_bytes() for path in sorted(library.rglob("*.py")) if "site-packages" not in path.parts)[:longest]
         else:
-            bytes = struct.pack(f"<{len(noise)}f", *noise)
+            noise, count = random.Random(3), longest // (2 if name == "bf16" else 4)
+            bytes = struct.pack(f"<{count}f", *(noise.gauss(0, 0.02) for _ in range(count)))
             if name == "bf16":
-                bytes = b"".join(bytes[at + 2 : at + 4] for at in range(0, len(bytes), 4))
+                high = bytearray(2 * count)
+                high[::2], high[1::2] = bytes[2::4], bytes[3::4]
+                bytes = high
         path = Path(dir) / f"{name}.bin"
         path.write_bytes(bytes)
         made += ["--data", path]
@@ -118,7 +126,8 @@ def main():
         rows = [json.loads(line) for path in args.table for line in open(path)]
         return table(rows, [1000])
     with tempfile.TemporaryDirectory() as dir:
-        args.data = more_data([name for name in args.more.split(",") if name], dir)
+        longest = max(size(text) for text in args.sizes.split(","))
+        args.data = more_data([name for name in args.more.split(",") if name], dir, longest)
         run(args)
 
 

@@ -36,6 +36,20 @@ fn cuda_core_with_nvrtc() {
     }
 }
 
+// Goal: a program of another language's library finds the device. Method: cudarc adds vectors; it looks for the driver by
+// itself, and asks for functions by name.
+#[test]
+fn cudarc_adds_vectors() {
+    let program = Path::new(NARROWS).with_file_name("examples/cudarc");
+    if !program.exists() {
+        return skip("the program is built by cargo test --workspace");
+    }
+    let far = Far::new(&[]);
+    let mut command = far.command(&["--summary"]);
+    let ended = Process::start(command.arg(program)).wait().expect(0);
+    prints(&ended, "cudarc ok: 100000");
+}
+
 // Goal: deep learning is right. Method: a network is trained on the device and on tinygrad's CPU back end; the losses
 // of all steps are compared. Once with the PTX that tinygrad writes, once with what NVRTC makes of its C++.
 #[test]
