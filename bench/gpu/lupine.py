@@ -105,6 +105,7 @@ def main():
         return table(map(json.loads, open(args.table)))
     args.lupine = args.lupine.resolve()
     out, sheet, rows = open(args.out, "a") if args.out else sys.stdout, machine(), []
+    print(json.dumps(sheet), file=out)
     with tempfile.TemporaryDirectory() as dir, Net("lupine") as net:
         data_files(dir, args.bytes)
         servers = Servers(net, args.lupine, dir)
@@ -119,8 +120,7 @@ def main():
                             found.append(copy(net, who, name, args, dir))
                     medians = {who: {way: statistics.median(run[way] for run in found) for way in ["to_device_mb_s", "from_device_mb_s"]
                                      if all(way in run for run in found)} for who, found in runs.items()}
-                    row = {"schema": "narrows.gpu-peer/1", "link_mbit_s": link, "data": name, "bytes": args.bytes, "medians": medians, "runs": runs,
-                           "at": time.time(), "machine": sheet}
+                    row = {"schema": "narrows.gpu-peer/1", "link_mbit_s": link, "data": name, "bytes": args.bytes, "medians": medians, "runs": runs}
                     rows.append(row)
                     print(json.dumps(row), file=out, flush=True)
         finally:

@@ -22,7 +22,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -134,6 +133,8 @@ def main():
 def run(args):
     links, sheet, rows = [int(link) for link in args.links.split(",")], machine(), []
     out = open(args.out, "a") if args.out else None
+    if out:
+        print(json.dumps(sheet), file=out)
     with Net("gpu") as net:
         for link in links:
             net.shape(link, LINKS[link])
@@ -150,8 +151,7 @@ def run(args):
                         if row["schema"] == "narrows.gpu-ping/1":
                             ping = row["median_s"]
                             continue
-                        row.update(link_mbit_s=link, case=case, round=round_, ping_s=ping, backend=args.backend,
-                                   at=time.time(), machine=sheet)
+                        row.update(link_mbit_s=link, case=case, round=round_, ping_s=ping, backend=args.backend)
                         rows.append(row)
                         if out:
                             out.write(json.dumps(row) + "\n")

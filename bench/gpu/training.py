@@ -114,6 +114,7 @@ def main():
     if args.relay is not None:
         return relay(args.relay)
     out, sheet = open(args.out, "a") if args.out else sys.stdout, machine()
+    print(json.dumps(sheet), file=out)
     with Net("training") as net:
         cells = [(int(link), 0) for link in args.links.split(",")] + [(0, int(delay)) for delay in args.delays.split(",") if int(delay)]
         for link, delay in cells:
@@ -126,7 +127,7 @@ def main():
                     losses.add(tuple(found["losses"]))
             medians = {case: statistics.median(found) for case, found in seconds.items()}
             row = {"schema": "narrows.gpu-training/1", "link_mbit_s": link, "delay_ms": delay, "backend": args.backend, "step_s": medians, "runs_s": seconds,
-                   "faster": medians["none"] / medians["adaptive"], "same_losses": len(losses) == 1, "at": time.time(), "machine": sheet}
+                   "faster": medians["none"] / medians["adaptive"], "same_losses": len(losses) == 1}
             if delay:
                 row["round_trips_a_step"] = trips(net, delay, args)
             print(json.dumps(row), file=out, flush=True)
