@@ -54,7 +54,7 @@ def flags(options: dict[str, Option]) -> list[str]:
 
 def run(words: Sequence[str | os.PathLike[str]], options: dict[str, Option]) -> str:
     """Runs a command to its end; what it printed."""
-    command = [program(), "-q", *words[:1], *flags(options), *map(os.fspath, words[1:])]
+    command = [program(), "-q", *map(os.fspath, words), *flags(options)]
     ended = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if ended.returncode != 0:
         raise ProgramError(ended.stderr.strip(), code=ended.returncode)
@@ -74,7 +74,7 @@ class Service:
     """A program that serves until it is stopped; a context manager that stops it."""
 
     def __init__(self, words: Sequence[str | os.PathLike[str]], options: dict[str, Option], sign: str) -> None:
-        command = [program(), "--log=json", *words[:1], *flags(options), *map(os.fspath, words[1:])]
+        command = [program(), "--log=json", *map(os.fspath, words), *flags(options)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

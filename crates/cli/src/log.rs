@@ -133,7 +133,7 @@ struct Object<'a> {
 }
 
 /// Says something that is no fault, in the format asked for; where nobody reads, in vain.
-pub fn tell(text: fmt::Arguments<'_>) {
+pub fn inform(text: fmt::Arguments<'_>) {
     say(Level::INFO, &text.to_string());
 }
 
@@ -162,7 +162,7 @@ fn say(level: Level, text: &str) {
 /// `eprintln!` in the format asked for.
 macro_rules! tell {
     ($($words:tt)*) => {
-        $crate::log::tell(format_args!($($words)*))
+        $crate::log::inform(format_args!($($words)*))
     };
 }
 pub(crate) use tell;
