@@ -96,8 +96,11 @@ fn a_log_of_objects() {
     server.heard("listening on ");
     // Somebody who speaks another protocol is worth a line.
     let said = objects(&server.said());
-    let address = said[0]["message"].as_str().unwrap();
-    let address = address.strip_prefix("listening on ").unwrap().to_owned();
+    let address = said
+        .iter()
+        .find_map(|line| line["message"].as_str()?.strip_prefix("listening on "))
+        .unwrap()
+        .to_owned();
     fs::write(at("file"), "content").unwrap();
     run(["send", &at("file"), &address]).expect(0);
     server.signal(Signal::TERM);
