@@ -21,6 +21,13 @@ ls -l "$target"/wheels/*.whl
 "$venv/bin/pip" install --quiet --force-reinstall --no-deps "$target"/wheels/*.whl
 wheel=$(echo "$target"/wheels/*.whl)
 have "$wheel[test]"
+# What runs the program finds the newest build of it, and skips where there is none.
+if [ -z "${NARROWS_PROGRAM:-}" ]; then
+    NARROWS_PROGRAM=$(ls -t "$target"/{release,debug}/narrows "$here"/../target/{release,debug}/narrows 2>/dev/null | head -n 1 || true)
+    [ -z "$NARROWS_PROGRAM" ] || export NARROWS_PROGRAM
+fi
+# Clusters for two tests, which skip without.
+"$venv/bin/pip" install --quiet --retries 2 'dask[distributed]' ray altair || echo "not all of Dask, Ray and altair can be had"
 # From elsewhere, so that what is tested is what was installed.
 cd "$target"
 "$venv/bin/python" -m pytest -q -p no:cacheprovider --rootdir "$here" -c "$here/pyproject.toml" "$here/tests" "$@"

@@ -1,70 +1,99 @@
 #!/usr/bin/env python3
 """narrows beside other codecs for arrays, one thread each, in one run: ratio, packing and unpacking speed.
 
-    bench/python/run.py [FILE[:DTYPE] ...] [--seconds S] [--json FILE]
+    bench/python/run.py [FILE[:DTYPE] ...] [--corpus DIR] [--seconds S] [--out FILE.jsonl] [--page FILE.md] [--minutes M]
 
-Without files it takes arrays of ten kinds that it makes. Codecs that are not installed are left out, and said:
-numcodecs (Blosc, zstd), zstandard, pcodec. A line for each array and codec; at the end geometric means over the numeric
-ones, of narrows against the best of the others.
+Without files it takes arrays of ten kinds that it makes; `--corpus` adds the numeric files of the corpus, with their types.
+Codecs that are not installed are left out, and said: numcodecs (Blosc, zstd), blosc2, zstandard, pcodec, openzl. Rows go to
+`--out` as they are measured, and what it holds is not measured again. The page is made of the rows.
 """
 
 import argparse
 import json
 import math
+import os
+import platform
 import sys
 import time
+from importlib import metadata
+from pathlib import Path
 
 import numpy
 
 import narrows
 
+# Numeric files of the corpus: the type of their numbers, and bytes of a head to leave out.
+CORPUS = {
+    "isabel.velmag_t30_f64": "f8", "isabel.velmag_t02_f32": "f4", "isabel.velmag_t46_f32": "f4",
+    "ocean.levitus_temp": "f4", "ocean.nemo": "f4", "topo.etopo5": "f4", "wind.navy_u": "f4", "climate.a1b_tair": "f4",
+    "climate.cmip6_ipsl": "f4", "climate.cmip6_gfdl": "f4",
+    "alp.bitcoin_transactions_f_tw": "f8", "alp.city_temperature_f_tw": "f8", "alp.nyc29_tw": "f8",
+    "elf.POI-lat": "f8", "elf.Basel-temp": "f8", "elf.Stocks-DE": "f8", "elf.Bird-migration": "f8",
+    "elf.Blockchain-tr": "f8", "elf.City-lon": "f8", "elf.Wind-Speed": "f8", "f64.jpl_de405": "f8",
+    "ints.era5": "i2", "med.fmri_ffd_a": "i2", "med.nib_example4d": "i2", "med.ch2_t1": "u1", "silesia.mr": "u2",
+    "silesia.x-ray": "u2", "weights.resemblyzer": "f4", "weights.silero_f16": "f2", "grids.ecocrop_wheat": "f8",
+}
+FEWEST = 0.98
+
 
 def made():
     """Arrays of ten kinds, the same each time."""
-    rng, n = numpy.random.default_rng(11), 4_000_000
+    rng, n = numpy.random.default_rng(11), 1_000_000
     x = numpy.linspace(0, 60, n)
     walk = numpy.cumsum(rng.normal(0, 1, n))
     return {
-        "prices f64": numpy.round(100 + walk * 0.01, 2),
-        "temperatures f32": numpy.round(20 + 5 * numpy.sin(x) + rng.normal(0, 0.3, n), 1).astype("f4"),
-        "field f32": (numpy.sin(x) + 0.001 * rng.normal(0, 1, n)).astype("f4"),
-        "field f64": numpy.sin(x) * numpy.exp(-x / 30),
-        "weights f32": rng.normal(0, 0.02, n).astype("f4"),
-        "times i64": numpy.cumsum(rng.integers(900, 1100, n)),
-        "counts i32": rng.poisson(9, n).astype("i4"),
-        "ids i64": rng.integers(0, 50_000, n),
-        "pixels u16": (1000 + 300 * numpy.sin(x) + rng.normal(0, 8, n)).astype("u2"),
-        "mask bool": numpy.sin(x * 50) > 0.3,
+        "made: prices f64": numpy.round(100 + walk * 0.01, 2),
+        "made: temperatures f32": numpy.round(20 + 5 * numpy.sin(x) + rng.normal(0, 0.3, n), 1).astype("f4"),
+        "made: field f32": (numpy.sin(x) + 0.001 * rng.normal(0, 1, n)).astype("f4"),
+        "made: field f64": numpy.sin(x) * numpy.exp(-x / 30),
+        "made: weights f32": rng.normal(0, 0.02, n).astype("f4"),
+        "made: times i64": numpy.cumsum(rng.integers(900, 1100, n)),
+        "made: counts i32": rng.poisson(9, n).astype("i4"),
+        "made: ids i64": rng.integers(0, 50_000, n),
+        "made: pixels u16": (1000 + 300 * numpy.sin(x) + rng.normal(0, 8, n)).astype("u2"),
+        "made: mask bool": numpy.sin(x * 50) > 0.3,
     }
 
 
 def read(names):
     for name in names:
         path, _, dtype = name.partition(":")
-        yield name, numpy.fromfile(path, dtype or "u1")
+        yield Path(path).name, numpy.fromfile(path, dtype or "u1")
+
+
+def of_corpus(folder, most):
+    for name, dtype in CORPUS.items():
+        path = folder / name
+        if path.exists():
+            content = path.read_bytes()[:most]
+            yield name, numpy.frombuffer(content[:len(content) // numpy.dtype(dtype).itemsize * numpy.dtype(dtype).itemsize], dtype)
 
 
 def codecs(array):
     """Name, pack, unpack; and what is missing."""
     dtype = {"b": "u8"}.get(array.dtype.kind, f"{array.dtype.kind}{array.dtype.itemsize * 8}")
-    found, missing = [], []
+    found, missing, size = [], [], array.dtype.itemsize
     for goal in ("speed", "balanced", "size"):
         pack = lambda a, goal=goal: narrows.compress(a, goal=goal, dtype=dtype, threads=1)
         found.append((f"narrows {goal}", pack, narrows.decompress))
     try:
-        import numcodecs
+        import blosc2
 
-        numcodecs.blosc.set_nthreads(1)
-        for name, level, shuffle in (("lz4", 5, 2), ("zstd", 1, 1), ("zstd", 5, 2), ("zstd", 9, 1)):
-            codec = numcodecs.Blosc(name, level, shuffle)
-            word = ("none", "shuffle", "bitshuffle")[shuffle]
-            found.append((f"blosc {name} {level} {word}", codec.encode, codec.decode))
+        blosc2.set_nthreads(1)
+        for name, codec, level, shuffle in (("lz4", blosc2.Codec.LZ4, 5, blosc2.Filter.BITSHUFFLE),
+                                            ("zstd", blosc2.Codec.ZSTD, 1, blosc2.Filter.SHUFFLE),
+                                            ("zstd", blosc2.Codec.ZSTD, 5, blosc2.Filter.SHUFFLE),
+                                            ("zstd", blosc2.Codec.ZSTD, 5, blosc2.Filter.BITSHUFFLE),
+                                            ("zstd", blosc2.Codec.ZSTD, 9, blosc2.Filter.SHUFFLE)):
+            pack = lambda a, codec=codec, level=level, shuffle=shuffle: blosc2.compress(
+                a, typesize=size, clevel=level, filter=shuffle, codec=codec)
+            found.append((f"blosc2 {name} {level} {shuffle.name.lower()}", pack, blosc2.decompress))
     except ImportError:
-        missing.append("numcodecs")
+        missing.append("blosc2")
     try:
         import zstandard
 
-        for level in (1, 3, 9):
+        for level in (1, 3, 9, 19):
             pack = zstandard.ZstdCompressor(level).compress
             found.append((f"zstandard {level}", lambda a, pack=pack: pack(a.view("u1")), zstandard.decompress))
     except ImportError:
@@ -72,12 +101,46 @@ def codecs(array):
     try:
         from pcodec import ChunkConfig, standalone
 
-        if array.dtype.kind != "b":
+        # It has no bytes and no truth values.
+        if array.dtype.itemsize > 1:
             pack = lambda a: standalone.simple_compress(a, ChunkConfig())
             found.append(("pcodec", pack, standalone.simple_decompress))
     except ImportError:
         missing.append("pcodec")
+    zl = openzl(array)
+    missing.extend(["openzl"] if zl is None else [])
+    found.extend(zl or [])
     return found, missing
+
+
+def openzl(array):
+    """OpenZL's numeric graph, where its module is there and takes such numbers; `None` where it is not there."""
+    try:
+        import openzl.ext as zl
+    except ImportError:
+        return None
+    if array.dtype.itemsize not in (1, 2, 4, 8):
+        return []
+    bits = numpy.ascontiguousarray(array).view(f"u{array.dtype.itemsize}").copy()
+    bits.flags.writeable = False
+
+    def pack(_):
+        compressor = zl.Compressor()
+        compressor.set_parameter(zl.CParam.FormatVersion, zl.MAX_FORMAT_VERSION)
+        compressor.select_starting_graph(zl.graphs.Compress()(compressor))
+        context = zl.CCtx()
+        context.ref_compressor(compressor)
+        return context.compress([zl.Input(zl.Type.Numeric, bits)])
+
+    def unpack(packed):
+        return zl.DCtx().decompress(packed)[0].content.as_nparray()
+
+    try:
+        unpack(pack(None))
+    except Exception as fault:  # noqa: BLE001: whatever its interface of this version says
+        print(f"openzl: {fault}", file=sys.stderr)
+        return []
+    return [("openzl", pack, unpack)]
 
 
 def measure(array, pack, unpack, seconds):
@@ -87,55 +150,147 @@ def measure(array, pack, unpack, seconds):
         begun = time.perf_counter()
         packed = pack(array)
         between = time.perf_counter()
-        unpack(packed)
+        content = unpack(packed)
         ended = time.perf_counter()
         best = [min(best[0], between - begun), min(best[1], ended - between)]
         if ended > until:
+            assert memoryview(content).cast("B") == memoryview(numpy.ascontiguousarray(array)).cast("B")
             return array.nbytes / len(packed), *(array.nbytes / time for time in best)
+
+
+def machine(missing):
+    cpu = next(line.split(": ")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
+    versions = {}
+    for name in ("narrows", "blosc2", "zstandard", "pcodec", "openzl", "numpy"):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            pass
+    return {"schema": "narrows.machine/1", "cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release(),
+            "versions": versions, "missing": sorted(missing), "load": os.getloadavg()[0]}
+
+
+def mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
+
+
+def compared(results):
+    """Of one array: the densest of blosc2 and zstandard; ours at a goal at least as fast, else at the fastest; and the densest
+    of pcodec and OpenZL beside ours at a goal at least as fast as that."""
+    ours = {name: it for name, it in results.items() if name.startswith("narrows")}
+
+    def beside(others):
+        if not others:
+            return None
+        name, (ratio, rate) = max(others.items(), key=lambda it: it[1])
+        fast = {goal: it for goal, it in ours.items() if it[1] >= rate}
+        goal, (our_ratio, our_rate) = max((fast or dict([max(ours.items(), key=lambda it: it[1][1])])).items(), key=lambda it: it[1][0])
+        return {"other": name, "ratio": ratio, "rate": rate, "goal": goal, "our_ratio": our_ratio, "our_rate": our_rate,
+                "gain": our_ratio / ratio, "speed": our_rate / rate}
+
+    pick = lambda *starts: {name: it for name, it in results.items() if name.startswith(starts)}
+    return beside(pick("blosc2", "zstandard")), beside(pick("pcodec", "openzl"))
+
+
+def page(rows):
+    of = next(row for row in rows if row["schema"] == "narrows.machine/1")
+    arrays = {}
+    for row in rows:
+        if row["schema"] == "narrows.array-bench/1":
+            arrays.setdefault(row["array"], {})[row["codec"]] = row["ratio"], row["pack"]
+    both = {name: compared(results) for name, results in arrays.items()}
+    gains = [one["gain"] for one, _ in both.values() if one]
+    slower = [name for name, (one, _) in both.items() if one and one["speed"] < 1]
+    least = min(gains, default=math.nan)
+    versions = ", ".join(f"{name} {version}" for name, version in of["versions"].items())
+    lines = [
+        "# Arrays in Python: beside blosc2, zstandard, pcodec and OpenZL", "",
+        "Made by `bench/python/run.py` of [python.jsonl](python.jsonl), which has every codec's ratio and speeds. One thread each; the best of as "
+        "many turns as fit. For each array the densest of blosc2's and zstandard's settings is set beside narrows at the densest goal that packs at least as fast (at "
+        "its fastest goal where none does), so *gain* is how many times smaller and *speed* how many times as fast.", "",
+        f"Machine: {of['cpu']}, {of['cores']} cores, Linux {of['kernel']}; {versions}"
+        + (f"; not to be had: {', '.join(of['missing'])}" if of["missing"] else "") + ".", "",
+        "| target | found | |", "|---|---|---|",
+        f"| ratio ≥ 1.15 × the best of blosc2 and zstandard, geometric mean | {mean(gains):.3f} over {len(gains)} arrays | "
+        f"{'met' if mean(gains) >= 1.15 else 'missed'} |",
+        f"| at ≥ 1.0 × its packing speed | {len(gains) - len(slower)} of {len(gains)}"
+        + (f"; slower: {', '.join(slower)}" if slower else "") + f" | {'missed' if slower else 'met'} |",
+        f"| never below {FEWEST} × on any | the least {least:.3f}, {sum(gain < FEWEST for gain in gains)} below | "
+        f"{'met' if least >= FEWEST else 'missed'} |", "",
+        "| array | densest of blosc2, zstandard | its ratio | narrows | ratio | gain | speed |", "|---|---|---|---|---|---|---|",
+    ]
+    for name, (one, _) in sorted(both.items(), key=lambda it: it[1][0]["gain"] if it[1][0] else 0):
+        if one:
+            mark = "**" if one["gain"] < FEWEST or one["speed"] < 1 else ""
+            lines.append(f"| {name} | {one['other']} | {one['ratio']:.2f} | {one['goal'].split()[1]} | {one['our_ratio']:.2f} | "
+                         f"{mark}{one['gain']:.2f}{mark} | {one['speed']:.1f} |")
+    lines += ["", "## Beside pcodec and OpenZL", "",
+              "The same, beside the denser of these two. Below 1 they are ahead.", "",
+              "| array | the denser | its ratio | MB/s | narrows | ratio | MB/s | gain |", "|---|---|---|---|---|---|---|---|"]
+    others = {name: two for name, (_, two) in both.items() if two}
+    for name, two in sorted(others.items(), key=lambda it: it[1]["gain"]):
+        mark = "**" if two["gain"] < 1 else ""
+        lines.append(f"| {name} | {two['other']} | {two['ratio']:.2f} | {two['rate'] / 1e6:.0f} | {two['goal'].split()[1]} | "
+                     f"{two['our_ratio']:.2f} | {two['our_rate'] / 1e6:.0f} | {mark}{two['gain']:.2f}{mark} |")
+    if others:
+        gains = [two["gain"] for two in others.values()]
+        densest = [max(it[0] for codec, it in arrays[name].items() if codec.startswith("narrows")) / two["ratio"]
+                   for name, two in others.items()]
+        lines += ["", f"Geometric mean of the gain {mean(gains):.3f}; they are ahead on {sum(gain < 1 for gain in gains)} of {len(gains)}. "
+                  f"Whatever the speed, narrows' densest goal has {mean(densest):.3f} of their ratio and is behind on "
+                  f"{sum(gain < 1 for gain in densest)}."]
+    return "\n".join(lines) + "\n"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("files", nargs="*")
+    parser.add_argument("--corpus", type=Path)
+    parser.add_argument("--most", type=int, default=8 << 20, help="bytes of each file of the corpus")
     parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--json")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no array after so many")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--page", type=Path)
     arguments = parser.parse_args()
     arrays = dict(read(arguments.files)) if arguments.files else made()
-    rows, absent, gains = [], set(), []
-    print(f"{'array':<20}{'codec':<26}{'ratio':>8}{'pack MB/s':>11}{'unpack MB/s':>13}")
+    if arguments.corpus:
+        arrays.update(of_corpus(arguments.corpus, arguments.most))
+    rows = []
+    if arguments.out and arguments.out.exists():
+        rows = [json.loads(line) for line in arguments.out.read_text().splitlines()]
+    until, left = time.monotonic() + 60 * arguments.minutes, 0
+
+    def add(row):
+        rows.append(row)
+        if arguments.out:
+            with arguments.out.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+
+    known = {row["array"] for row in rows if row["schema"] == "narrows.array-bench/1"}
+    print(f"{'array':<32}{'codec':<26}{'ratio':>8}{'pack MB/s':>11}{'unpack MB/s':>13}", file=sys.stderr)
     for name, array in arrays.items():
+        if name in known:
+            continue
+        if time.monotonic() > until:
+            left += 1
+            continue
         found, missing = codecs(array)
-        absent.update(missing)
-        results = {}
+        if not rows:
+            add(machine(missing))
+        measured = []
         for codec, pack, unpack in found:
             ratio, pack_rate, unpack_rate = measure(array, pack, unpack, arguments.seconds)
-            results[codec] = ratio, pack_rate
-            rows.append(dict(array=name, codec=codec, ratio=ratio, pack=pack_rate, unpack=unpack_rate))
-            print(f"{name:<20}{codec:<26}{ratio:>8.2f}{pack_rate / 1e6:>11.0f}{unpack_rate / 1e6:>13.0f}", flush=True)
-        gains.append(gain(results))
-    for missing in sorted(absent):
-        print(f"not installed, left out: {missing}")
-    if any(gains):
-        mean = math.exp(sum(math.log(it) for it in gains if it) / sum(1 for it in gains if it))
-        print(
-            f"geometric mean over {len(gains)} arrays, densest of blosc and zstandard against narrows at a goal at"
-            f" least as fast: {mean:.2f}; the least {min(it for it in gains if it):.2f}"
-        )
-    if arguments.json:
-        with open(arguments.json, "w") as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
-
-
-def gain(results):
-    """Ratio of narrows over that of the densest of the others, at a goal that packs at least as fast as that one; of
-    the fastest goal where none does."""
-    others = {name: it for name, it in results.items() if name.startswith(("blosc", "zstandard"))}
-    if not others:
-        return None
-    ratio, rate = max(others.values())
-    ours = [it for name, it in results.items() if name.startswith("narrows")]
-    fast = [it[0] for it in ours if it[1] >= rate]
-    return (max(fast) if fast else max(ours, key=lambda it: it[1])[0]) / ratio
+            measured.append({"schema": "narrows.array-bench/1", "array": name, "bytes": array.nbytes, "dtype": array.dtype.str,
+                             "codec": codec, "ratio": round(ratio, 4), "pack": round(pack_rate), "unpack": round(unpack_rate)})
+            print(f"{name:<32}{codec:<26}{ratio:>8.2f}{pack_rate / 1e6:>11.0f}{unpack_rate / 1e6:>13.0f}", file=sys.stderr, flush=True)
+        for row in measured:
+            add(row)
+    text = page(rows)
+    if arguments.page:
+        arguments.page.write_text(text)
+    else:
+        print(text)
+    print(f"{left} arrays left", file=sys.stderr)
 
 
 if __name__ == "__main__":

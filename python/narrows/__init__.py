@@ -30,7 +30,20 @@ from ._narrows import (
     decompress_into,
     summary,
 )
+from ._program import (
+    ProgramError,
+    Rows,
+    Service,
+    bench,
+    recv,
+    send,
+    study,
+    study_with_dask,
+    study_with_ray,
+    tunnel,
+)
 from ._register import register_fsspec
+from ._streams import copy_stream, read_to_iter
 
 __all__ = [
     "Advice",
@@ -43,20 +56,32 @@ __all__ = [
     "LimitError",
     "NarrowsError",
     "NotNarrowsError",
+    "ProgramError",
+    "Rows",
+    "Service",
     "SettingError",
     "TruncatedError",
     "VersionError",
     "__version__",
     "advise",
+    "bench",
     "compress",
     "compress_bound",
     "compress_into",
     "content_size",
+    "copy_stream",
     "decompress",
     "decompress_into",
     "open",
+    "read_to_iter",
+    "recv",
     "register_fsspec",
+    "send",
+    "study",
+    "study_with_dask",
+    "study_with_ray",
     "summary",
+    "tunnel",
 ]
 
 register_fsspec()

@@ -37,7 +37,7 @@ pub fn say(fault: &anyhow::Error) -> u8 {
         .chars()
         .map(|c| if c.is_control() && c != '\n' { '?' } else { c })
         .collect();
-    eprintln!("narrows: {text}");
+    crate::log::fault(&text);
     code
 }
 

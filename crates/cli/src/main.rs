@@ -11,7 +11,9 @@
 #![allow(unreachable_pub, reason = "a program exports nothing")]
 
 mod commands;
+mod config;
 mod exit;
+mod log;
 mod output;
 mod variables;
 
@@ -20,7 +22,7 @@ use std::{process::ExitCode, sync::LazyLock};
 use clap::{CommandFactory, FromArgMatches, Parser};
 
 /// Adaptive, parallel lossless compression for data paths.
-// Flag beats environment (`NARROWS_…`) beats default.
+// Flag beats environment (`NARROWS_…`) beats configuration file beats default.
 #[derive(Debug, Parser)]
 #[command(name = "narrows", version = VERSION.as_str(), after_help = exit::HELP, propagate_version = true)]
 struct Args {
@@ -29,10 +31,26 @@ struct Args {
     verbose: u8,
     /// Colours on stderr: always, never, or where it is a terminal that has them and NO_COLOR is not set
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
-    color: output::Color,
+    color: log::Color,
     /// Only errors on stderr, no progress
     #[arg(short, long, global = true)]
     quiet: bool,
+    /// How what is said on stderr is written: as text, or as JSON, an object a line
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT",
+        env = "NARROWS_LOG"
+    )]
+    log: log::Format,
+    /// Flags from this file; if not given ~/.config/narrows/config.toml, else /etc/narrows/config.toml. Empty: from none
+    #[arg(long, global = true, value_name = "FILE", env = "NARROWS_CONFIG")]
+    config: Option<String>,
+    /// The flags of this profile of that file before its others
+    #[arg(long, global = true, value_name = "NAME", env = "NARROWS_PROFILE")]
+    profile: Option<String>,
     #[command(subcommand)]
     command: commands::Command,
 }
@@ -45,9 +63,13 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 
 fn main() -> ExitCode {
     let words = commands::file::manners(std::env::args_os().collect());
+    let words = match config::added(&Args::command(), words) {
+        Ok(words) => words,
+        Err(fault) => return exit::report(&fault.into()),
+    };
     let matches = variables::beaten(Args::command(), &words).get_matches_from(words);
     let args = Args::from_arg_matches(&matches).unwrap_or_else(|fault| fault.exit());
-    output::log(args.verbose, args.quiet, args.color);
+    log::start(args.verbose, args.quiet, args.color, args.log);
     narrows_io::limits::raise_open_files();
     commands::common::survive_file_limit();
     match commands::run(args.command, args.quiet) {

@@ -14,47 +14,8 @@ use narrows_io::meter::{CpuTime, Memory};
 use narrows_wire::{Received, send::Moment, source::Source};
 use parking_lot::Mutex;
 use serde::Serialize;
-use tracing_subscriber::filter::LevelFilter;
 
 use crate::exit::OutputClosed;
-
-/// Whether what is written to stderr has colours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub enum Color {
-    /// Where it is a terminal that has them
-    #[default]
-    Auto,
-    /// Yes
-    Always,
-    /// No
-    Never,
-}
-
-/// Sends log lines to stderr.
-pub fn log(verbose: u8, quiet: bool, color: Color) {
-    let level = match (quiet, verbose) {
-        (true, _) => LevelFilter::ERROR,
-        (false, 0) => LevelFilter::WARN,
-        (false, 1) => LevelFilter::INFO,
-        (false, _) => LevelFilter::DEBUG,
-    };
-    let plain = tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(io::stderr)
-        .without_time()
-        .with_target(false);
-    // In a file or a journal colours are noise.
-    let colours = match color {
-        Color::Always => true,
-        Color::Never => false,
-        Color::Auto => {
-            io::stderr().is_terminal()
-                && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-                && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
-        }
-    };
-    plain.with_ansi(colours).init();
-}
 
 /// Prints a line of result.
 ///

@@ -192,6 +192,7 @@ impl Bencher {
         let mut command = Command::new(&self.program);
         command
             .args(["bench", "codecs", "--worker", &job])
+            .env("NARROWS_CONFIG", "")
             .stdin(Stdio::from(input));
         let output = command
             .output()

@@ -195,6 +195,7 @@ impl Racer {
             command.env_remove(key);
         }
         command
+            .env("NARROWS_CONFIG", "")
             .stdin(input.map_or_else(Stdio::null, Stdio::from))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

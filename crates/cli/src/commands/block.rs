@@ -61,11 +61,11 @@ fn address(text: &str) -> anyhow::Result<Address> {
 /// Says where the devices are and how to mount the first.
 pub fn say_how_to_mount(uris: &[String]) {
     for uri in uris {
-        eprintln!("  {uri}");
+        crate::log::tell!("  {uri}");
     }
     if let Some(uri) = uris.first() {
-        eprintln!("to mount it: mkdir -p /tmp/nbd && nbdfuse /tmp/nbd '{uri}' &");
-        eprintln!(
+        crate::log::tell!("to mount it: mkdir -p /tmp/nbd && nbdfuse /tmp/nbd '{uri}' &");
+        crate::log::tell!(
             "             mount \"$(losetup --find --show /tmp/nbd/nbd)\" /mnt    (after mkfs)"
         );
     }

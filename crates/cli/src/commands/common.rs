@@ -3,7 +3,7 @@
 use std::{
     ffi::OsStr,
     fs::File,
-    io::{self, Write},
+    io,
     os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
     sync::{
@@ -247,8 +247,7 @@ pub fn on_signal() -> anyhow::Result<()> {
                     let _ = narrows_io::thread::spawn_scoped(scope, "last-words", end);
                 }
             });
-            // Whoever read it may be gone, and `eprintln` would then end this thread before it ends the process.
-            let _ = writeln!(io::stderr(), "narrows: interrupted");
+            crate::log::tell!("narrows: interrupted");
             for path in TO_REMOVE.lock().iter() {
                 let _ = std::fs::remove_file(path);
             }

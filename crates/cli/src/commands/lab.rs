@@ -66,7 +66,7 @@ pub fn places<const N: usize>(places: [(&str, Option<&PathBuf>); N]) -> Result<(
 pub fn write(path: &Path, report: &Report, quiet: bool) -> anyhow::Result<()> {
     fs::write(path, report.html()).with_context(|| format!("cannot write {}", path.display()))?;
     if !quiet {
-        eprintln!(
+        crate::log::tell!(
             "report: {}",
             fs::canonicalize(path)
                 .unwrap_or_else(|_| path.into())

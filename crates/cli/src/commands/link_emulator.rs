@@ -49,7 +49,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if let Some(bytes) = args.reset_after {
         emulator.reset_after(Direction::Up, Some(bytes.0));
     }
-    eprintln!("link from {} to {}", emulator.local(), args.to);
+    crate::log::tell!("link from {} to {}", emulator.local(), args.to);
     loop {
         thread::park();
     }

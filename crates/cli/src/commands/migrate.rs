@@ -122,7 +122,7 @@ fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     let listener = common::listen(&args.listen, &args.security, acceptor)?;
     common::on_signal()?;
     let current = serve_status(&args.carrying, &args.security)?;
-    eprintln!("taking migrations at {} for {target}", listener.local());
+    crate::log::tell!("taking migrations at {} for {target}", listener.local());
     narrows_io::service::ready();
     let target = Target {
         qmp,
@@ -171,7 +171,9 @@ fn tunnel(args: &TunnelArgs) -> anyhow::Result<()> {
         ..args.carrying.options()
     };
     serve::tunnel(&way, listener, options, &mut |event| match event {
-        TunnelEvent::Ready(local) => eprintln!("taking a guest at {local} to {}", way.peer()),
+        TunnelEvent::Ready(local) => {
+            crate::log::tell!("taking a guest at {local} to {}", way.peer())
+        }
         TunnelEvent::Begun(migration) => {
             common::current(&migration.endpoint);
             *current.lock() = Arc::downgrade(migration);

@@ -261,11 +261,11 @@ fn listen(args: Args, acceptor: Acceptor, receiver: Receiver) -> anyhow::Result<
     // Only now: strangers take threads, and without its own it would end.
     narrows_io::service::ready();
     if !quiet {
-        eprintln!("listening on {local}");
+        crate::log::tell!("listening on {local}");
     }
     if let Some(pairing) = &pairing {
-        eprintln!("code {}", pairing.code());
-        eprintln!(
+        crate::log::tell!("code {}", pairing.code());
+        crate::log::tell!(
             "at the other host: narrows send --code {} PATH… THIS-HOST",
             pairing.code()
         );
@@ -366,7 +366,7 @@ impl Receiver {
         if self.json {
             output::print(&serde_json::to_string(&transfer)?)?;
         } else if !self.quiet {
-            eprintln!("{}", transfer.line());
+            crate::log::tell!("{}", transfer.line());
         }
         Ok(received.left_out)
     }

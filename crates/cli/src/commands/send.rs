@@ -239,7 +239,7 @@ fn dry_run(goods: &Goods) -> anyhow::Result<()> {
         }
     });
     lines?;
-    eprintln!("{files} files, {}; nothing was sent", Size(bytes));
+    crate::log::tell!("{files} files, {}; nothing was sent", Size(bytes));
     Ok(())
 }
 
@@ -309,7 +309,7 @@ fn deliver(args: &Args, endpoint: &Arc<Endpoint>, goods: Goods, quiet: bool) -> 
     if args.json {
         output::print(&serde_json::to_string(&transfer)?)?;
     } else if !quiet {
-        eprintln!("{}", transfer.line());
+        crate::log::tell!("{}", transfer.line());
     }
     if left_out > 0 {
         return Err(LeftOut(left_out).into());

@@ -152,7 +152,7 @@ fn data(args: &Args) -> anyhow::Result<(Vec<Named>, Vec<u64>)> {
         .into();
     let mut seeds = vec![args.seed];
     if args.traced.is_empty() {
-        eprintln!("no --traced data: the study is of generated data only");
+        crate::log::tell!("no --traced data: the study is of generated data only");
     } else {
         let traced = Data::paths(&args.traced)?;
         // Tells the data from others of that name, in as many bits as JSON carries everywhere.

@@ -69,7 +69,7 @@ fn near(
         &mut |endpoint, first| {
             common::current(endpoint);
             if first {
-                eprintln!("carrying {} to {}", listener.local(), connector.address());
+                crate::log::tell!("carrying {} to {}", listener.local(), connector.address());
                 narrows_io::service::ready();
             }
             common::metered(&args.session, endpoint)
@@ -83,7 +83,7 @@ fn far(args: &Args, to: &str, engine: narrows::Engine, settings: Settings) -> an
     let target = common::address(to)?;
     let acceptor = Acceptor::new(engine, settings);
     let listener = common::listen(&args.listen, &args.security, acceptor)?;
-    eprintln!("carrying {} to {target}", listener.local());
+    crate::log::tell!("carrying {} to {target}", listener.local());
     narrows_io::service::ready();
     for endpoint in listener.sessions() {
         let endpoint = Arc::new(endpoint);

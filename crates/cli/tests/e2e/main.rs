@@ -6,8 +6,10 @@
 
 #![allow(unreachable_pub, reason = "a test exports nothing")]
 
+mod configured;
 mod devices;
 mod disk;
+mod documents;
 mod faults;
 mod gpu;
 mod help;
@@ -20,10 +22,12 @@ mod mistakes;
 mod netns;
 mod offload;
 mod pack;
+mod packages;
 mod pairing;
 mod process;
 mod prometheus;
 mod ramdisk;
+mod recipes;
 mod rerun;
 mod trees;
 mod tunnel;

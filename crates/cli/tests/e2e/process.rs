@@ -109,8 +109,14 @@ impl Process {
             "NARROWS_CODEC",
             "NARROWS_THREADS",
             "NARROWS_RSH",
+            "NARROWS_LOG",
+            "NARROWS_PROFILE",
         ] {
             command.env_remove(name);
+        }
+        // Settings of whoever runs the tests are not what is tested.
+        if command.get_envs().all(|(name, _)| name != "NARROWS_CONFIG") {
+            command.env("NARROWS_CONFIG", "");
         }
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command

@@ -68,8 +68,8 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     }
     if !quiet {
         let (device, physical) = (size(made.logical), size(made.physical));
-        eprintln!("made a device of {device} on {}, {physical}", made.backing);
-        eprintln!("to serve it: narrows disk serve --backing {}", args.backing);
+        crate::log::tell!("made a device of {device} on {}, {physical}", made.backing);
+        crate::log::tell!("to serve it: narrows disk serve --backing {}", args.backing);
     }
     Ok(())
 }

@@ -71,7 +71,7 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     block::until_stopped(signals, quiet, || view::line(&disks.report()))?;
     let last = disks.report();
     disks.stop().map_err(of_disk)?;
-    eprintln!("stopped: {}", view::line(&last));
+    crate::log::tell!("stopped: {}", view::line(&last));
     Ok(())
 }
 
@@ -117,14 +117,14 @@ fn announce(args: &Args, disks: &ServedDisks, control: &Path) -> anyhow::Result<
     }
     for disk in &report.disks {
         let (size, backing) = (Size(disk.stat.size), Size(disk.stat.capacity));
-        eprintln!("serving {}: {size} on {backing}", disk.backing);
+        crate::log::tell!("serving {}: {size} on {backing}", disk.backing);
     }
     if let Some(address) = disks.metrics() {
-        eprintln!("metrics at http://{address}/metrics");
+        crate::log::tell!("metrics at http://{address}/metrics");
     }
     block::say_how_to_mount(&uris);
     let control = control.display();
-    eprintln!("to watch it: narrows disk stat --watch --control {control}");
+    crate::log::tell!("to watch it: narrows disk stat --watch --control {control}");
     Ok(())
 }
 

@@ -162,7 +162,7 @@ pub fn grow(args: &GrowArgs, quiet: bool) -> anyhow::Result<()> {
     let bytes = |size: Option<Size>| size.map(|size| size.0);
     narrows_disk::grow(&backing, bytes(args.size), bytes(args.physical)).map_err(of_disk)?;
     if !quiet {
-        eprintln!("{} has {} now", backing.name(), Size(backing.size()));
+        crate::log::tell!("{} has {} now", backing.name(), Size(backing.size()));
     }
     Ok(())
 }

@@ -74,7 +74,7 @@ fn unpack(args: &Args, path: &Path, quiet: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     for loss in losses {
-        eprintln!("narrows: {}: {}", path.display(), report::lost(loss));
+        crate::log::tell!("narrows: {}: {}", path.display(), report::lost(loss));
     }
     let text = format!(
         "{} is damaged; {name} has zeros for what is lost",

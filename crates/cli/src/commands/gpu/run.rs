@@ -69,12 +69,12 @@ fn tell(text: &str, json: bool) {
         return;
     }
     let Ok(summary) = serde_json::from_str::<Value>(text) else {
-        eprintln!("the program used no GPU");
+        crate::log::tell!("the program used no GPU");
         return;
     };
     let number = |name: &str| summary[name].as_f64().unwrap_or(0.0);
     let size = |name: &str| narrows::Size(summary[name].as_u64().unwrap_or(0));
-    eprintln!(
+    crate::log::tell!(
         "{:.3} s, {} messages, {} round trips; sent {} as {}, received {} as {}; {:.3} s of processor time here",
         number("elapsed_s"),
         summary["messages"],

@@ -157,11 +157,13 @@ fn describe(args: &Args, server: &Server, listening: &str, quiet: bool) -> anyho
         )?;
     }
     if !quiet {
-        eprintln!("{name} ({}), {memory} of memory", device.backend);
+        crate::log::tell!("{name} ({}), {memory} of memory", device.backend);
         if device.backend == "host" {
-            eprintln!("there is no GPU in use: kernels in PTX are interpreted, slowly and exactly");
+            crate::log::tell!(
+                "there is no GPU in use: kernels in PTX are interpreted, slowly and exactly"
+            );
         }
     }
-    eprintln!("listening on {listening}");
+    crate::log::tell!("listening on {listening}");
     Ok(())
 }

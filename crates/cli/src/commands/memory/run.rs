@@ -88,7 +88,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     if args.json {
         eprintln!("{}", serde_json::to_string(&report)?);
     } else if !quiet {
-        eprintln!("{}", sentence(&report, begun.elapsed()));
+        crate::log::tell!("{}", sentence(&report, begun.elapsed()));
     }
     std::process::exit(
         status
@@ -118,7 +118,7 @@ fn watch(child: &mut Child, counters: &Counters) -> anyhow::Result<ExitStatus> {
             return Ok(status);
         }
         thread::sleep(Duration::from_secs(1));
-        eprintln!("{}", sentence(&counters.report()?, begun.elapsed()));
+        crate::log::tell!("{}", sentence(&counters.report()?, begun.elapsed()));
     }
 }
 

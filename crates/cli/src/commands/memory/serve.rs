@@ -97,7 +97,7 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     announce(&args, &disk.uris(), &control)?;
     narrows_io::service::ready();
     block::until_stopped(signals, quiet, || view::line(&disk.report()))?;
-    eprintln!("stopped: {}", view::line(&disk.report()));
+    crate::log::tell!("stopped: {}", view::line(&disk.report()));
     Ok(())
 }
 
@@ -153,9 +153,9 @@ fn announce(args: &Args, uris: &[String], control: &Path) -> anyhow::Result<()> 
         || "no memory limit".into(),
         |limit| format!("at most {limit} of memory"),
     );
-    eprintln!("serving {}, {limit}", Size(args.size.0));
+    crate::log::tell!("serving {}, {limit}", Size(args.size.0));
     block::say_how_to_mount(uris);
-    eprintln!(
+    crate::log::tell!(
         "to watch it: narrows memory stat --watch --control {}",
         control.display()
     );

@@ -126,7 +126,7 @@ fn describe(
         let unpacker = method
             .unpacker(registry)
             .map_or("nobody", |worker| worker.backend);
-        eprintln!(
+        crate::log::tell!(
             "{}: packed by {}; unpacked by {unpacker}",
             method.name(),
             packers.join(", ")
@@ -134,15 +134,15 @@ fn describe(
     }
     for (name, found) in registry.probed() {
         if let Err(reason) = found {
-            eprintln!("not here: {name}: {reason}");
+            crate::log::tell!("not here: {name}: {reason}");
         }
     }
-    eprintln!(
+    crate::log::tell!(
         "{} workers, {} blocks under way for a client, jobs within {}",
         options.workers,
         options.depth,
         Size(options.memory_max as u64)
     );
-    eprintln!("listening on {listening}");
+    crate::log::tell!("listening on {listening}");
     Ok(())
 }
