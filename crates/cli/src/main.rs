@@ -25,13 +25,20 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 #[command(name = "narrows", version = VERSION.as_str(), after_help = exit::HELP, propagate_version = true)]
 struct Args {
     /// Say more on stderr (twice: even more)
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, display_order = 900, action = clap::ArgAction::Count)]
     verbose: u8,
     /// Colours on stderr: always, never, or where it is a terminal that has them and NO_COLOR is not set
-    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    #[arg(
+        long,
+        global = true,
+        display_order = 900,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN"
+    )]
     color: output::Color,
     /// Only errors on stderr, no progress
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 900)]
     quiet: bool,
     #[command(subcommand)]
     command: commands::Command,

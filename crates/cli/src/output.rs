@@ -109,6 +109,8 @@ pub struct Transfer {
     pub replaced: u64,
     /// Files and directories that the sender could not read.
     pub left_out: u64,
+    /// Entries of which owner, access list or attributes could not be set.
+    pub unset: u64,
     /// Content bytes that were sent, holes included.
     pub content_bytes: u64,
     /// Of those, in holes.
@@ -151,6 +153,7 @@ impl Transfer {
             kept: received.kept,
             replaced: received.replaced,
             left_out: received.left_out,
+            unset: received.unset,
             content_bytes: received.bytes,
             hole_bytes: received.holes,
             raw_bytes,
@@ -193,6 +196,7 @@ impl Transfer {
             (self.kept, "kept as they were there"),
             (self.replaced, "replaced though newer or write-protected"),
             (self.left_out, "not sent"),
+            (self.unset, "not as they are at the sender"),
             (self.resumed, "times resumed"),
         ];
         for (count, what) in counts {

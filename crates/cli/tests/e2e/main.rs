@@ -12,6 +12,7 @@ mod faults;
 mod gpu;
 mod help;
 mod hostile;
+mod kept;
 mod losses;
 mod memory;
 mod memory_run;

@@ -19,12 +19,6 @@ use crate::{exit::Usage, output};
 pub struct Args {
     /// Files to pack, each into FILE.narrows; - for standard input, also where none is named
     pub files: Vec<PathBuf>,
-    #[command(flatten)]
-    pub packing: Packing,
-    #[command(flatten)]
-    pub threads: Threads,
-    #[command(flatten)]
-    pub output: Output,
     /// Unpack instead, as `narrows unpack`
     #[arg(short, long, conflicts_with_all = ["test", "list", "level", "goal", "element", "chunk"])]
     pub decompress: bool,
@@ -34,6 +28,12 @@ pub struct Args {
     /// List files instead, as `narrows list`
     #[arg(short, long, conflicts_with_all = ["level", "goal", "element", "chunk"])]
     pub list: bool,
+    #[command(flatten)]
+    pub packing: Packing,
+    #[command(flatten)]
+    pub threads: Threads,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
