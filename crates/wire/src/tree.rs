@@ -462,6 +462,38 @@ mod tests {
         }
     }
 
+    // Goal: the example of `tree/3` in docs/specs/tree.md is what is read and written.
+    #[test]
+    fn the_example_of_the_specification_has_these_bytes() {
+        let example = "08 01 09 00 00 00 00
+            02 a4 01 00 00 01 00 00 00 00 00 00 00 00 00 00 00 01 00 66 00
+            09 a4 01 00 00 01 00 00 00 00 00 00 00 00 00 00 00 01 00 67 01 00 66";
+        let digits = example.split_whitespace();
+        let bytes: Vec<u8> = digits
+            .map(|digits| u8::from_str_radix(digits, 16).unwrap())
+            .collect();
+        let meta = |path: &[u8]| Meta {
+            mode: 0o644,
+            mtime_s: 1,
+            mtime_ns: 0,
+            path: path.to_vec(),
+        };
+        let user = Some(Owner {
+            id: 9,
+            name: Vec::new(),
+        });
+        let extras = Extras {
+            user,
+            ..Extras::default()
+        };
+        let mut written = Vec::new();
+        Entry::Extras(extras).write(&mut written);
+        Entry::File(meta(b"f")).write(&mut written);
+        Extent::End.write(&mut written);
+        Entry::HardLink(meta(b"g"), b"f".to_vec()).write(&mut written);
+        assert_eq!(written, bytes);
+    }
+
     #[test]
     fn hostile_heads_are_refused() {
         // An entry of no known kind, cut ones, extras with an unknown flag, and with an attribute of 4 GiB.

@@ -304,7 +304,7 @@ fn dry_run(goods: &Goods) -> anyhow::Result<()> {
 
 fn throttled(args: &Args, transport: narrows::Transport) -> narrows::Transport {
     match args.bwlimit {
-        Some(rate) => transport::throttled(transport, rate.0 / 8.0),
+        Some(rate) => transport::throttled(transport, rate.0),
         None => transport,
     }
 }
@@ -334,7 +334,7 @@ fn connect(
         .ok_or_else(|| Usage(format!("{} is no address", to.display())))?;
     let share = args
         .bwlimit
-        .map(|rate| rate.0 / 8.0 / f64::from(args.session.connections));
+        .map(|rate| rate.0 / f64::from(args.session.connections));
     let mut access = common::access(&args.security)?;
     if let Some(pairing) = &args.code {
         access.auth = Auth::Code(pairing.clone());
