@@ -310,10 +310,11 @@ fn draw(bar: &ProgressBar, shared: &Mutex<Shown>, endpoint: &Weak<Endpoint>) {
             bar.set_message(shown.line(began.elapsed(), &endpoint.stats()));
         } else if endpoint.ended().is_none() {
             let since = lost_at.get_or_insert_with(Instant::now).elapsed();
+            let within = endpoint.resume_within();
             bar.set_message(format!(
                 "connection lost, retrying, {} of {} s",
-                since.as_secs(),
-                endpoint.resume_within().as_secs()
+                since.min(within).as_secs(),
+                within.as_secs()
             ));
         }
         bar.tick();

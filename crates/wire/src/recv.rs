@@ -381,8 +381,6 @@ impl<'a> TreeWriter<'a> {
         };
         let set = self.owners.set(&file, mode, self.request.keep, extras);
         self.note_unset(place, set);
-        // Opening it for attributes is no change of its content.
-        let _ = file.set_modified(mtime(meta));
         Ok(true)
     }
 
