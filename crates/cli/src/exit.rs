@@ -123,22 +123,46 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// Files that could not be read; the others are in place.
+/// Files that could not be read, and entries of which something could not be set; the others are in place.
 #[derive(Debug)]
-pub struct LeftOut(pub u64);
+pub struct LeftOut {
+    left_out: u64,
+    unset: u64,
+}
+
+impl LeftOut {
+    /// Whether there are none.
+    ///
+    /// # Errors
+    /// Itself, if there are.
+    pub fn check(left_out: u64, unset: u64) -> anyhow::Result<()> {
+        if left_out + unset == 0 {
+            return Ok(());
+        }
+        Err(Self { left_out, unset }.into())
+    }
+}
 
 impl std::fmt::Display for LeftOut {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self(left_out) = self;
-        let noun = if *left_out == 1 {
-            "entry was"
-        } else {
-            "entries were"
-        };
-        write!(
-            f,
-            "{left_out} {noun} not sent, since the sender could not read them; the rest is in place"
-        )
+        let Self { left_out, unset } = self;
+        let entries = |count: &u64| if *count == 1 { "entry" } else { "entries" };
+        if *left_out > 0 {
+            let was = if *left_out == 1 { "was" } else { "were" };
+            write!(
+                f,
+                "{left_out} {} {was} not sent, since the sender could not read them; ",
+                entries(left_out)
+            )?;
+        }
+        if *unset > 0 {
+            write!(
+                f,
+                "owner, access list or attributes of {unset} {} could not be set; ",
+                entries(unset)
+            )?;
+        }
+        f.write_str("the rest is in place")
     }
 }
 

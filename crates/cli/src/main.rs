@@ -27,18 +27,26 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 #[command(name = "narrows", version = VERSION.as_str(), after_help = exit::HELP, propagate_version = true)]
 struct Args {
     /// Say more on stderr (twice: even more)
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, display_order = 900, action = clap::ArgAction::Count)]
     verbose: u8,
     /// Colours on stderr: always, never, or where it is a terminal that has them and NO_COLOR is not set
-    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    #[arg(
+        long,
+        global = true,
+        display_order = 900,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN"
+    )]
     color: log::Color,
     /// Only errors on stderr, no progress
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 900)]
     quiet: bool,
     /// How what is said on stderr is written: as text, or as JSON, an object a line
     #[arg(
         long,
         global = true,
+        display_order = 900,
         value_enum,
         default_value_t,
         value_name = "FORMAT",
@@ -46,10 +54,22 @@ struct Args {
     )]
     log: log::Format,
     /// Flags from this file; if not given ~/.config/narrows/config.toml, else /etc/narrows/config.toml. Empty: from none
-    #[arg(long, global = true, value_name = "FILE", env = "NARROWS_CONFIG")]
+    #[arg(
+        long,
+        global = true,
+        display_order = 900,
+        value_name = "FILE",
+        env = "NARROWS_CONFIG"
+    )]
     config: Option<String>,
     /// The flags of this profile of that file before its others
-    #[arg(long, global = true, value_name = "NAME", env = "NARROWS_PROFILE")]
+    #[arg(
+        long,
+        global = true,
+        display_order = 900,
+        value_name = "NAME",
+        env = "NARROWS_PROFILE"
+    )]
     profile: Option<String>,
     #[command(subcommand)]
     command: commands::Command,
@@ -83,9 +103,144 @@ fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::{collections::HashSet, fs, path::Path};
 
     use super::*;
+
+    // Goal: a test that the documents name as what shows a claim is there. Method: names in backquotes of three words and
+    // more, against the functions of all sources.
+    #[test]
+    fn tests_that_the_documents_name_are_there() {
+        fn gather(dir: &Path, functions: &mut HashSet<String>) {
+            for entry in fs::read_dir(dir).unwrap().flatten() {
+                let path = entry.path();
+                if path.is_dir() {
+                    gather(&path, functions);
+                } else if path.extension().is_some_and(|ending| ending == "rs") {
+                    let text = fs::read_to_string(&path).unwrap();
+                    let names = text
+                        .split("fn ")
+                        .skip(1)
+                        .filter_map(|rest| rest.split('(').next());
+                    functions.extend(names.map(String::from));
+                }
+            }
+        }
+        let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut functions = HashSet::new();
+        gather(&top.join("crates"), &mut functions);
+        let mut named = 0;
+        for page in ["docs/security.md", "docs/compare.md"] {
+            let text = fs::read_to_string(top.join(page)).unwrap();
+            for name in text.split('`').skip(1).step_by(2) {
+                let plain =
+                    |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+                if name.matches('_').count() >= 2 && name.bytes().all(plain) {
+                    named += 1;
+                    assert!(functions.contains(name), "{page}: there is no test {name}");
+                }
+            }
+        }
+        assert!(named > 60, "{named} tests are named");
+    }
+
+    // Goal: every flag stands in the help under the head of its kind, and not of the group before it. Method: who has a
+    // head is one of the flags of that group; the flags for all commands come last.
+    #[test]
+    fn flags_stand_under_their_heads() {
+        fn look(command: &clap::Command, heads: &[(&str, &[&str])]) {
+            for flag in command.get_arguments() {
+                let (name, id) = (command.get_name(), flag.get_id().as_str());
+                match flag.get_help_heading() {
+                    Some(head) => {
+                        let known = heads.iter().find(|(known, _)| *known == head);
+                        let (_, flags) = known.unwrap_or_else(|| panic!("{name}: the head {head}"));
+                        assert!(flags.contains(&id), "{name}: {id} stands under {head}");
+                    }
+                    None => {}
+                }
+            }
+            command
+                .get_subcommands()
+                .for_each(|inner| look(inner, heads));
+        }
+        let heads: &[(&str, &[&str])] = &[
+            (
+                "What is sent",
+                &["exclude", "include", "files_from", "from0", "dry_run"],
+            ),
+            (
+                "What is there already",
+                &["checksum", "update", "ignore_existing", "partial"],
+            ),
+            (
+                "What is kept",
+                &[
+                    "hard_links",
+                    "acls",
+                    "xattrs",
+                    "owner",
+                    "group",
+                    "numeric_ids",
+                ],
+            ),
+            ("Over ssh", &["rsh", "remote_program"]),
+            (
+                "Packing",
+                &[
+                    "policy",
+                    "codec",
+                    "threads",
+                    "chunk",
+                    "depth",
+                    "keep_larger",
+                    "pad",
+                    "cpu_price",
+                    "level_max",
+                    "no_history",
+                    "explain",
+                    "level",
+                    "goal",
+                    "element",
+                ],
+            ),
+            (
+                "Session",
+                &["connections", "window", "resume_within", "metrics"],
+            ),
+            (
+                "Security",
+                &[
+                    "tls_certificates",
+                    "tls_hostname",
+                    "tls_psk",
+                    "psk_user",
+                    "allow",
+                    "insecure",
+                ],
+            ),
+            (
+                "Carrying",
+                &["keep", "resume_within", "silence", "status", "opaque"],
+            ),
+            (
+                "Job",
+                &[
+                    "to",
+                    "local",
+                    "threads",
+                    "no_verify",
+                    "spill_after",
+                    "no_spill",
+                    "resume_within",
+                ],
+            ),
+            ("Results", &["results", "report", "json"]),
+        ];
+        let mut command = Args::command();
+        command.build();
+        look(&command, heads);
+    }
 
     // Goal: a command that the documents show is one that there is. Method: every line of their shell blocks that
     // begins with it, read as the program would.

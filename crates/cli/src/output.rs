@@ -70,6 +70,8 @@ pub struct Transfer {
     pub replaced: u64,
     /// Files and directories that the sender could not read.
     pub left_out: u64,
+    /// Entries of which owner, access list or attributes could not be set.
+    pub unset: u64,
     /// Content bytes that were sent, holes included.
     pub content_bytes: u64,
     /// Of those, in holes.
@@ -112,6 +114,7 @@ impl Transfer {
             kept: received.kept,
             replaced: received.replaced,
             left_out: received.left_out,
+            unset: received.unset,
             content_bytes: received.bytes,
             hole_bytes: received.holes,
             raw_bytes,
@@ -154,6 +157,7 @@ impl Transfer {
             (self.kept, "kept as they were there"),
             (self.replaced, "replaced though newer or write-protected"),
             (self.left_out, "not sent"),
+            (self.unset, "not as they are at the sender"),
             (self.resumed, "times resumed"),
         ];
         for (count, what) in counts {
@@ -267,10 +271,11 @@ fn draw(bar: &ProgressBar, shared: &Mutex<Shown>, endpoint: &Weak<Endpoint>) {
             bar.set_message(shown.line(began.elapsed(), &endpoint.stats()));
         } else if endpoint.ended().is_none() {
             let since = lost_at.get_or_insert_with(Instant::now).elapsed();
+            let within = endpoint.resume_within();
             bar.set_message(format!(
                 "connection lost, retrying, {} of {} s",
-                since.as_secs(),
-                endpoint.resume_within().as_secs()
+                since.min(within).as_secs(),
+                within.as_secs()
             ));
         }
         bar.tick();

@@ -299,6 +299,61 @@ fn openssl_accepts_the_generated_certificates() {
     }
 }
 
+// Goal: a certificate that the authority took back is refused from the next handshake on, the other one is not; a list
+// that cannot be read is an error. Method: `openssl ca` makes the list; skips where openssl is absent.
+#[test]
+fn a_revoked_certificate_is_refused_from_the_next_handshake_on() {
+    let dir = pki(YEAR);
+    let at = |name: &str| dir.path().join(name);
+    let place = dir.path().display().to_string();
+    fs::write(
+        at("ca.conf"),
+        format!(
+            "[ca]\ndefault_ca=d\n[d]\ndatabase={place}/index.txt\ncrlnumber={place}/crlnumber\ndefault_md=sha256\ndefault_crl_days=1\n"
+        ),
+    )
+    .unwrap();
+    fs::write(at("index.txt"), "").unwrap();
+    fs::write(at("crlnumber"), "01\n").unwrap();
+    let openssl = |words: &[&str]| {
+        let mut command = std::process::Command::new("openssl");
+        command
+            .current_dir(dir.path())
+            .args(["ca", "-config", "ca.conf"]);
+        command.args(["-cert", "ca-cert.pem", "-keyfile", "ca-key.pem"]);
+        command.args(words).output()
+    };
+    let list = ["-gencrl", "-out", "ca-crl.pem"];
+    match openssl(&list) {
+        Err(fault) => return eprintln!("skipped: openssl is not here: {fault}"),
+        Ok(out) => assert!(
+            out.status.success(),
+            "{}",
+            String::from_utf8_lossy(&out.stderr)
+        ),
+    }
+    let auth = tls(dir.path());
+    let (client, server) = meet(&auth, &auth);
+    assert!(
+        client.is_ok() && server.is_ok(),
+        "an empty list: {client:?}, {server:?}"
+    );
+    for words in [&["-revoke", "client-cert.pem"][..], &list] {
+        let out = openssl(words).unwrap();
+        assert!(
+            out.status.success(),
+            "{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+    }
+    let (client, server) = meet(&auth, &auth);
+    assert!(server.is_err(), "{server:?}");
+    assert!(client.is_err());
+    fs::write(at("ca-crl.pem"), "no list").unwrap();
+    let (_, server) = meet(&auth, &auth);
+    assert!(matches!(server, Err(SecureError::Files(_))), "{server:?}");
+}
+
 // Goal: an altered byte never reaches the application, what came before it does. Method: a relay flips one byte far
 // into the stream.
 #[test]

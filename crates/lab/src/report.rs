@@ -183,7 +183,12 @@ impl Report {
 
 impl Table {
     fn html(&self) -> String {
-        let mut html = String::from("<div class=\"table\"><table>\n");
+        let wide = if self.columns.len() > WIDE_FROM {
+            " class=\"wide\""
+        } else {
+            ""
+        };
+        let mut html = format!("<div class=\"table\"><table{wide}>\n");
         if !self.caption.is_empty() {
             let _ = writeln!(html, "<caption>{}</caption>", escape(&self.caption));
         }
@@ -200,16 +205,14 @@ impl Table {
         html.push_str("</tr></thead>\n<tbody>\n");
         for row in &self.rows {
             html.push_str("<tr>");
-            for (cell, (_, number)) in row.iter().zip(&self.columns) {
+            for (cell, (head, number)) in row.iter().zip(&self.columns) {
                 let text = escape(&cell.text);
+                // Where cells stand below each other, each says what it is.
+                let data = format!("<td{} data-head=\"{}\">", class(*number), escape(head));
                 let _ = match cell.mark {
-                    Mark::Plain => write!(html, "<td{}>{text}</td>", class(*number)),
-                    Mark::Best => write!(html, "<td{}><b>{text}</b></td>", class(*number)),
-                    Mark::Loss => write!(
-                        html,
-                        "<td{}><span class=\"loss\">{text}</span></td>",
-                        class(*number)
-                    ),
+                    Mark::Plain => write!(html, "{data}{text}</td>"),
+                    Mark::Best => write!(html, "{data}<b>{text}</b></td>"),
+                    Mark::Loss => write!(html, "{data}<span class=\"loss\">{text}</span></td>"),
                     Mark::Name => write!(html, "<th scope=\"row\">{text}</th>"),
                 };
             }
@@ -224,7 +227,7 @@ impl Table {
 fn dressed(spec: &Value) -> Value {
     let mut spec = spec.clone();
     let axis = json!({ "labelColor": INK, "titleColor": INK, "titleFontWeight": "normal", "gridColor": "#e6eaed",
-        "domainColor": "#c4ccd2", "tickColor": "#c4ccd2", "labelFontSize": 12, "titleFontSize": 12, "labelLimit": 260 });
+        "domainColor": "#c4ccd2", "tickColor": "#c4ccd2", "labelFontSize": 12, "titleFontSize": 12, "labelLimit": 260, "labelSeparation": 6 });
     spec["$schema"] = "https://vega.github.io/schema/vega-lite/v6.json".into();
     spec["background"] = "transparent".into();
     spec["config"] = json!({
@@ -268,6 +271,9 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
+/// Tables of more columns are printed smaller.
+const WIDE_FROM: usize = 8;
+
 /// Colour of text, also in pictures.
 pub const INK: &str = "#22303a";
 const FONT: &str = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', 'DejaVu Sans', sans-serif";
@@ -276,48 +282,115 @@ static VEGA: &str = include_str!("../assets/vega.min.js");
 static VEGA_LITE: &str = include_str!("../assets/vega-lite.min.js");
 static VEGA_EMBED: &str = include_str!("../assets/vega-embed.min.js");
 
-/// Draws with an interpreter (`ast`), since the policy forbids making code from text; says on the page what fails.
+/// Draws with an interpreter (`ast`), since the policy forbids making code from text; says on the page what fails. On a
+/// narrow screen pictures that stand side by side stand one below the other, no wider than it is. Of labels that would
+/// stand over each other the later one is moved up or down, or left out: every number is in the tables.
 static DRAW: &str = r#"
 "use strict";
+const narrow = matchMedia("(max-width: 600px)").matches;
+const room = document.querySelector("main").clientWidth - 48;
+const fit = (spec, beside) => {
+  for (const row of ["hconcat", "vconcat"])
+    if (spec[row]) { const parts = spec[row].map((part) => fit(part, beside)); delete spec[row]; spec.vconcat = parts; }
+  if (spec.layer) spec.layer.forEach((layer) => fit(layer, beside));
+  const { y, color, shape } = spec.encoding || {};
+  // Panels leave out names that the one beside them has; now nothing is beside them.
+  if (y && y.axis === null) delete y.axis;
+  for (const channel of [color, shape])
+    if (channel && channel.legend !== null) channel.legend = { ...channel.legend, orient: "bottom", direction: "horizontal", columns: 3 };
+  if (spec.config) spec.config.axis.labelLimit = 110;
+  if (typeof spec.width === "number") spec.width = Math.min(spec.width, room - beside);
+  return spec;
+};
+const apart = (place) => {
+  const bounds = place.getBoundingClientRect();
+  const kept = [], hits = (box) => box.top < bounds.top - 2 || kept.some((other) => box.left < other.right && other.left < box.right && box.top < other.bottom - 2 && other.top < box.bottom - 2);
+  for (const text of place.querySelectorAll(".mark-text.role-mark text")) {
+    if (!text.textContent) continue;
+    const again = kept.find((other) => other.text === text.textContent && Math.abs(other.left - text.getBoundingClientRect().left) < 3);
+    if (again) { text.style.cssText += again.style; continue; }
+    let style = "";
+    for (const move of ["", "translate: 0 -11px", "translate: 0 13px", "display: none"]) {
+      text.style.cssText += style = move;
+      if (!hits(text.getBoundingClientRect())) break;
+    }
+    const { left, right, top, bottom } = text.getBoundingClientRect();
+    kept.push({ left, right, top, bottom, style, text: text.textContent });
+  }
+};
 const specs = JSON.parse(document.getElementById("pictures").textContent);
 Promise.all(specs.map((spec, number) => {
   const place = document.getElementById("picture-" + number);
-  return vegaEmbed(place, spec, { actions: false, renderer: "svg", ast: true, defaultStyle: false, tooltip: false })
+  return vegaEmbed(place, narrow ? fit(spec, 120) : spec, { actions: false, renderer: "svg", ast: true, defaultStyle: false, tooltip: false })
+    .then(() => apart(place))
     .catch((fault) => { place.textContent = "This picture could not be drawn: " + fault; throw fault; });
 })).then(() => { document.documentElement.dataset.drawn = specs.length; });
 "#;
 
+/// Colours of pictures are attributes, which style beats: in the dark those of text, lines and paper change.
 const STYLE: &str = "
-:root { color-scheme: light; }
+:root { color-scheme: light dark; --paper: #fff; --ink: #22303a; --soft: #4b5a65; --line: #e6eaed; --edge: #c4ccd2;
+  --note: #fdf6ec; --best: #0b6e69; --loss: #fbe3d6; --loss-ink: #8a2f0b; }
+@media screen and (prefers-color-scheme: dark) {
+  :root { --paper: #14191d; --ink: #dde4e9; --soft: #a3b1bb; --line: #2a333a; --edge: #4a5862;
+    --note: #33291a; --best: #58c9bf; --loss: #4a2413; --loss-ink: #ffb894; }
+  .picture svg text[fill='#22303a'], .picture svg text[fill='#000'], .picture svg text[fill='black'] { fill: var(--ink); }
+  .picture svg [stroke='#22303a'] { stroke: var(--ink); }
+  .picture svg [stroke='#e6eaed'] { stroke: var(--line); }
+  .picture svg [stroke='#c4ccd2'] { stroke: var(--edge); }
+  .picture svg [stroke='#ffffff'] { stroke: var(--paper); }
+  .picture svg [fill='#ffffffd9'] { fill: var(--paper); }
+}
 * { box-sizing: border-box; }
-body { margin: 0; background: #fff; color: #22303a; font: 15px/1.5 system-ui, -apple-system, 'Segoe UI', 'Noto Sans', 'DejaVu Sans', sans-serif; }
+body { margin: 0; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, -apple-system, 'Segoe UI', 'Noto Sans', 'DejaVu Sans', sans-serif; }
 main { max-width: 1280px; margin: 0 auto; padding: 32px 24px 64px; }
 h1 { font-size: 27px; line-height: 1.2; margin: 0 0 12px; letter-spacing: -0.01em; }
-h2 { font-size: 19px; margin: 40px 0 8px; padding-top: 14px; border-top: 1px solid #dfe5e9; }
+h2 { font-size: 19px; margin: 40px 0 8px; padding-top: 14px; border-top: 1px solid var(--line); }
+h1, h2, p { overflow-wrap: anywhere; }
+td, tbody th { overflow-wrap: break-word; }
 p { margin: 6px 0 10px; max-width: 84ch; }
 p.intro { font-size: 16px; }
-p.note { border-left: 4px solid #d9822b; background: #fdf6ec; padding: 8px 12px; }
+p.note { border-left: 4px solid #d9822b; background: var(--note); padding: 8px 12px; }
 figure { margin: 18px 0 26px; }
-figcaption { margin-bottom: 8px; color: #4b5a65; max-width: 84ch; }
-.picture { min-height: 40px; }
+figcaption { margin-bottom: 8px; color: var(--soft); max-width: 84ch; }
+.picture { min-height: 40px; overflow-x: auto; }
 .picture svg { max-width: 100%; height: auto; display: block; }
 .table { overflow-x: auto; margin: 14px 0 20px; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-caption { text-align: left; color: #4b5a65; padding-bottom: 6px; }
-th, td { padding: 5px 14px 5px 0; text-align: left; border-bottom: 1px solid #e6eaed; vertical-align: top; }
-thead th { color: #4b5a65; font-weight: 600; border-bottom: 2px solid #c4ccd2; vertical-align: bottom; }
-tbody th { font-weight: 600; white-space: nowrap; }
-.n { text-align: right; white-space: nowrap; padding-left: 14px; }
-td b { color: #0b6e69; }
-.loss { background: #fbe3d6; color: #8a2f0b; border-radius: 3px; padding: 1px 5px; margin-right: -5px; }
+caption { text-align: left; color: var(--soft); padding-bottom: 6px; }
+th, td { padding: 5px 14px 5px 0; text-align: left; border-bottom: 1px solid var(--line); vertical-align: top; }
+thead th { color: var(--soft); font-weight: 600; border-bottom: 2px solid var(--edge); vertical-align: bottom; }
+tbody th { font-weight: 600; }
+.n { text-align: right; padding-left: 14px; }
+td.n { white-space: nowrap; }
+td b { color: var(--best); }
+.loss { background: var(--loss); color: var(--loss-ink); border-radius: 3px; padding: 1px 5px; margin-right: -5px; }
+@media screen and (min-width: 601px) { tbody th { white-space: nowrap; } }
+@media screen and (max-width: 600px) {
+  main { padding: 20px 16px 40px; }
+  h1 { font-size: 22px; }
+  table, tbody, caption, tr { display: block; }
+  thead { display: none; }
+  tr { border-bottom: 2px solid var(--edge); padding: 6px 0; }
+  td, td.n, tbody th { display: flex; justify-content: space-between; gap: 16px; border: 0; padding: 2px 6px 2px 0; text-align: right; white-space: normal; overflow-wrap: anywhere; }
+  td:empty { display: none; }
+  tbody th { text-align: left; }
+  td::before { content: attr(data-head); color: var(--soft); text-align: left; }
+}
 @media print {
+  @page { margin: 14mm; }
   body { font-size: 11px; }
   main { max-width: none; padding: 0; }
   h2 { break-after: avoid; }
   figure { break-inside: avoid; }
+  thead { display: table-header-group; }
   tr { break-inside: avoid; }
-  .table { overflow-x: visible; }
+  tbody tr:first-child { break-before: avoid; }
+  .table, .picture { overflow-x: visible; }
   table { font-size: 9px; }
+  table.wide { font-size: 7px; }
+  th, td, .n { padding-left: 4px; padding-right: 4px; }
+  table.wide td.n, table.wide tbody th { white-space: normal; }
   .picture svg { max-height: 24cm; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }

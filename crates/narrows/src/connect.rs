@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
+use narrows_core::CodecId;
 use narrows_io::Transport;
 use narrows_pipeline::{Counters, Packing, Unpacking};
 use narrows_session::{Code, Config, Hello, Message, Role, Session};
@@ -39,6 +40,7 @@ impl Endpoint {
         let (transport, theirs) = greet(&Hello { route, ..hello }, transport)?;
         let id = narrows_session::LinkId(0);
         machine.attach(id, theirs.clone()).map_err(refused)?;
+        let transport = padding(&settings, &theirs, transport)?;
         let inner = build(
             engine,
             settings,
@@ -140,6 +142,7 @@ impl Acceptor {
             return Err(say_bye(transport, refused(fault)));
         }
         write_hello(&mut transport, &Message::Hello(Hello { route, ..hello })).map_err(lost)?;
+        let transport = padding(&self.settings, &theirs, transport)?;
         let inner = build(
             &self.engine,
             self.settings.clone(),
@@ -221,7 +224,7 @@ fn config(engine: &Engine, settings: &Settings, role: Role, session: [u8; 16]) -
     Config {
         role,
         limits,
-        codecs: engine.registry.ids().collect(),
+        codecs: engine.registry.ids().chain([CodecId::PADDED]).collect(),
         host: host(&session),
         agent,
         session,
@@ -252,6 +255,16 @@ fn route(session: &[u8; 16], role: Role, transport: &Transport) -> (u64, bool) {
         xxh3_64(format!("{} {} {session:?}", ends[0], ends[1]).as_bytes()),
         loopback,
     )
+}
+
+/// Whether the peer takes what this side sends.
+fn padding(settings: &Settings, theirs: &Hello, transport: Transport) -> Result<Transport, Error> {
+    if !settings.pad || theirs.codecs.contains(&CodecId::PADDED) {
+        return Ok(transport);
+    }
+    let text =
+        "the peer is of an older version that takes no padding; leave out --pad, or update it";
+    Err(say_bye(transport, Error::new(Code::PROTOCOL, text)))
 }
 
 /// A session over a first link that stays within this machine (`loopback`), or may not.
@@ -300,6 +313,7 @@ fn build(
                 policy: Arc::new(Mutex::new(policy)),
                 outlet: Arc::new(WeakOutlet(weak.clone())),
                 keep_if_smaller: settings.keep_if_smaller,
+                pad: settings.pad,
                 chunk_len_max: theirs_limits.chunk_len_max,
                 history_len_max,
                 explain: settings.explain.clone(),

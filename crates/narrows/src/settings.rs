@@ -50,6 +50,8 @@ pub struct Settings {
     pub depth: Option<usize>,
     /// Send raw what packing does not shrink: the paper's V2. Without it, what the codec made is sent.
     pub keep_if_smaller: bool,
+    /// Round the lengths of frames up, by an eighth at most, so that they tell less of what is in them.
+    pub pad: bool,
     /// What a second of processor time is worth at least to the adaptive plan, in seconds of the link's; 0 spends
     /// whatever saves time.
     pub cpu_price: f64,
@@ -84,6 +86,7 @@ impl Default for Settings {
             chunk_len: None,
             depth: None,
             keep_if_smaller: true,
+            pad: false,
             cpu_price: 0.0,
             level_max: None,
             among: None,
@@ -149,6 +152,8 @@ setters! {
     depth: usize => Some;
     /// See [`Settings::keep_if_smaller`].
     keep_if_smaller: bool;
+    /// See [`Settings::pad`].
+    pad: bool;
     /// See [`Settings::cpu_price`].
     cpu_price: f64;
     /// See [`Settings::level_max`].

@@ -20,6 +20,7 @@
 mod buffer;
 mod history;
 mod packer;
+mod padding;
 mod pool;
 mod sequencer;
 mod unpacker;

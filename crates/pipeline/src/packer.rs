@@ -19,7 +19,10 @@ use narrows_core::{
 use narrows_format::{Frame, Header, chunk_check, packed_len_max};
 use parking_lot::Mutex;
 
-use crate::{BufferPool, Bytes, History, INLINE_LEN, Sequencer, WorkerPool};
+use crate::{
+    BufferPool, Bytes, History, INLINE_LEN, Sequencer, WorkerPool,
+    padding::{pad, padded_len},
+};
 
 /// The session has ended; nothing more can be sent. Why is known to whoever ended it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -66,6 +69,8 @@ pub struct Packing {
     pub outlet: Arc<dyn Outlet>,
     /// Send a chunk raw where packing does not shrink it (the paper's V2); else what the codec made.
     pub keep_if_smaller: bool,
+    /// Round the lengths of frames up.
+    pub pad: bool,
     /// Longest chunk, in bytes: what the receiver allows.
     pub chunk_len_max: usize,
     /// Most bytes of history a decision may use: what the receiver allows.
@@ -206,6 +211,13 @@ impl Job {
                 (candidate.codec, Arc::new(payload))
             }
             None => (CodecId::RAW, self.chunk.clone()),
+        };
+        let (codec, payload) = if self.shared.pad {
+            let mut padded = self.shared.buffers.take(padded_len(payload.len()));
+            pad(codec, &payload, &mut padded);
+            (CodecId::PADDED, Arc::new(padded))
+        } else {
+            (codec, payload)
         };
         let header = Header {
             codec,
@@ -486,6 +498,7 @@ mod tests {
             policy: Arc::new(Mutex::new(Box::new(Always))),
             outlet: Arc::new(Told(tell)),
             keep_if_smaller: true,
+            pad: false,
             chunk_len_max: CHUNK_LEN,
             history_len_max: 0,
             explain: None,

@@ -22,7 +22,7 @@ use narrows_core::{ChannelId, Clock, CodecId, DecodeError, Registry, Seq, Worksp
 use narrows_format::{Frame, chunk_check};
 use parking_lot::{Condvar, Mutex};
 
-use crate::{BufferPool, Bytes, History, INLINE_LEN, WorkerPool};
+use crate::{BufferPool, Bytes, History, INLINE_LEN, WorkerPool, padding::unpad};
 
 /// What the unpackers of a session share.
 #[derive(Clone)]
@@ -388,14 +388,20 @@ impl Inner {
             .waiting_bytes
             .fetch_sub(u64::from(header.packed_len), Ordering::Relaxed);
         let (wall, cpu) = (clock.now_ns(), clock.thread_cpu_ns());
+        let (id, payload) = if header.codec == CodecId::PADDED {
+            unpad(&frame.payload)?
+        } else {
+            (header.codec, &frame.payload[..])
+        };
         let bytes = if header.codec == CodecId::RAW {
             frame.payload.clone()
         } else {
             let codec = self
                 .shared
                 .registry
-                .by_id(header.codec)
-                .ok_or(DecodeError::Unsupported(header.codec))?;
+                .by_id(id)
+                .ok_or(DecodeError::Unsupported(id))?;
+
             if history.len() < header.history_len as usize {
                 return Err(DecodeError::corrupt(
                     14,
@@ -407,7 +413,7 @@ impl Inner {
             let mut bytes = self.shared.buffers.take(header.raw_len as usize);
             // A panic is a bug in the codec; to the channel it is damage.
             let unpacked = catch_unwind(AssertUnwindSafe(|| {
-                codec.unpack(&frame.payload, history, &mut bytes, ws)
+                codec.unpack(payload, history, &mut bytes, ws)
             }));
             *ws.get::<Scratch>() = scratch;
             unpacked.unwrap_or_else(|_| Err(DecodeError::corrupt(0, "the codec failed")))?;

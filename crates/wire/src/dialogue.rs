@@ -8,11 +8,16 @@ use std::io::{self, Read};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::tree::{invalid, take};
+use crate::{
+    keep::Keep,
+    tree::{invalid, take},
+};
 
 /// Offers that may be under way: offered, and neither refused by the receiver nor sent. What they take at the receiver
 /// is bounded by this and the length of paths.
 pub const OFFERS_MAX: usize = 1024;
+/// What the extras of those may take all together, in bytes. A sender stays below half of it.
+pub const OFFERS_LEN_MAX: usize = 16 << 20;
 /// Longest document, in bytes.
 const DOCUMENT_LEN_MAX: usize = 4096;
 
@@ -28,6 +33,8 @@ pub struct Request {
     pub ignore_existing: bool,
     /// What is cut short stays there, and is continued by the next transfer.
     pub partial: bool,
+    /// What is kept beside content, mode and time (`tree/3`).
+    pub keep: Keep,
 }
 
 /// What the receiver says of itself.

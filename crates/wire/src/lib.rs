@@ -6,11 +6,13 @@
 //! | [`source`] | what is to be sent, and what is found there |
 //! | [`send`] | reads paths or standard input into a channel |
 //! | [`recv`] | writes a channel into a directory or to standard output; a file gets its name when it is whole |
+//! | [`keep`] | owners, access lists and attributes, where both ends' users want them kept (`tree/3`) |
 //! | [`dialogue`] | what the two ends of a tree tell each other beside it (`tree/2`) |
 //! | [`tunnel`] | carries connections of other programs, many over one session |
 #![forbid(unsafe_code)]
 
 pub mod dialogue;
+pub mod keep;
 mod place;
 pub mod recv;
 pub mod send;
@@ -42,12 +44,17 @@ pub struct Received {
     /// Files that the sender could not read.
     #[serde(default)]
     pub left_out: u64,
+    /// Entries of which owner, access list or attributes could not be set.
+    #[serde(default)]
+    pub unset: u64,
 }
 
 /// Service name of a channel that carries a tree.
 pub const SERVICE_TREE: &str = "tree";
 /// Service name of a channel that carries a tree, and answers.
 pub const SERVICE_TREE_2: &str = "tree/2";
+/// Service name of a channel that carries a tree, answers, and what is kept beside content, mode and time.
+pub const SERVICE_TREE_3: &str = "tree/3";
 /// Service name of a channel that carries plain bytes.
 pub const SERVICE_STREAM: &str = "stream";
 /// Service name of a channel that carries a connection.

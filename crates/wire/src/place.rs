@@ -29,7 +29,7 @@ const NAMES_LEN_MAX: usize = 512 << 20;
 /// What a directory or link takes beside its names.
 const ENTRY_LEN: usize = 256;
 /// What is remembered of a file.
-const INODE_LEN: usize = 16;
+const INODE_LEN: usize = 32;
 /// A shorter file is not worth continuing.
 const PARTIAL_LEN_MIN: u64 = 1 << 20;
 
@@ -38,7 +38,7 @@ pub(crate) struct Places<'a> {
     dir: &'a Path,
     /// Directories seen to be real ones, so that each is looked at once.
     safe: HashSet<PathBuf>,
-    /// What this transfer has made or found in place: hashes of device and inode.
+    /// What this transfer has made or found in place: hashes of device and inode, and of paths.
     made: HashSet<u64>,
     /// What may still be held, in bytes.
     names_left: usize,
@@ -137,12 +137,16 @@ impl<'a> Places<'a> {
 
     /// What is in place now is this transfer's: no other entry may map to it.
     pub(crate) fn claim(&mut self, place: &Path, found: &Metadata) -> Result<(), TransferError> {
+        self.check_free(place, found)?;
         self.remember(INODE_LEN)?;
-        if self.made.insert(inode(found)) {
-            Ok(())
-        } else {
-            Err(twice(place))
-        }
+        self.made.insert(inode(found));
+        self.made.insert(named(place));
+        Ok(())
+    }
+
+    /// Whether this transfer has made or found what has this inode, under whatever name.
+    pub(crate) fn has(&self, found: &Metadata) -> bool {
+        self.made.contains(&inode(found))
     }
 
     /// Gives `part` its place. Whether it replaced a file that was newer or write-protected.
@@ -157,15 +161,9 @@ impl<'a> Places<'a> {
         let mut precious = false;
         if let Err(part) = part.place_new(place).map_err(write)? {
             match fs::symlink_metadata(place) {
-                Ok(found) if self.made.contains(&inode(&found)) => return Err(twice(place)),
                 Ok(found) => {
-                    let newer =
-                        (found.mtime(), found.mtime_nsec() as u32) > (meta.mtime_s, meta.mtime_ns);
-                    precious = found.is_file() && (newer || found.mode() & 0o222 == 0);
-                    if precious {
-                        let what = if newer { "newer" } else { "write-protected" };
-                        tracing::warn!(path = %place.display(), "replaced, though it was {what}");
-                    }
+                    self.check_free(place, &found)?;
+                    precious = is_precious(place, &found, meta);
                 }
                 Err(_) => {}
             }
@@ -175,9 +173,10 @@ impl<'a> Places<'a> {
         Ok(precious)
     }
 
-    /// Fails where what is at `place` was made by this transfer.
+    /// Fails where what is at `place` was put there by this transfer. A directory may hold two names of one file, and
+    /// a new file the number of one that somebody has removed: neither is this place.
     pub(crate) fn check_free(&self, place: &Path, found: &Metadata) -> Result<(), TransferError> {
-        if self.made.contains(&inode(found)) {
+        if self.has(found) && (self.made.contains(&named(place)) || !is_listed(place)) {
             return Err(twice(place));
         }
         Ok(())
@@ -240,6 +239,28 @@ fn inode(found: &Metadata) -> u64 {
     bytes[..8].copy_from_slice(&found.dev().to_le_bytes());
     bytes[8..].copy_from_slice(&found.ino().to_le_bytes());
     xxh3_64(&bytes)
+}
+
+fn named(place: &Path) -> u64 {
+    xxh3_64(place.as_os_str().as_bytes())
+}
+
+/// Whether the directory shows this very name, and not another that it takes for the same.
+fn is_listed(place: &Path) -> bool {
+    let dir = place.parent().unwrap_or(Path::new("."));
+    let mut entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.any(|entry| Some(entry.file_name().as_os_str()) == place.file_name())
+}
+
+/// Whether what is to be replaced is newer or write-protected; told where it is.
+pub(crate) fn is_precious(place: &Path, found: &Metadata, meta: &Meta) -> bool {
+    let newer = (found.mtime(), found.mtime_nsec() as u32) > (meta.mtime_s, meta.mtime_ns);
+    let precious = found.is_file() && (newer || found.mode() & 0o222 == 0);
+    if precious {
+        let what = if newer { "newer" } else { "write-protected" };
+        tracing::warn!(path = %place.display(), "replaced, though it was {what}");
+    }
+    precious
 }
 
 fn twice(place: &Path) -> TransferError {

@@ -19,21 +19,24 @@ use std::{
 
 use narrows::{ChannelReader, ChannelWriter, Incoming};
 use narrows_io::part::Part;
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, linkat, utimensat};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
-    Received, SERVICE_STREAM, SERVICE_TREE, SERVICE_TREE_2, TransferError,
-    dialogue::{Answer, OFFERS_MAX, Request, Verdict, read_document, write_document},
-    place::{Places, open_plain, partial_name},
+    Received, SERVICE_STREAM, SERVICE_TREE, SERVICE_TREE_2, SERVICE_TREE_3, TransferError,
+    dialogue::{
+        Answer, OFFERS_LEN_MAX, OFFERS_MAX, Request, Verdict, read_document, write_document,
+    },
+    keep::{Keep, Owners},
+    place::{Places, is_precious, open_plain, partial_name},
     send::{Moment, Progress, give_up, report},
-    tree::{Entry, Extent, Meta, Offer},
+    tree::{Entry, Extent, Extras, Meta, Offer},
 };
 
 /// Where what arrives goes.
 pub enum Sink<'a> {
-    /// Trees, into this directory.
-    Dir(&'a Path),
+    /// Trees, into this directory; of owners and the like what may be set.
+    Dir(&'a Path, Keep),
     /// A stream's bytes, to this writer.
     Stream(&'a mut dyn Write),
 }
@@ -53,13 +56,22 @@ pub fn incoming(
         mut reader,
     } = incoming;
     let received = match (service.as_str(), sink) {
-        (SERVICE_TREE, Sink::Dir(dir)) => tree(&mut reader, dir, progress, None),
-        (SERVICE_TREE_2, Sink::Dir(dir)) => tree(&mut reader, dir, progress, Some(&mut writer)),
+        (SERVICE_TREE | SERVICE_TREE_2 | SERVICE_TREE_3, Sink::Dir(dir, allowed)) => {
+            let version = match service.as_str() {
+                SERVICE_TREE => 1,
+                SERVICE_TREE_2 => 2,
+                _ => 3,
+            };
+            let tree = TreeWriter::new(dir, allowed, version, progress);
+            tree.and_then(|tree| tree.all(&mut reader, &mut writer))
+        }
         (SERVICE_STREAM, Sink::Stream(out)) => stream(&mut reader, out, progress),
-        (SERVICE_TREE | SERVICE_TREE_2, Sink::Stream(_)) => Err(TransferError::Refused(
-            "the sender offers files; name a directory to receive them in".into(),
-        )),
-        (SERVICE_STREAM, Sink::Dir(_)) => Err(TransferError::Refused(
+        (SERVICE_TREE | SERVICE_TREE_2 | SERVICE_TREE_3, Sink::Stream(_)) => {
+            Err(TransferError::Refused(
+                "the sender offers files; name a directory to receive them in".into(),
+            ))
+        }
+        (SERVICE_STREAM, Sink::Dir(..)) => Err(TransferError::Refused(
             "the sender offers a stream; receive it with `narrows recv -`".into(),
         )),
         (other, _) => Err(TransferError::Refused(format!(
@@ -105,75 +117,98 @@ fn stream(
     })
 }
 
-/// `answers` is there for `tree/2`.
-fn tree(
-    reader: &mut ChannelReader,
-    dir: &Path,
-    progress: Progress<'_>,
-    mut answers: Option<&mut ChannelWriter>,
-) -> Result<Received, TransferError> {
-    fs::create_dir_all(dir).map_err(|fault| TransferError::file("cannot make", dir, fault))?;
-    let mut writer = TreeWriter {
-        places: Places::new(dir),
-        dir,
-        request: Request::default(),
-        made: Received::default(),
-        dirs: Vec::new(),
-        links: Vec::new(),
-        offers: VecDeque::new(),
-        said: Vec::new(),
-        progress,
-    };
-    if let Some(answers) = &mut answers {
-        writer.request = read_document(reader).map_err(not_a_tree)?;
-        let answer = writer.answer()?;
-        write_document(&mut writer.said, &answer);
-        writer.say(answers)?;
-    }
-    loop {
-        // The sender waits for verdicts when it has sent what it had.
-        if let Some(answers) = &mut answers
-            && reader.is_drained()
-        {
-            writer.say(answers)?;
-        }
-        let entry = Entry::read(reader).map_err(not_a_tree)?;
-        match entry {
-            Entry::End(_) => {
-                writer.check_end(&entry)?;
-                break;
-            }
-            entry if answers.is_some() => writer.entry(entry, reader)?,
-            Entry::Dir(_) | Entry::File(_) | Entry::Link(..) => writer.entry(entry, reader)?,
-            _ => {
-                return Err(TransferError::Refused(
-                    "a damaged tree: an entry of a later version".into(),
-                ));
-            }
-        }
-    }
-    if !reader.fill_buf().map_err(not_a_tree)?.is_empty() {
-        return Err(TransferError::Refused("bytes after the tree's end".into()));
-    }
-    writer.end()
-}
-
 struct TreeWriter<'a> {
     places: Places<'a>,
     dir: &'a Path,
+    /// Of the service.
+    version: u8,
+    /// What the user here lets senders set.
+    allowed: Keep,
     request: Request,
     made: Received,
     /// Modes and times of directories, set last: earlier, a read-only one could not be filled.
-    dirs: Vec<(PathBuf, Meta)>,
-    links: Vec<(PathBuf, Meta, Vec<u8>)>,
+    dirs: Vec<(PathBuf, Meta, Extras)>,
+    links: Vec<(PathBuf, Meta, Vec<u8>, Extras)>,
+    /// Other names of files: this place is to be the same file as that one.
+    hard_links: Vec<(PathBuf, Meta, PathBuf)>,
     /// What was offered and is wanted.
-    offers: VecDeque<(Meta, Offer)>,
+    offers: VecDeque<(Meta, Offer, Extras)>,
+    /// What the extras of those take, in bytes.
+    offers_len: usize,
+    /// Of the next entry.
+    extras: Option<Extras>,
+    owners: Owners,
     /// Verdicts that were not sent yet.
     said: Vec<u8>,
     progress: Progress<'a>,
 }
 
-impl TreeWriter<'_> {
+impl<'a> TreeWriter<'a> {
+    fn new(
+        dir: &'a Path,
+        allowed: Keep,
+        version: u8,
+        progress: Progress<'a>,
+    ) -> Result<Self, TransferError> {
+        fs::create_dir_all(dir).map_err(|fault| TransferError::file("cannot make", dir, fault))?;
+        Ok(Self {
+            places: Places::new(dir),
+            dir,
+            version,
+            allowed,
+            request: Request::default(),
+            made: Received::default(),
+            dirs: Vec::new(),
+            links: Vec::new(),
+            hard_links: Vec::new(),
+            offers: VecDeque::new(),
+            offers_len: 0,
+            extras: None,
+            owners: Owners::default(),
+            said: Vec::new(),
+            progress,
+        })
+    }
+
+    fn all(
+        mut self,
+        reader: &mut ChannelReader,
+        answers: &mut ChannelWriter,
+    ) -> Result<Received, TransferError> {
+        if self.version > 1 {
+            self.request = read_document(reader).map_err(not_a_tree)?;
+            if self.request.keep.is_beyond(self.allowed) {
+                return Err(TransferError::Refused(
+                    "owners, access lists or attributes to set: allow that here by the same of -o -g -A -X".into(),
+                ));
+            }
+            let answer = self.answer()?;
+            write_document(&mut self.said, &answer);
+            self.say(answers)?;
+        }
+        loop {
+            // The sender waits for verdicts when it has sent what it had.
+            if self.version > 1 && reader.is_drained() {
+                self.say(answers)?;
+            }
+            let entry = Entry::read(reader).map_err(not_a_tree)?;
+            if let Entry::End(_) = entry {
+                self.check_end(&entry)?;
+                break;
+            }
+            if entry.version() > self.version {
+                return Err(TransferError::Refused(
+                    "a damaged tree: an entry of a later version".into(),
+                ));
+            }
+            self.entry(entry, reader)?;
+        }
+        if !reader.fill_buf().map_err(not_a_tree)?.is_empty() {
+            return Err(TransferError::Refused("bytes after the tree's end".into()));
+        }
+        self.end()
+    }
+
     fn answer(&self) -> Result<Answer, TransferError> {
         let cannot = |fault| TransferError::file("cannot use", self.dir, fault);
         let found = fs::metadata(self.dir).map_err(cannot)?;
@@ -193,45 +228,74 @@ impl TreeWriter<'_> {
     }
 
     fn entry(&mut self, entry: Entry, reader: &mut ChannelReader) -> Result<(), TransferError> {
+        let extras = self.extras.take();
+        if extras.is_some() && !entry.has_extras() {
+            return Err(TransferError::Refused(
+                "a damaged tree: extras of nothing".into(),
+            ));
+        }
+        let extras = extras.unwrap_or_default();
         match entry {
             Entry::Dir(meta) => {
                 let place = self.places.of(&meta)?;
                 self.places.dir(&place)?;
                 self.places
-                    .remember_entry(place.as_os_str().len() + meta.path.len())?;
-                self.dirs.push((place, meta));
+                    .remember_entry(place.as_os_str().len() + meta.path.len() + extras.len())?;
+                self.dirs.push((place, meta, extras));
                 self.made.entries += 1;
             }
             Entry::File(meta) => {
                 let place = self.places.of(&meta)?;
                 let part = new_part(&place)?;
-                self.file(&meta, &place, part, 0, reader)?;
+                let whole = Whole {
+                    meta,
+                    place,
+                    extras,
+                };
+                self.file(&whole, part, 0, reader)?;
             }
             Entry::Link(meta, target) => {
                 let place = self.places.of(&meta)?;
-                self.places
-                    .remember_entry(place.as_os_str().len() + meta.path.len() + target.len())?;
-                self.links.push((place, meta, target));
+                let len = place.as_os_str().len() + meta.path.len() + target.len();
+                self.places.remember_entry(len + extras.len())?;
+                self.links.push((place, meta, target, extras));
             }
+            Entry::HardLink(meta, target) => {
+                let place = self.places.of(&meta)?;
+                let target = self.places.of(&Meta {
+                    path: target,
+                    ..meta
+                })?;
+                let len = place.as_os_str().len() + target.as_os_str().len() + meta.path.len();
+                self.places.remember_entry(len)?;
+                self.hard_links.push((place, meta, target));
+            }
+            Entry::Extras(extras) => self.extras = Some(extras),
             Entry::Offer(meta, offer) => {
-                let verdict = self.verdict(&meta, &offer)?;
+                let verdict = self.verdict(&meta, &offer, &extras)?;
                 verdict.write(&mut self.said);
                 if matches!(verdict, Verdict::Whole | Verdict::From { .. }) {
-                    if self.offers.len() == OFFERS_MAX {
+                    self.offers_len += extras.len();
+                    if self.offers.len() == OFFERS_MAX || self.offers_len > OFFERS_LEN_MAX {
                         return Err(TransferError::Limit("files offered and not sent"));
                     }
-                    self.offers.push_back((meta, offer));
+                    self.offers.push_back((meta, offer, extras));
                 }
             }
             Entry::Content(head, start) => {
-                let (offered, offer) = self.offered()?;
+                let (offered, offer, extras) = self.offered()?;
                 let place = self.places.of(&offered)?;
                 let part = self.continued(&offered, &offer, &place, start)?;
                 let meta = Meta {
                     path: offered.path,
                     ..head
                 };
-                self.file(&meta, &place, part, start, reader)?;
+                let whole = Whole {
+                    meta,
+                    place,
+                    extras,
+                };
+                self.file(&whole, part, start, reader)?;
             }
             Entry::Withdrawn => drop(self.offered()?),
             Entry::LeftOut(files) => self.made.left_out = files,
@@ -240,13 +304,20 @@ impl TreeWriter<'_> {
         Ok(())
     }
 
-    fn offered(&mut self) -> Result<(Meta, Offer), TransferError> {
+    fn offered(&mut self) -> Result<(Meta, Offer, Extras), TransferError> {
         let none = || TransferError::Refused("a file that was not offered".into());
-        self.offers.pop_front().ok_or_else(none)
+        let offered = self.offers.pop_front().ok_or_else(none)?;
+        self.offers_len -= offered.2.len();
+        Ok(offered)
     }
 
     /// Whether a file that is offered is wanted.
-    fn verdict(&mut self, meta: &Meta, offer: &Offer) -> Result<Verdict, TransferError> {
+    fn verdict(
+        &mut self,
+        meta: &Meta,
+        offer: &Offer,
+        extras: &Extras,
+    ) -> Result<Verdict, TransferError> {
         let place = self.places.of(meta)?;
         if let Ok(found) = fs::symlink_metadata(&place)
             && found.is_file()
@@ -254,12 +325,9 @@ impl TreeWriter<'_> {
             self.places.check_free(&place, &found)?;
             let verdict = if self.request.ignore_existing {
                 Some(Verdict::Kept)
-            } else if is_unchanged(&place, &found, meta, offer) {
-                let mode = meta.mode & 0o777;
-                if found.mode() & 0o7777 != mode {
-                    let set = fs::set_permissions(&place, Permissions::from_mode(mode));
-                    set.map_err(|fault| TransferError::file("cannot change", &place, fault))?;
-                }
+            } else if is_unchanged(&place, &found, meta, offer)
+                && self.bring_up(&place, &found, meta, extras)?
+            {
                 Some(Verdict::Unchanged)
             } else if self.request.update && is_newer(&found, meta) {
                 Some(Verdict::Kept)
@@ -283,6 +351,45 @@ impl TreeWriter<'_> {
             return Ok(Verdict::From { len, hash });
         }
         Ok(Verdict::Whole)
+    }
+
+    /// Gives a file that is there already its mode and what else is kept. `false` where it is another entry's too, which
+    /// may want them different.
+    fn bring_up(
+        &mut self,
+        place: &Path,
+        found: &fs::Metadata,
+        meta: &Meta,
+        extras: &Extras,
+    ) -> Result<bool, TransferError> {
+        let mode = meta.mode & 0o777;
+        let keeps = self.request.keep.extras();
+        if found.mode() & 0o7777 == mode && !keeps {
+            return Ok(true);
+        }
+        if self.places.has(found) {
+            return Ok(false);
+        }
+        if !keeps {
+            let set = fs::set_permissions(place, Permissions::from_mode(mode));
+            set.map_err(|fault| TransferError::file("cannot change", place, fault))?;
+            return Ok(true);
+        }
+        // One that we may not read is sent anew.
+        let Ok(file) = open_plain(place) else {
+            return Ok(false);
+        };
+        let set = self.owners.set(&file, mode, self.request.keep, extras);
+        self.note_unset(place, set);
+        Ok(true)
+    }
+
+    /// What could not be set is told and counted; content is in place.
+    fn note_unset(&mut self, place: &Path, set: Result<(), String>) {
+        if let Err(why) = set {
+            self.made.unset += 1;
+            tracing::error!(path = %place.display(), "not as it is at the sender: {why}");
+        }
     }
 
     /// Where an offered file's content goes, of which `start` bytes are there.
@@ -314,12 +421,16 @@ impl TreeWriter<'_> {
 
     fn file(
         &mut self,
-        meta: &Meta,
-        place: &Path,
+        whole: &Whole,
         part: Part,
         start: u64,
         reader: &mut ChannelReader,
     ) -> Result<(), TransferError> {
+        let Whole {
+            meta,
+            place,
+            extras,
+        } = whole;
         let write = |fault| TransferError::file("cannot write", place, fault);
         let before = (self.made.bytes, self.made.holes);
         if !self.extents(place, &part, start, reader)? {
@@ -327,9 +438,17 @@ impl TreeWriter<'_> {
             part.discard();
             return Ok(());
         }
-        part.file()
-            .set_permissions(Permissions::from_mode(meta.mode & 0o777))
-            .map_err(write)?;
+        let mode = meta.mode & 0o777;
+        if self.request.keep.extras() {
+            let set = self
+                .owners
+                .set(part.file(), mode, self.request.keep, extras);
+            self.note_unset(place, set);
+        } else {
+            part.file()
+                .set_permissions(Permissions::from_mode(mode))
+                .map_err(write)?;
+        }
         part.file().set_modified(mtime(meta)).map_err(write)?;
         self.made.replaced += u64::from(self.places.put(part, place, meta)?);
         self.made.entries += 1;
@@ -380,7 +499,8 @@ impl TreeWriter<'_> {
     }
 
     fn check_end(&self, end: &Entry) -> Result<(), TransferError> {
-        if *end != Entry::End(self.made.entries + self.links.len() as u64) {
+        let last = self.links.len() + self.hard_links.len();
+        if *end != Entry::End(self.made.entries + last as u64) {
             return Err(TransferError::Refused(
                 "a tree with another count of entries".into(),
             ));
@@ -394,11 +514,16 @@ impl TreeWriter<'_> {
     }
 
     fn end(mut self) -> Result<Received, TransferError> {
-        for (place, meta, target) in std::mem::take(&mut self.links) {
-            self.link(&place, &meta, &target)?;
+        for (place, meta, target) in std::mem::take(&mut self.hard_links) {
+            self.hard_link(&place, &meta, &target)?;
             self.made.entries += 1;
         }
-        for (place, meta) in self.dirs.iter().rev() {
+        for (place, meta, target, extras) in std::mem::take(&mut self.links) {
+            self.link(&place, &meta, &target, &extras)?;
+            self.made.entries += 1;
+        }
+        let dirs = std::mem::take(&mut self.dirs);
+        for (place, meta, extras) in dirs.iter().rev() {
             let set = |fault| TransferError::file("cannot set the mode of", place, fault);
             // Checked before it was filled, and links are made by now: look again before following the name.
             if fs::symlink_metadata(place).map_err(set)?.is_dir() {
@@ -406,16 +531,53 @@ impl TreeWriter<'_> {
                 let dir = File::open(place).map_err(set)?;
                 dir.set_modified(mtime(meta)).map_err(set)?;
                 // The sticky bit takes rights away: a directory that all may write to is not opened by losing it.
-                dir.set_permissions(Permissions::from_mode(meta.mode & 0o1777))
-                    .map_err(set)?;
+                let mode = meta.mode & 0o1777;
+                if self.request.keep.extras() {
+                    let set = self.owners.set(&dir, mode, self.request.keep, extras);
+                    self.note_unset(place, set);
+                } else {
+                    dir.set_permissions(Permissions::from_mode(mode))
+                        .map_err(set)?;
+                }
             }
         }
-        let set: HashSet<&Path> = self.dirs.iter().map(|(path, _)| path.as_path()).collect();
+        let set: HashSet<&Path> = dirs.iter().map(|(path, ..)| path.as_path()).collect();
         self.places.settle(&set);
         Ok(self.made)
     }
 
-    fn link(&mut self, place: &Path, meta: &Meta, target: &[u8]) -> Result<(), TransferError> {
+    /// Makes `place` another name of the file at `target`, which this transfer has put or found there.
+    fn hard_link(&mut self, place: &Path, meta: &Meta, target: &Path) -> Result<(), TransferError> {
+        let make = |fault| TransferError::file("cannot make", place, fault);
+        let file = fs::symlink_metadata(target).map_err(make)?;
+        if !file.is_file() || !self.places.has(&file) {
+            return Err(TransferError::Refused(
+                "a hard link to what is no file of this tree".into(),
+            ));
+        }
+        if let Ok(found) = fs::symlink_metadata(place) {
+            self.places.check_free(place, &found)?;
+            let same = (found.dev(), found.ino()) == (file.dev(), file.ino());
+            if same || self.request.ignore_existing {
+                return self.places.claim(place, &found);
+            }
+            if !found.is_dir() {
+                self.made.replaced += u64::from(is_precious(place, &found, meta));
+                fs::remove_file(place).map_err(make)?;
+            }
+        }
+        // Not followed where a link stands there by now.
+        linkat(CWD, target, CWD, place, AtFlags::empty()).map_err(|fault| make(fault.into()))?;
+        self.places.claim(place, &file)
+    }
+
+    fn link(
+        &mut self,
+        place: &Path,
+        meta: &Meta,
+        target: &[u8],
+        extras: &Extras,
+    ) -> Result<(), TransferError> {
         let make = |fault| TransferError::file("cannot make", place, fault);
         let mut there = false;
         if let Ok(found) = fs::symlink_metadata(place) {
@@ -440,6 +602,8 @@ impl TreeWriter<'_> {
         utimensat(CWD, place, &times, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|fault| TransferError::file("cannot set the time of", place, fault.into()))?;
         let made = fs::symlink_metadata(place).map_err(make)?;
+        let set = self.owners.set_link(place, &made, extras);
+        self.note_unset(place, set);
         self.places.claim(place, &made)
     }
 
@@ -451,6 +615,13 @@ impl TreeWriter<'_> {
             path,
         });
     }
+}
+
+/// A file to be, and where.
+struct Whole {
+    meta: Meta,
+    place: PathBuf,
+    extras: Extras,
 }
 
 fn new_part(place: &Path) -> Result<Part, TransferError> {

@@ -4,7 +4,7 @@
 //! read is told, counted and left out; the rest is sent.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque, hash_map::Entry as Slot},
     ffi::OsString,
     fs::{self, File, Metadata},
     io::{self, Read, Seek, SeekFrom, Write},
@@ -26,11 +26,14 @@ use rustix::{
 };
 
 use crate::{
-    Received, SERVICE_STREAM, SERVICE_TREE, SERVICE_TREE_2, TransferError,
-    dialogue::{Answer, OFFERS_MAX, Request, Verdict, read_document, write_document},
+    Received, SERVICE_STREAM, SERVICE_TREE, SERVICE_TREE_2, SERVICE_TREE_3, TransferError,
+    dialogue::{
+        Answer, OFFERS_LEN_MAX, OFFERS_MAX, Request, Verdict, read_document, write_document,
+    },
+    keep::Owners,
     recv::hash_of,
     source::{Found, Source},
-    tree::{EXTENT_LEN_MAX, Entry, Extent, Meta, Offer, PATH_LEN_MAX},
+    tree::{EXTENT_LEN_MAX, Entry, Extent, Extras, Meta, Offer, PATH_LEN_MAX},
 };
 
 /// How far a transfer is.
@@ -57,6 +60,8 @@ pub struct Wishes {
     pub request: Request,
     /// Files are compared by their content and not by their time.
     pub checksum: bool,
+    /// Owners are kept by number, and not by name.
+    pub numeric_ids: bool,
 }
 
 impl Wishes {
@@ -66,9 +71,10 @@ impl Wishes {
             update,
             ignore_existing,
             partial,
+            keep,
             ask: _,
         } = self.request;
-        update || ignore_existing || partial || self.checksum
+        update || ignore_existing || partial || self.checksum || keep.any()
     }
 }
 
@@ -100,10 +106,17 @@ pub fn paths(
                 .into(),
         ));
     }
-    let service = if answers {
-        SERVICE_TREE_2
-    } else {
-        SERVICE_TREE
+    let keeps = wishes.request.keep.any();
+    if keeps && !endpoint.peer_takes(SERVICE_TREE_3) {
+        return Err(TransferError::Refused(
+            "a transfer that keeps hard links, owners, access lists or attributes: the receiver is of an older version"
+                .into(),
+        ));
+    }
+    let service = match (answers, keeps) {
+        (true, true) => SERVICE_TREE_3,
+        (true, false) => SERVICE_TREE_2,
+        (false, _) => SERVICE_TREE,
     };
     let (writer, reader) = endpoint.open(service)?;
     let mut sender = Sender {
@@ -114,7 +127,11 @@ pub fn paths(
         answers,
         ask: false,
         offers: VecDeque::new(),
+        offers_len: 0,
         not_into: None,
+        owners: Owners::numbered(wishes.numeric_ids),
+        firsts: HashMap::new(),
+        links: Vec::new(),
         head: Vec::new(),
         made: Received::default(),
         left_out: 0,
@@ -284,8 +301,15 @@ struct Sender<'a> {
     /// Files are offered first.
     ask: bool,
     offers: VecDeque<Offered>,
+    /// What the extras of those take, in bytes.
+    offers_len: usize,
     /// Device and inode of the receiver's directory, where that is on this machine.
     not_into: Option<(u64, u64)>,
+    owners: Owners,
+    /// Of files with several names, by device and inode: the first one's path here, and its name there.
+    firsts: HashMap<(u64, u64), (PathBuf, PathBuf)>,
+    /// Their other names, path and name each, and whether a link may lead there: told last, when it is known which first ones have arrived.
+    links: Vec<(PathBuf, PathBuf, bool)>,
     head: Vec<u8>,
     made: Received,
     left_out: u64,
@@ -312,6 +336,9 @@ impl Sender<'_> {
             self.found(&root.path, &root.name, root.below, found)?;
         }
         self.settle(0)?;
+        for (path, name, follows) in std::mem::take(&mut self.links) {
+            self.link(&path, &name, follows)?;
+        }
         if self.answers && self.left_out > 0 {
             self.put_entry(&Entry::LeftOut(self.left_out))?;
         }
@@ -371,18 +398,23 @@ impl Sender<'_> {
             Found::Dir(meta, names) => self.dir(path, name, &meta, below.then_some(names)),
             Found::Link(meta, target) => {
                 tracing::info!("{}", name.display());
+                self.put_extras(path, &meta, None)?;
                 self.made.entries += 1;
                 self.put_entry(&Entry::Link(describe(&meta, name), target))
             }
-            Found::File(meta, _, follows) if self.ask => {
+            Found::File(meta, _, follows) if self.is_another_name(path, name, &meta, follows) => {
+                Ok(())
+            }
+            Found::File(meta, input, follows) if self.ask => {
                 let offered = Offered {
                     path: path.to_path_buf(),
                     follows,
                     meta: describe(&meta, name),
                 };
-                self.offer(offered, meta.len())
+                self.offer(offered, &meta, &input)
             }
             Found::File(meta, input, _) => {
+                self.put_extras(path, &meta, Some(input.file()))?;
                 self.put_entry(&Entry::File(describe(&meta, name)))?;
                 self.content(input, path, 0)
             }
@@ -409,6 +441,14 @@ impl Sender<'_> {
             return Ok(());
         }
         if !name.as_os_str().is_empty() {
+            if self.wishes.request.keep.extras() {
+                let same = |file: &File| {
+                    let found = file.metadata();
+                    found.is_ok_and(|found| (found.dev(), found.ino()) == (meta.dev(), meta.ino()))
+                };
+                let file = File::open(path).ok().filter(same);
+                self.put_extras(path, meta, file.as_ref())?;
+            }
             self.made.entries += 1;
             self.put_entry(&Entry::Dir(describe(meta, name)))?;
         }
@@ -441,21 +481,124 @@ impl Sender<'_> {
         )
     }
 
+    /// Whether the file has another name that was found before. This one is told at the end.
+    fn is_another_name(
+        &mut self,
+        path: &Path,
+        name: &Path,
+        meta: &Metadata,
+        follows: bool,
+    ) -> bool {
+        if !self.wishes.request.keep.hard_links || meta.nlink() < 2 {
+            return false;
+        }
+        let first = (path.to_path_buf(), name.to_path_buf());
+        match self.firsts.entry((meta.dev(), meta.ino())) {
+            Slot::Vacant(slot) => {
+                slot.insert(first);
+                false
+            }
+            // Itself, when the first one did not arrive and this one stands in for it.
+            Slot::Occupied(slot) if *slot.get() == first => false,
+            Slot::Occupied(_) => {
+                self.links.push((first.0, first.1, follows));
+                true
+            }
+        }
+    }
+
+    /// Another name of a file. Where the first one has not arrived, it is a file itself.
+    fn link(&mut self, path: &Path, name: &Path, follows: bool) -> Result<(), TransferError> {
+        let meta = if follows {
+            fs::metadata(path)
+        } else {
+            fs::symlink_metadata(path)
+        };
+        let meta = match meta {
+            Ok(meta) => meta,
+            Err(fault) => return self.found(path, name, false, Err(fault)),
+        };
+        match self.firsts.get(&(meta.dev(), meta.ino())) {
+            Some((_, target)) if meta.is_file() => {
+                let target = target.as_os_str().as_bytes().to_vec();
+                tracing::info!("{}", name.display());
+                self.made.entries += 1;
+                self.put_entry(&Entry::HardLink(describe(&meta, name), target))
+            }
+            _ => {
+                self.found(path, name, false, Found::again(path, follows))?;
+                self.settle(0)
+            }
+        }
+    }
+
+    /// A file has not arrived: no other name of it can be a link to it.
+    fn forget_first(&mut self, path: &Path) {
+        if self.wishes.request.keep.hard_links {
+            self.firsts.retain(|_, (first, _)| first != path);
+        }
+    }
+
+    /// What is kept of the entry that comes next; its length in bytes.
+    fn put_extras(
+        &mut self,
+        path: &Path,
+        meta: &Metadata,
+        file: Option<&File>,
+    ) -> Result<usize, TransferError> {
+        let keep = self.wishes.request.keep;
+        if !keep.extras() {
+            return Ok(0);
+        }
+        let unread = file.is_none() && meta.is_dir() && (keep.acls || keep.attributes);
+        let extras = match self.owners.read(keep, meta, file) {
+            Ok(extras) if extras.is_too_long() => {
+                self.leave_out(path, &"its attributes are longer than 256 KiB");
+                Extras {
+                    attributes: None,
+                    ..extras
+                }
+            }
+            Ok(extras) => {
+                if unread {
+                    self.leave_out(path, &"cannot read its attributes");
+                }
+                extras
+            }
+            Err(fault) => {
+                self.leave_out(path, &format!("cannot read its attributes: {fault}"));
+                Extras::default()
+            }
+        };
+        let len = extras.len();
+        self.put_entry(&Entry::Extras(extras))?;
+        Ok(len)
+    }
+
     /// Offers a file, and sends of those offered before what is wanted when they are many.
-    fn offer(&mut self, offered: Offered, len: u64) -> Result<(), TransferError> {
-        let mut hash = None;
+    fn offer(
+        &mut self,
+        offered: Offered,
+        meta: &Metadata,
+        input: &Input,
+    ) -> Result<(), TransferError> {
+        let (mut hash, len) = (None, meta.len());
         if self.wishes.checksum {
             match File::open(&offered.path).and_then(|file| hash_of(file, len)) {
                 Ok((_, found)) => hash = Some(found),
                 Err(fault) => {
                     self.leave_out(&offered.path, &format!("cannot read it: {fault}"));
+                    self.forget_first(&offered.path);
                     return Ok(());
                 }
             }
         }
+        self.offers_len += self.put_extras(&offered.path, meta, Some(input.file()))?;
         self.put_entry(&Entry::Offer(offered.meta.clone(), Offer { len, hash }))?;
         self.offers.push_back(offered);
-        if self.offers.len() == OFFERS_MAX {
+        if self.offers_len > OFFERS_LEN_MAX / 2 {
+            self.settle(0)?;
+        } else if self.offers.len() == OFFERS_MAX {
             self.settle(OFFERS_MAX / 2)?;
         }
         Ok(())
@@ -485,6 +628,9 @@ impl Sender<'_> {
                 Verdict::From { len, hash } => self.wanted(&offered, Some((len, hash)))?,
             }
         }
+        if self.offers.is_empty() {
+            self.offers_len = 0;
+        }
         Ok(())
     }
 
@@ -499,6 +645,7 @@ impl Sender<'_> {
             other => {
                 let why = other.map_or_else(|fault| fault.to_string(), |_| "no file now".into());
                 self.leave_out(&offered.path, &why);
+                self.forget_first(&offered.path);
                 return self.put_entry(&Entry::Withdrawn);
             }
         };
@@ -528,6 +675,7 @@ impl Sender<'_> {
             Err(TransferError::File { fault, .. }) if self.answers => {
                 (self.made.bytes, self.made.holes) = before;
                 self.leave_out(path, &fault);
+                self.forget_first(path);
                 self.put_extent(Extent::Abandoned)
             }
             Err(TransferError::File { path, fault, .. }) => {

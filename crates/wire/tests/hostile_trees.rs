@@ -13,18 +13,25 @@ use std::{
 use narrows::{Acceptor, Endpoint, Engine, Settings};
 use narrows_io::{Address, Listener, Tuning, transport};
 use narrows_wire::{
-    Received, SERVICE_TREE, TransferError, recv,
-    tree::{Entry, Extent, Meta},
+    Received, SERVICE_TREE, SERVICE_TREE_2, SERVICE_TREE_3, TransferError,
+    keep::Keep,
+    recv,
+    tree::{Entry, Extent, Extras, Meta, Owner},
 };
 use tempfile::TempDir;
 
 /// Sends `bytes` as a tree to a receiver for `dir`.
 fn receive(dir: &Path, bytes: &[u8]) -> Result<Received, TransferError> {
-    receive_many(dir, bytes, 1)
+    receive_many(dir, bytes, 1, SERVICE_TREE)
 }
 
 /// The same with `bytes` so many times over.
-fn receive_many(dir: &Path, bytes: &[u8], times: usize) -> Result<Received, TransferError> {
+fn receive_many(
+    dir: &Path,
+    bytes: &[u8],
+    times: usize,
+    service: &str,
+) -> Result<Received, TransferError> {
     let engine = Engine::new(1);
     let listener = Listener::bind(
         &Address::parse("127.0.0.1:0", 0).unwrap(),
@@ -43,7 +50,7 @@ fn receive_many(dir: &Path, bytes: &[u8], times: usize) -> Result<Received, Tran
     });
     let sender = Endpoint::connect(&engine, Settings::default(), dial).unwrap();
     let receiver = sessions.recv_timeout(Duration::from_secs(10)).unwrap();
-    let (mut writer, mut reader) = sender.open(SERVICE_TREE).unwrap();
+    let (mut writer, mut reader) = sender.open(service).unwrap();
     thread::spawn(move || reader.read_to_end(&mut Vec::new()));
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -51,8 +58,92 @@ fn receive_many(dir: &Path, bytes: &[u8], times: usize) -> Result<Received, Tran
             let _ = writer.finish();
         });
         let incoming = receiver.accept().unwrap().unwrap();
-        recv::incoming(incoming, recv::Sink::Dir(dir), &mut |_| {})
+        recv::incoming(incoming, recv::Sink::Dir(dir, Keep::default()), &mut |_| {})
     })
+}
+
+// Goal: a hard link leads to a file that this transfer has put there, and nowhere else; extras belong to an entry that
+// can have them; what the receiver's user does not allow is not set; and a service has no entries of later ones.
+#[test]
+fn hard_links_and_extras_are_bounded() {
+    let dir = TempDir::new().unwrap();
+    let outside = TempDir::new().unwrap();
+    fs::write(outside.path().join("secret"), b"secret").unwrap();
+    fs::write(dir.path().join("mine"), b"mine").unwrap();
+    symlink(outside.path(), dir.path().join("out")).unwrap();
+    let hard = |path: &[u8], target: &[u8]| entry(&Entry::HardLink(meta(path), target.to_vec()));
+    let owned = entry(&Entry::Extras(Extras {
+        user: Some(Owner::default()),
+        ..Extras::default()
+    }));
+    let cases = [
+        (
+            "out of the directory",
+            [hard(b"h", b"../secret"), end(1)].concat(),
+        ),
+        (
+            "through a link",
+            [hard(b"h", b"out/secret"), end(1)].concat(),
+        ),
+        (
+            "to a link",
+            [link(b"l", b"x"), hard(b"h", b"l"), end(2)].concat(),
+        ),
+        ("to what was there", [hard(b"h", b"mine"), end(1)].concat()),
+        (
+            "to a directory",
+            [self::dir(b"d"), hard(b"h", b"d"), end(2)].concat(),
+        ),
+        ("to nothing", [hard(b"h", b"none"), end(1)].concat()),
+        (
+            "to itself",
+            [file(b"f", b"x"), hard(b"f", b"f"), end(2)].concat(),
+        ),
+        (
+            "over another entry",
+            [
+                file(b"f2", b"x"),
+                file(b"g2", b"y"),
+                hard(b"g2", b"f2"),
+                end(3),
+            ]
+            .concat(),
+        ),
+        ("extras of the end", [owned.clone(), end(0)].concat()),
+        (
+            "extras twice",
+            [owned.clone(), owned.clone(), file(b"e", b"x"), end(1)].concat(),
+        ),
+    ];
+    for (what, bytes) in cases {
+        let bytes = [&b"\x02\0{}"[..], &bytes].concat();
+        let fault = receive_many(dir.path(), &bytes, 1, SERVICE_TREE_3).unwrap_err();
+        assert!(!dir.path().join("h").exists(), "{what}: {fault}");
+    }
+    let wants = br#"{"keep":{"user":true}}"#;
+    let bytes = [
+        &[wants.len() as u8, 0][..],
+        wants,
+        &owned,
+        &file(b"o", b"x"),
+        &end(1),
+    ]
+    .concat();
+    let fault = receive_many(dir.path(), &bytes, 1, SERVICE_TREE_3).unwrap_err();
+    assert!(fault.to_string().contains("-o -g -A -X"), "{fault}");
+    for bytes in [
+        [&b"\x02\0{}"[..], &owned].concat(),
+        [b"\x02\0{}", &hard(b"h", b"f")[..]].concat(),
+    ] {
+        let fault = receive_many(dir.path(), &bytes, 1, SERVICE_TREE_2).unwrap_err();
+        assert!(fault.to_string().contains("later version"), "{fault}");
+    }
+    // And one that is right.
+    let right = [file(b"first", b"x"), hard(b"second", b"first"), end(2)].concat();
+    let bytes = [&b"\x02\0{}"[..], &right].concat();
+    receive_many(dir.path(), &bytes, 1, SERVICE_TREE_3).unwrap();
+    assert_eq!(fs::read(dir.path().join("second")).unwrap(), b"x");
+    assert_eq!(fs::read(dir.path().join("mine")).unwrap(), b"mine");
 }
 
 fn meta(path: &[u8]) -> Meta {
@@ -268,7 +359,8 @@ fn every_cut_of_a_tree_is_refused() {
 #[test]
 fn links_without_end_are_not_held() {
     let dir = TempDir::new().unwrap();
-    let fault = receive_many(dir.path(), &link(&[b'a'; 4096], &[b'b'; 4096]), 70_000).unwrap_err();
+    let bytes = link(&[b'a'; 4096], &[b'b'; 4096]);
+    let fault = receive_many(dir.path(), &bytes, 70_000, SERVICE_TREE).unwrap_err();
     assert!(matches!(fault, TransferError::Limit(_)), "{fault}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }

@@ -26,7 +26,9 @@ use narrows_io::{
 };
 use narrows_testkit::data::{Kind, make};
 use narrows_wire::{
-    TransferError, recv,
+    TransferError,
+    keep::Keep,
+    recv,
     send::{self, Moment, Wishes},
     source::{Filter, Source},
 };
@@ -168,7 +170,11 @@ fn transfer(
                     Err(end) => return Err(end.into()),
                 };
                 assert!(!done, "a second transfer appeared");
-                recv::incoming(incoming, recv::Sink::Dir(&into), &mut |_| {})?;
+                recv::incoming(
+                    incoming,
+                    recv::Sink::Dir(&into, Keep::default()),
+                    &mut |_| {},
+                )?;
                 done = true;
             }
         })
@@ -322,7 +328,12 @@ fn a_large_transfer_resumes_after_every_cut() {
         let receiving = thread::spawn(move || {
             let endpoint = sessions.recv().unwrap();
             let incoming = endpoint.accept().unwrap().unwrap();
-            recv::incoming(incoming, recv::Sink::Dir(&dir), &mut |_| {}).unwrap();
+            recv::incoming(
+                incoming,
+                recv::Sink::Dir(&dir, Keep::default()),
+                &mut |_| {},
+            )
+            .unwrap();
             while let Ok(Some(_)) = endpoint.accept() {}
         });
         let endpoint = Endpoint::connect(&engine, settings, dial(to, Auth::None)).unwrap();

@@ -37,6 +37,8 @@ fuzz_target!(|data: &[u8]| {
             | Entry::Link(..)
             | Entry::Offer(..)
             | Entry::Withdrawn
+            | Entry::Extras(_)
+            | Entry::HardLink(..)
             | Entry::LeftOut(_) => {}
         }
     }

@@ -63,6 +63,7 @@ pub fn settings(engine: &Engine, packing: &Packing, session: &Session) -> anyhow
 pub fn packing_settings(engine: &Engine, packing: &Packing) -> anyhow::Result<Settings> {
     let mut settings = Settings::builder()
         .keep_if_smaller(!packing.keep_larger)
+        .pad(packing.pad)
         .cpu_price(packing.cpu_price.unwrap_or(0.0))
         .history(!packing.no_history)
         .build();

@@ -29,6 +29,9 @@ pub struct Packing {
     /// Send what the codec made even where it is no smaller (the published pipeline's plain variant)
     #[arg(long)]
     pub keep_larger: bool,
+    /// Round the lengths of what is sent up, by an eighth at most, so that who sees them can tell less
+    #[arg(long)]
+    pub pad: bool,
     /// What a second of processor time is worth, in seconds of the link's: 0 spends whatever saves time, 0.1 wants one
     /// second saved for ten spent. [default: 0; 0.1 for a migration, whose processors are other guests']
     #[arg(long, value_name = "SECONDS", value_parser = price, conflicts_with = "codec")]

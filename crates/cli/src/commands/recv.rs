@@ -15,7 +15,8 @@ use std::{
 use narrows::{Acceptor, Auth, Code, Endpoint, Error, Incoming, Pairing, Plan, SessionListener};
 use narrows_io::transport;
 use narrows_wire::{
-    Received, SERVICE_TREE_2, TransferError,
+    Received, SERVICE_TREE_2, SERVICE_TREE_3, TransferError,
+    keep::Keep,
     recv::{self, Sink},
     send::Moment,
 };
@@ -27,7 +28,7 @@ use super::{
     options::{Packing, Security, Session, seconds},
     remote::{self, Reach},
     seats::Seats,
-    send::Compare,
+    send::{Compare, Kept},
 };
 use crate::{
     exit::{LeftOut, Usage},
@@ -69,8 +70,13 @@ pub struct Args {
     /// on all addresses of this host if --listen is not given
     #[arg(long, conflicts_with_all = ["keep", "stdio", "tls_certificates", "tls_psk", "insecure"])]
     pub code: bool,
+    /// Print the result as JSON, a line for each transfer
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub compare: Compare,
+    #[command(flatten)]
+    pub kept: Kept,
     #[command(flatten)]
     pub reach: Reach,
     #[command(flatten)]
@@ -79,9 +85,6 @@ pub struct Args {
     pub session: Session,
     #[command(flatten)]
     pub security: Security,
-    /// Print the result as JSON, a line for each transfer
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Where what comes goes.
@@ -108,11 +111,12 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
         narrows_core::limits::CHUNK_LEN_MAX.min(settings.limits.chunk_len_max.max(16 << 20));
     // One that unpacks at the end only cannot answer before.
     if !matches!(settings.plan, Plan::Naive(_)) {
-        settings.services = vec![SERVICE_TREE_2.into()];
+        settings.services = vec![SERVICE_TREE_2.into(), SERVICE_TREE_3.into()];
     }
     let acceptor = Acceptor::new(engine, settings);
     let receiver = Receiver {
         into,
+        allowed: args.kept.keep(),
         json: args.json,
         quiet,
     };
@@ -187,6 +191,7 @@ fn fetch(
     let mut host = None;
     let mut words: Vec<OsString> = ["send", "--quiet", "--stdio"].map(OsString::from).into();
     words.extend(args.compare.words());
+    words.extend(args.kept.words());
     if matches!(receiver.into, Into::Stdout) {
         words.push("--content".into());
     }
@@ -291,6 +296,8 @@ fn listen(args: Args, acceptor: Acceptor, receiver: Receiver) -> anyhow::Result<
 #[derive(Debug)]
 struct Receiver {
     into: Into,
+    /// What senders may have set.
+    allowed: Keep,
     json: bool,
     quiet: bool,
 }
@@ -337,9 +344,11 @@ impl Receiver {
         first: Incoming,
     ) -> anyhow::Result<()> {
         common::metered(session, endpoint)?;
-        let (mut next, mut transfers, mut left_out) = (Some(first), 0, 0);
+        let (mut next, mut transfers, mut left_out, mut unset) = (Some(first), 0, 0, 0);
         while let Some(incoming) = next.take() {
-            left_out += self.one(endpoint, incoming)?;
+            let received = self.one(endpoint, incoming)?;
+            left_out += received.left_out;
+            unset += received.unset;
             transfers += 1;
             match endpoint.accept() {
                 Ok(incoming) => next = incoming,
@@ -348,14 +357,11 @@ impl Receiver {
                 }
             }
         }
-        if left_out > 0 {
-            return Err(LeftOut(left_out).into());
-        }
-        Ok(())
+        LeftOut::check(left_out, unset)
     }
 
-    /// One transfer; how many files its sender could not read.
-    fn one(&self, endpoint: &Arc<Endpoint>, incoming: Incoming) -> anyhow::Result<u64> {
+    /// One transfer.
+    fn one(&self, endpoint: &Arc<Endpoint>, incoming: Incoming) -> anyhow::Result<Received> {
         let watched = Watched::start(self.quiet, endpoint);
         let mut progress = |moment: &Moment<'_>| watched.show(moment);
         let result = self.take(incoming, &mut progress);
@@ -368,7 +374,7 @@ impl Receiver {
         } else if !self.quiet {
             crate::log::tell!("{}", transfer.line());
         }
-        Ok(received.left_out)
+        Ok(received)
     }
 
     fn take(
@@ -389,7 +395,7 @@ impl Receiver {
                 Ok((received, None))
             }
             Into::Dir(dir) => {
-                let received = recv::incoming(incoming, Sink::Dir(dir), progress)?;
+                let received = recv::incoming(incoming, Sink::Dir(dir, self.allowed), progress)?;
                 Ok((received, None))
             }
         }

@@ -14,6 +14,7 @@ use narrows_core::units::{Rate, Size};
 use narrows_io::transport::{self, ChildHandle};
 use narrows_wire::{
     dialogue::Request,
+    keep::Keep,
     send::{self, Moment, Wishes},
     source::{Filter, Source},
 };
@@ -43,16 +44,21 @@ pub struct Args {
     /// With --stdio: the one path's content as a stream
     #[arg(long, hide = true, requires = "stdio")]
     pub content: bool,
-    #[command(flatten)]
-    pub choice: Choice,
-    #[command(flatten)]
-    pub compare: Compare,
     /// Send no more than so many bits a second on the links, all together: 10mbit
     #[arg(long, value_name = "RATE")]
     pub bwlimit: Option<Rate>,
     /// The one-time code that `narrows recv --code` shows, instead of keys
     #[arg(long, value_name = "CODE", value_parser = code, conflicts_with_all = ["stdio", "tls_certificates", "tls_psk", "insecure"])]
     pub code: Option<Pairing>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub choice: Choice,
+    #[command(flatten)]
+    pub compare: Compare,
+    #[command(flatten)]
+    pub kept: Kept,
     #[command(flatten)]
     pub reach: Reach,
     #[command(flatten)]
@@ -61,9 +67,6 @@ pub struct Args {
     pub session: Session,
     #[command(flatten)]
     pub security: Security,
-    /// Print the result as JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// What of the paths is sent.
@@ -105,14 +108,70 @@ pub struct Compare {
     pub partial: bool,
 }
 
+/// What is kept of files beside content, mode, time and holes. Who owns what, and who may do what with it, is set by a
+/// receiver that has the same flags.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+#[command(next_help_heading = "What is kept")]
+pub struct Kept {
+    /// Keep hard links: names of one file are names of one file there
+    #[arg(short = 'H', long)]
+    pub hard_links: bool,
+    /// Keep access lists, by the numbers of users and groups; where one listens, both ends need this
+    #[arg(short = 'A', long)]
+    pub acls: bool,
+    /// Keep extended attributes, `user.` and for root `trusted.`; where one listens, both ends need this
+    #[arg(short = 'X', long)]
+    pub xattrs: bool,
+    /// Keep who owns files, by name where there is one (the receiver must be root); both ends need this
+    #[arg(short = 'o', long)]
+    pub owner: bool,
+    /// Keep the group of files, by name where there is one; both ends need this
+    #[arg(short = 'g', long)]
+    pub group: bool,
+    /// Keep owners and groups by number and not by name
+    #[arg(long)]
+    pub numeric_ids: bool,
+}
+
+impl Kept {
+    /// What is asked for, or allowed.
+    pub fn keep(&self) -> Keep {
+        Keep {
+            hard_links: self.hard_links,
+            user: self.owner,
+            group: self.group,
+            acls: self.acls,
+            attributes: self.xattrs,
+        }
+    }
+
+    /// The same for a remote end.
+    pub fn words(&self) -> impl Iterator<Item = OsString> {
+        let flags = [
+            (self.hard_links, "--hard-links"),
+            (self.acls, "--acls"),
+            (self.xattrs, "--xattrs"),
+            (self.owner, "--owner"),
+            (self.group, "--group"),
+            (self.numeric_ids, "--numeric-ids"),
+        ];
+        flags
+            .into_iter()
+            .filter(|(set, _)| *set)
+            .map(|(_, word)| word.into())
+    }
+}
+
 impl Compare {
-    fn wishes(&self) -> Wishes {
+    fn wishes(&self, kept: &Kept) -> Wishes {
         Wishes {
+            numeric_ids: kept.numeric_ids,
             request: Request {
                 ask: true,
                 update: self.update,
                 ignore_existing: self.ignore_existing,
                 partial: self.partial,
+                keep: kept.keep(),
             },
             checksum: self.checksum,
         }
@@ -245,7 +304,7 @@ fn dry_run(goods: &Goods) -> anyhow::Result<()> {
 
 fn throttled(args: &Args, transport: narrows::Transport) -> narrows::Transport {
     match args.bwlimit {
-        Some(rate) => transport::throttled(transport, rate.0 / 8.0),
+        Some(rate) => transport::throttled(transport, rate.0),
         None => transport,
     }
 }
@@ -257,8 +316,13 @@ fn connect(
     settings: narrows::Settings,
 ) -> anyhow::Result<Endpoint> {
     if let Some((host, dir)) = remote::split(to) {
-        let words = ["recv", "--quiet", "--stdio", "--"].map(OsString::from);
-        let words: Vec<_> = words.into_iter().chain([remote::quote(dir)]).collect();
+        let words = ["recv", "--quiet", "--stdio"].map(OsString::from);
+        let last = [OsString::from("--"), remote::quote(dir)];
+        let words: Vec<_> = words
+            .into_iter()
+            .chain(args.kept.words())
+            .chain(last)
+            .collect();
         let (transport, child): (_, ChildHandle) = args.reach.start(host, &words)?;
         let dial = dial_once(throttled(args, transport));
         return Endpoint::connect(engine, settings, dial)
@@ -270,7 +334,7 @@ fn connect(
         .ok_or_else(|| Usage(format!("{} is no address", to.display())))?;
     let share = args
         .bwlimit
-        .map(|rate| rate.0 / 8.0 / f64::from(args.session.connections));
+        .map(|rate| rate.0 / f64::from(args.session.connections));
     let mut access = common::access(&args.security)?;
     if let Some(pairing) = &args.code {
         access.auth = Auth::Code(pairing.clone());
@@ -282,25 +346,29 @@ fn connect(
 fn deliver(args: &Args, endpoint: &Arc<Endpoint>, goods: Goods, quiet: bool) -> anyhow::Result<()> {
     let watched = Watched::start(quiet, endpoint);
     let mut progress = |moment: &Moment<'_>| watched.show(moment);
-    let (received, left_out) = match goods {
+    let received = match goods {
         Goods::Stdin => {
             let mut input = common::descriptor(&io::stdin())?;
             let sent = send::stream(endpoint, &mut input, &mut progress);
-            (common::last_words(endpoint, sent)?, 0)
+            common::last_words(endpoint, sent)?
         }
         Goods::Content(path) => {
             let mut input =
                 File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
             watched.expect(fs::metadata(&path).map_or(0, |meta| meta.len()), 1);
             let sent = send::stream(endpoint, &mut input, &mut progress);
-            (common::last_words(endpoint, sent)?, 0)
+            common::last_words(endpoint, sent)?
         }
         Goods::Files(source) => {
             let source = Arc::new(source);
             watched.count(&source);
-            let sent = send::paths(endpoint, &source, &args.compare.wishes(), &mut progress);
-            let sent = common::last_words(endpoint, sent)?;
-            (sent.received, sent.left_out)
+            let sent = send::paths(
+                endpoint,
+                &source,
+                &args.compare.wishes(&args.kept),
+                &mut progress,
+            );
+            common::last_words(endpoint, sent)?.received
         }
     };
     drop(watched);
@@ -311,8 +379,5 @@ fn deliver(args: &Args, endpoint: &Arc<Endpoint>, goods: Goods, quiet: bool) -> 
     } else if !quiet {
         crate::log::tell!("{}", transfer.line());
     }
-    if left_out > 0 {
-        return Err(LeftOut(left_out).into());
-    }
-    Ok(())
+    LeftOut::check(received.left_out, received.unset)
 }

@@ -107,6 +107,56 @@ fn a_link_cut_in_mid_transfer_resumes() {
 }
 
 // Goal: a tree in use can be sent: what goes while it is under way is left out and told.
+// Goal: who watches a transfer sees how far it is, and while the link is down that it is, and for how long it is waited.
+// Method: on a terminal that `script` makes; the relay on the way is killed.
+#[test]
+fn a_lost_link_is_said_while_it_is_down() {
+    if !has("script") {
+        return skip("no `script` to make a terminal");
+    }
+    let (dir, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let file = dir.path().join("f");
+    fs::write(&file, make(Kind::Random, 8 << 20, 1)).unwrap();
+    let receiver = start(["recv", "-l", "127.0.0.1:0", into.path().to_str().unwrap()]);
+    let to = receiver.address();
+    let words = [
+        "link-emulator",
+        "--listen",
+        "127.0.0.1:0",
+        "--to",
+        &to,
+        "--rate",
+        "10mbit",
+    ];
+    let link = start(words);
+    let address = link.heard("link from ");
+    let address = address.split(' ').next().unwrap();
+    let line = format!(
+        "stty cols 120; {NARROWS} send --resume-within 2 {} {address}",
+        file.display()
+    );
+    let mut command = Command::new("script");
+    command
+        .args(["-qec", &line, "/dev/null"])
+        .stdin(Stdio::null());
+    let sender = Process::start(&mut command);
+    eventually("some of it is there", || {
+        parts(into.path())
+            .first()
+            .is_some_and(|part| fs::metadata(part).is_ok_and(|part| part.len() > 500_000))
+    });
+    link.signal(Signal::KILL);
+    let seen = sender.wait().expect(1).stdout;
+    let seen = String::from_utf8_lossy(&seen);
+    for words in [
+        " of 8 MiB, ",
+        " of 1 files, ",
+        "connection lost, retrying, 1 of 2 s",
+    ] {
+        assert!(seen.contains(words), "{words}: {seen}");
+    }
+}
+
 #[test]
 fn what_is_removed_meanwhile_is_left_out() {
     let slow = Slow::start(&["--rate", "40mbit"], &[]);

@@ -279,23 +279,27 @@ fn files_that_change_while_they_are_sent() {
     let log = fs::read(into.path().join("log")).unwrap();
     assert!(log.len() < 5_000_000 && log.starts_with(&make(Kind::Random, 400_000, 1)));
     grown.join().unwrap();
-    // The file of an offload is all or nothing.
+    // A packed file is all or nothing, and its source is not removed.
     let path = from.path().join("big");
-    fs::write(&path, make(Kind::Random, 40 << 20, 1)).unwrap();
     let name = path.to_str().unwrap();
-    let pack = [
-        "offload", "pack", name, "--codec", "zstd", "--level", "19", "--local", "-T", "1",
+    let packs: [&[&str]; 2] = [
+        &[
+            "offload", "pack", name, "--codec", "zstd", "--level", "19", "--local", "-T", "1",
+        ],
+        &["pack", "--rm", "--level", "9", "-T", "1", name],
     ];
-    let packing = start(pack);
-    eventually("it is read", || !parts(from.path()).is_empty());
-    File::options()
-        .write(true)
-        .open(&path)
-        .unwrap()
-        .set_len(4096)
-        .unwrap();
-    packing.wait().expect(1).says("it shrank while it was read");
-    assert!(!from.path().join("big.zst").exists() && parts(from.path()).is_empty());
+    for pack in packs {
+        fs::write(&path, make(Kind::Random, 100 << 20, 1)).unwrap();
+        let packing = start(pack);
+        eventually("it is read", || !parts(from.path()).is_empty());
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_len(4096).unwrap();
+        packing.wait().expect(1).says("it shrank while it was read");
+        assert!(parts(from.path()).is_empty() && path.exists());
+        for ending in ["zst", "narrows"] {
+            assert!(!path.with_extension(ending).exists());
+        }
+    }
 }
 
 // Goal: a terminal or ssh that is gone cleans up as SIGTERM does, and what a killed receiver left goes with the next

@@ -14,6 +14,7 @@ mod faults;
 mod gpu;
 mod help;
 mod hostile;
+mod kept;
 mod losses;
 mod memory;
 mod memory_run;

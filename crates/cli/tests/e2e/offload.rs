@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -10,7 +11,7 @@ use narrows_testkit::data::{Kind, make};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::process::{Process, alone, eventually, parts, run, skip, start};
+use crate::process::{Process, alone, eventually, narrows, parts, run, skip, start};
 
 struct Bench {
     dir: TempDir,
@@ -241,4 +242,41 @@ fn a_server_says_what_it_has() {
             "{offer}"
         );
     }
+}
+
+// Goal: `-` is standard input and output, for packing and unpacking, as in `narrows pack`; nothing is called `-`.
+#[test]
+fn standard_streams_are_packed_and_unpacked() {
+    let dir = TempDir::new().unwrap();
+    let raw = make(Kind::Text, 700_000, 3);
+    let through = |words: &[&str], input: &[u8]| {
+        let mut command = narrows(words);
+        command.current_dir(dir.path()).stdin(Stdio::piped());
+        let mut process = Process::start(&mut command);
+        // One that refuses its flags does not read.
+        let _ = process.stdin().write_all(input);
+        process.wait()
+    };
+    let packed = through(&["offload", "pack", "-", "--local", "-q"], &raw).expect(0);
+    assert!(packed.stdout.starts_with(&[0x1f, 0x8b]) && packed.stdout.len() < raw.len());
+    let words = ["offload", "unpack", "-", "--local", "-q", "-o", "-"];
+    assert_eq!(through(&words, &packed.stdout).expect(0).stdout, raw);
+    fs::write(dir.path().join("f"), &raw).unwrap();
+    let words = [
+        "offload", "pack", "f", "--local", "-q", "--codec", "zstd", "-o", "-",
+    ];
+    let packed = through(&words, b"").expect(0).stdout;
+    fs::write(dir.path().join("g.zst"), packed).unwrap();
+    let words = ["offload", "unpack", "g.zst", "--local", "-q", "-o", "-"];
+    assert_eq!(through(&words, b"").expect(0).stdout, raw);
+    let words = ["offload", "pack", "-", "--local", "--json"];
+    through(&words, &raw).expect(2).says("standard output");
+    let words = ["offload", "unpack", "-", "--local"];
+    through(&words, b"no packed file").expect(5);
+    let mut names: Vec<_> = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["f", "g.zst"]);
 }

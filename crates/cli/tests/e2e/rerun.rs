@@ -264,12 +264,12 @@ fn files_are_fetched_over_a_remote_shell() {
         .says("there has no program");
 }
 
-// Goal: no more goes out than is allowed.
+// Goal: no more goes out than is allowed, and not much less: 2 MB at 8 Mbit/s take two seconds.
 #[test]
 fn a_limit_on_the_rate_holds() {
     let (from, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     fs::write(from.path().join("f"), make(Kind::Random, 2_000_000, 1)).unwrap();
     let sent = send(from.path(), into.path(), &["--bwlimit", "8mbit"]);
     let seconds = sent["seconds"].as_f64().unwrap();
-    assert!((1.5..30.0).contains(&seconds), "{sent}");
+    assert!((1.5..7.0).contains(&seconds), "{sent}");
 }

@@ -178,7 +178,7 @@ fn carry(from: &Path, listen: &str, (recv_flags, send_flags): Flags<'_>) {
 #[test]
 fn a_tree_over_loopback_under_every_policy() {
     let tree = odd_tree();
-    let cases: [&[&str]; 9] = [
+    let cases: [&[&str]; 11] = [
         &[],
         &["--policy", "none"],
         &["--codec", "zstd:6"],
@@ -186,6 +186,8 @@ fn a_tree_over_loopback_under_every_policy() {
         &["--policy", "naive", "--codec", "zstd:1"],
         &["--codec", "gipfeli", "--keep-larger"],
         &["--no-history", "-T", "1"],
+        &["--pad"],
+        &["--pad", "--policy", "none", "--connections", "2"],
         &["--connections", "4", "--window", "64K"],
         &["--window", "64K", "--chunk", "1M"],
     ];

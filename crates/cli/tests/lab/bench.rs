@@ -85,6 +85,7 @@ fn bench_measures_and_its_lines_obey_the_schema() {
     let page = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
     assert!(page("r.html") == page("again.html"), "the pages differ");
     browser::look_at(&dir.path().join("again.html"), 4);
+    browser::look_for_room(&dir.path().join("again.html"));
 }
 
 #[test]

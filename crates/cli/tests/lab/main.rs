@@ -163,4 +163,5 @@ fn try_writes_result_lines_and_report_draws_them() {
     );
     told(&["report", "t.jsonl"], dir.path());
     browser::look_at(&dir.path().join("narrows-report.html"), 1);
+    browser::look_for_room(&dir.path().join("narrows-report.html"));
 }

@@ -21,6 +21,7 @@ fn tco_reproduces_the_deck_and_says_what_it_leaves_out() {
     }
     told(&["tco", "--html", "tco.html", "--json"], dir.path());
     browser::look_at(&dir.path().join("tco.html"), 3);
+    browser::look_for_room(&dir.path().join("tco.html"));
     let document: Value = serde_json::from_str(&told(&["tco", "--json"], dir.path())).unwrap();
     assert_eq!(document["schema"], "narrows.tco/1");
     let saving = &document["designs"][1]["saving"];

@@ -50,11 +50,11 @@ pub struct Args {
     /// Measure each file for itself
     #[arg(long)]
     pub each: bool,
-    #[command(flatten)]
-    pub out: Out,
     /// Be the process that measures one case of standard input
     #[arg(long, hide = true, value_name = "JSON")]
     pub worker: Option<String>,
+    #[command(flatten)]
+    pub out: Out,
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {

@@ -1,11 +1,12 @@
 //! `narrows pack`
 
 use std::{
-    fs,
-    io::Write,
+    fs::{self, File},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
 };
 
+use narrows_io::input::Input;
 use narrows_rest::{FileError, Writer};
 use serde_json::Value;
 
@@ -19,12 +20,6 @@ use crate::{exit::Usage, output};
 pub struct Args {
     /// Files to pack, each into FILE.narrows; - for standard input, also where none is named
     pub files: Vec<PathBuf>,
-    #[command(flatten)]
-    pub packing: Packing,
-    #[command(flatten)]
-    pub threads: Threads,
-    #[command(flatten)]
-    pub output: Output,
     /// Unpack instead, as `narrows unpack`
     #[arg(short, long, conflicts_with_all = ["test", "list", "level", "goal", "element", "chunk"])]
     pub decompress: bool,
@@ -34,6 +29,12 @@ pub struct Args {
     /// List files instead, as `narrows list`
     #[arg(short, long, conflicts_with_all = ["level", "goal", "element", "chunk"])]
     pub list: bool,
+    #[command(flatten)]
+    pub packing: Packing,
+    #[command(flatten)]
+    pub threads: Threads,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
@@ -80,7 +81,7 @@ fn pack(args: &Args, path: &Path, quiet: bool) -> anyhow::Result<()> {
     // Before anything is opened: a wrong setting is no fault of a file.
     Writer::new(Vec::new(), &options.threads(1)).map_err(|fault| Usage(fault.to_string()))?;
     let work = Work::begin();
-    let mut input = open(path)?;
+    let mut input = steady(path, open(path)?).map_err(|fault| told(path, FileError::Io(fault)))?;
     let place = Place::of(&args.output, path, true, || beside(path))?;
     let name = place.name().to_owned();
     let is_file = place.is_file();
@@ -103,6 +104,29 @@ fn pack(args: &Args, path: &Path, quiet: bool) -> anyhow::Result<()> {
         output::print(&work.line(&name, &summary))?;
     }
     Ok(())
+}
+
+/// A file is packed as long as it was when it was opened; one that shrinks is an error. Of standard input nobody knows
+/// where it ends.
+fn steady(path: &Path, file: File) -> io::Result<Box<dyn Read>> {
+    if is_standard(path) || !file.metadata()?.is_file() {
+        return Ok(Box::new(file));
+    }
+    let input = Input::new(file)?;
+    Ok(Box::new(Steady { input, at: 0 }))
+}
+
+struct Steady {
+    input: Input,
+    at: u64,
+}
+
+impl Read for Steady {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let got = self.input.read(self.at, buf)?;
+        self.at += got as u64;
+        Ok(got)
+    }
 }
 
 fn beside(path: &Path) -> Result<PathBuf, Usage> {

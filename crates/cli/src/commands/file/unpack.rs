@@ -24,13 +24,13 @@ use crate::{
 pub struct Args {
     /// Files to unpack, FILE.narrows into FILE; - for standard input, also where none is named
     pub files: Vec<PathBuf>,
+    /// Go on behind damage: zeros stand for chunks that are lost, and each is named on stderr. The exit code is 3
+    #[arg(long)]
+    pub skip_damaged: bool,
     #[command(flatten)]
     pub threads: Threads,
     #[command(flatten)]
     pub output: Output,
-    /// Go on behind damage: zeros stand for chunks that are lost, and each is named on stderr. The exit code is 3
-    #[arg(long)]
-    pub skip_damaged: bool,
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {

@@ -16,11 +16,11 @@ use crate::{exit::Damaged, output};
 pub struct Args {
     /// Files to unpack and check; nothing is written. - for standard input, also where none is named
     pub files: Vec<PathBuf>,
-    #[command(flatten)]
-    pub threads: Threads,
     /// Print the result as JSON Lines, `narrows.file/1`
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub threads: Threads,
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {

@@ -13,8 +13,6 @@ use crate::{exit::Usage, output};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    #[command(flatten)]
-    pub way: Way,
     /// Lengths of copies
     #[arg(
         long,
@@ -43,6 +41,8 @@ pub struct Args {
     /// One JSON line for each case, and one for round trips
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub way: Way,
 }
 
 /// Memory of the program.

@@ -8,11 +8,11 @@ use crate::output;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    #[command(flatten)]
-    pub way: Way,
     /// Print it as JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub way: Way,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {

@@ -54,6 +54,9 @@ impl Way {
         // Whether they make sense is told here, where a person reads it, rather than by the program's first call.
         super::common::address(&self.to)?;
         let (packing, security) = (&self.packing, &self.security);
+        if packing.pad {
+            return Err(Usage("a program's calls are not padded; leave out --pad".into()).into());
+        }
         super::common::packing_settings(
             &narrows::Engine::new(1),
             &Packing {

@@ -17,8 +17,6 @@ use crate::{commands::common, exit::Usage};
     after_help = "narrows gpu run --to HOST --tls-certificates DIR -- python train.py\nThe exit code is the program's."
 )]
 pub struct Args {
-    #[command(flatten)]
-    pub way: Way,
     /// At the end, print what the session carried as JSON on stderr
     #[arg(long)]
     pub json: bool,
@@ -28,6 +26,8 @@ pub struct Args {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
+    #[command(flatten)]
+    pub way: Way,
 }
 
 pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {

@@ -85,6 +85,9 @@ pub struct RunArgs {
     /// Address that QEMU connects to here; a Unix socket in a directory of its own if not given
     #[arg(short, long, value_name = "ADDRESS")]
     pub listen: Option<String>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub carrying: Carrying,
     #[command(flatten)]
@@ -93,9 +96,6 @@ pub struct RunArgs {
     pub packing: Packing,
     #[command(flatten)]
     pub security: Security,
-    /// Print the result as JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[derive(Debug, clap::Args)]
