@@ -138,7 +138,9 @@ def index():
 
 def wire(path):
     said = subprocess.run([sys.executable, ROOT / "bench/wire/table.py", path], capture_output=True, text=True, check=True, cwd=ROOT / "bench/wire").stdout
-    print("\n".join(line for line in said.splitlines() if line.startswith("|")))
+    head, dashes, *cells = [line for line in said.splitlines() if line.startswith("|")]
+    rate = lambda line: int(line.split()[1]) if line.split()[1].isdigit() else math.inf
+    print("\n".join([head, dashes, *sorted(cells, key=rate)]))
 
 
 def main():
