@@ -33,7 +33,6 @@ pub(crate) const NOT_YET: [&str; 11] = [
     "pair.md",
     "steps.md",
     "study.md",
-   
     "wire.md",
 ];
 

@@ -299,7 +299,7 @@ p.intro { font-size: 16px; }
 p.note { border-left: 4px solid #d9822b; background: #fdf6ec; padding: 8px 12px; }
 figure { margin: 18px 0 26px; }
 figcaption { margin-bottom: 8px; color: #4b5a65; max-width: 84ch; }
-.picture { min-height: 40px; }
+.picture { min-height: 40px; overflow-x: auto; }
 .picture svg { max-width: 100%; height: auto; display: block; }
 .table { overflow-x: auto; margin: 14px 0 20px; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
@@ -310,6 +310,15 @@ tbody th { font-weight: 600; white-space: nowrap; }
 .n { text-align: right; white-space: nowrap; padding-left: 14px; }
 td b { color: #0b6e69; }
 .loss { background: #fbe3d6; color: #8a2f0b; border-radius: 3px; padding: 1px 5px; margin-right: -5px; }
+@media (max-width: 760px) {
+  main { padding: 20px 14px 48px; }
+  h1 { font-size: 22px; }
+  h2 { margin-top: 30px; }
+  /* Shrunk to the screen a picture's words cannot be read: it is scrolled, as tables are. */
+  .picture svg { max-width: none; }
+  td { min-width: 8em; }
+  td.n { min-width: 0; }
+}
 @media print {
   body { font-size: 11px; }
   main { max-width: none; padding: 0; }

@@ -440,7 +440,7 @@ fn ours(held: &Held<'_>, sets: &[&standin::Standin], value: &str) -> Option<(Str
 
 fn qatzip(held: &Held<'_>) -> Vec<Claim> {
     let value = |method: &str, name: &str| {
-        held.last("qatzip", |case| case.policy.as_deref() == Some(method))?
+        held.last("qatzip", |case| case.device.as_deref() == Some(method))?
             .value(name)
     };
     let time = || {
@@ -549,7 +549,7 @@ fn bluefield(held: &Held<'_>) -> Vec<Claim> {
 fn ceph(held: &Held<'_>) -> Vec<Claim> {
     let value = |device: &str, operation: &str, name: &str| {
         let wanted = |case: &crate::result::Case| {
-            case.policy.as_deref() == Some(device) && case.operation.as_deref() == Some(operation)
+            case.device.as_deref() == Some(device) && case.operation.as_deref() == Some(operation)
         };
         held.last("ceph", wanted)?.value(name)
     };

@@ -60,9 +60,8 @@ fn migrations(lines: &[Value]) -> Vec<Row> {
         };
         let case = Case {
             part: Some("qatzip".into()),
-            device: Some("docs/results/migrate.jsonl".into()),
             data: Some("silesia".into()),
-            policy: Some(method.into()),
+            device: Some(method.into()),
             link_mbit_s: Some(1000.0),
             threads: Some(8),
             ..Case::default()
@@ -85,8 +84,7 @@ fn migrations(lines: &[Value]) -> Vec<Row> {
         let rss = |end: usize| line["tunnel_rss"][end].as_f64().unwrap_or(f64::NAN) / 1e6;
         let case = Case {
             part: Some("qatzip memory".into()),
-            device: Some("docs/results/migrate.jsonl".into()),
-            policy: Some("aware".into()),
+            device: Some("aware".into()),
             threads: Some(channels),
             ..Case::default()
         };
@@ -114,9 +112,8 @@ fn offload(lines: &[Value]) -> Vec<Row> {
             };
             let case = Case {
                 part: Some("bluefield".into()),
-                device: Some("docs/results/offload.jsonl".into()),
                 data: Some(data.into()),
-                policy: text(line, "by"),
+                device: text(line, "by"),
                 codec: Some(setting.into()),
                 link_mbit_s: Some(10_000.0),
                 data_bytes: line["bytes"].as_u64(),
@@ -154,11 +151,8 @@ fn ceph(lines: &[Value]) -> Vec<Row> {
     found
         .filter(wanted)
         .map(|row| {
-            let device = row.case.device.clone();
             let case = Case {
                 part: Some("ceph".into()),
-                policy: device,
-                device: Some("docs/results/disk.jsonl".into()),
                 ..row.case
             };
             Row {

@@ -36,7 +36,7 @@ fn qatzip(held: &Held<'_>) -> Section {
         rows.push(row);
     }
     for row in held.part("qatzip") {
-        let method = match row.case.policy.as_deref() {
+        let method = match row.case.device.as_deref() {
             Some("aware") => "ours: narrows migrate",
             Some("zstd-1") => "ours: QEMU's zstd",
             _ => "ours: QEMU, none",
@@ -127,7 +127,7 @@ fn bluefield(held: &Held<'_>) -> Section {
             "{}, {}, by {}",
             row.case.data.as_deref().unwrap_or(""),
             row.case.codec.as_deref().unwrap_or(""),
-            row.case.policy.as_deref().unwrap_or("")
+            row.case.device.as_deref().unwrap_or("")
         );
         let mut cells = vec![name(&label)];
         cells.extend(values(
@@ -179,10 +179,10 @@ fn ceph(held: &Held<'_>) -> Section {
         rows.push(row);
     }
     for row in held.part("ceph") {
-        let device = row.case.policy.as_deref().unwrap_or("");
+        let device = row.case.device.as_deref().unwrap_or("");
         let operation = row.case.operation.as_deref().unwrap_or("");
         let ratio = held.last("ceph", |case| {
-            case.policy.as_deref() == Some(device) && case.operation.as_deref() == Some("fill")
+            case.device.as_deref() == Some(device) && case.operation.as_deref() == Some("fill")
         });
         if operation != "fill" {
             let mut cells = vec![name(&format!("ours: {device}, {operation}"))];

@@ -8,7 +8,7 @@ use narrows_chains::zbewalgo;
 
 use super::{
     standin::{self, Likeness, Standin},
-    tables::{self, codec_of, contestant_of},
+    tables::{self, codec_of},
 };
 use crate::{
     bench::worker::{self, Job},
