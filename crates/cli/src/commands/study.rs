@@ -60,7 +60,7 @@ pub struct Args {
     #[arg(long)]
     pub published: bool,
     #[command(flatten)]
-    pub tables: published::Args,
+    pub tables: published::Tables,
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {

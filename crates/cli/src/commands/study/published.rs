@@ -20,7 +20,7 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "With --published")]
-pub struct Args {
+pub struct Tables {
     /// A file for one of the page tables' data that cannot be made here: isabel-pressure=FILE
     #[arg(long = "data", value_name = "NAME=FILE", requires = "published", value_parser = named)]
     pub given: Vec<(String, String)>,
@@ -53,18 +53,9 @@ pub fn run(args: &super::Args, quiet: bool) -> anyhow::Result<()> {
     run.rows.extend(committed::rows(&args.tables.rows));
     run.append(&results)?;
     let seeds = vec![SEED, u64::from(is_traced)];
-    let minutes = args.minutes.or(args.quick.then_some(QUICK_MINUTES));
     // Of the quick run's minutes what pages and chunks left.
-    let until = minutes.map(|minutes| {
-        later(
-            minutes
-                - if args.quick && args.minutes.is_none() {
-                    began.elapsed().as_secs_f64() / 60.0
-                } else {
-                    0.0
-                },
-        )
-    });
+    let left = QUICK_MINUTES - began.elapsed().as_secs_f64() / 60.0;
+    let until = args.minutes.or(args.quick.then_some(left)).map(later);
     let how = Sweep {
         grid: published::grid(args.quick),
         until,
