@@ -107,7 +107,13 @@ fn offload(lines: &[Value]) -> Vec<Row> {
                     && line["data"] == data
                     && line["setting"] == setting
             };
-            let Some(line) = lines.iter().rfind(wanted) else {
+            // Where a vector library packed it, that is what stands for the card.
+            let vector = |line: &&Value| wanted(line) && line["by"] == "isa-l";
+            let found = lines
+                .iter()
+                .rfind(vector)
+                .or_else(|| lines.iter().rfind(wanted));
+            let Some(line) = found else {
                 continue;
             };
             let case = Case {
