@@ -4,12 +4,16 @@
 //! |---|---|
 //! | `cargo xtask layers` | a dependency climbs a floor or names a sibling |
 //! | `cargo xtask circles` | files of a crate name each other in a circle |
+//! | `cargo xtask pages --check` | a page under docs/ is not what its rows make, a number of the README has no row, a link leads nowhere |
+//! | `cargo xtask reliability` | a test, harness or fuzzer of the reliability sheet fails; writes the sheet |
 //! | `cargo xtask words` | one type stands at the roots of two crates, and is not on the list of those that may |
 //!
 //! `cargo xtask abi DIR` writes the facts of the CUDA driver's ABI from its headers.
 
 mod abi;
 mod circles;
+mod pages;
+mod reliability;
 mod words;
 
 use std::{collections::BTreeMap, process::Command};
@@ -57,13 +61,17 @@ fn main() -> Result<()> {
         Some("layers") => layers(),
         Some("words") => words::check(std::path::Path::new("crates")),
         Some("circles") => circles::check(std::path::Path::new("crates")),
+        Some("pages") => pages::run(std::env::args().nth(2).as_deref()),
+        Some("reliability") => reliability::run(&std::env::args().skip(2).collect::<Vec<_>>()),
         Some("abi") => {
             let dir = std::env::args_os()
                 .nth(2)
                 .context("usage: cargo xtask abi INCLUDE-DIR")?;
             abi::write(dir.as_ref())
         }
-        other => bail!("unknown chore {other:?}; there are: layers, words, circles, abi"),
+        other => bail!(
+            "unknown chore {other:?}; there are: layers, words, circles, pages, reliability, abi"
+        ),
     }
 }
 

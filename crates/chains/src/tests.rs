@@ -405,6 +405,7 @@ fn random_pages_come_back_from_random_chains() {
             scope.spawn(move || random_round_trips(count.div_ceil(2), seed));
         }
     });
+    println!("{count} round trips of pages, {} bytes", count * PAGE);
 }
 
 // Goal: pages stored by this version stay readable. The files in compat/ are never edited; new ones are added.

@@ -4,7 +4,7 @@ use narrows_core::units::Size;
 use serde_json::json;
 
 use crate::{
-    bench,
+    bench, published,
     report::{Block, Cell, Mark, Report, Section, Table},
     result::{Run, SCHEMA},
     study, trial,
@@ -18,8 +18,8 @@ pub fn report(runs: &[Run]) -> Report {
         let drawn = match run.origin.tool.as_str() {
             "bench" => bench::pictures::sections(run),
             "try" => trial::sections(run),
-            // Drawn together below: shards are one study.
-            "study" => Vec::new(),
+            // Drawn together below: shards are one study, and the published tables take it in.
+            "study" | published::TOOL => Vec::new(),
             _ => vec![plain(run)],
         };
         sections.extend(drawn);
@@ -28,7 +28,9 @@ pub fn report(runs: &[Run]) -> Report {
         .iter()
         .filter(|run| run.origin.tool == "study")
         .collect();
-    if !studies.is_empty() {
+    if published::is_in(runs) {
+        sections.extend(published::sections(runs));
+    } else if !studies.is_empty() {
         sections.extend(study::pictures::sections(&studies));
     }
     sections.push(origins(runs));
@@ -40,6 +42,11 @@ pub fn report(runs: &[Run]) -> Report {
         .filter(|row| row.fault.is_some())
         .count();
     let plural = if runs.len() == 1 { "" } else { "s" };
+    let title = if published::is_in(runs) {
+        "narrows: the published tables beside ours"
+    } else {
+        "narrows: results"
+    };
     let mut intro = vec![format!(
         "{rows} cases of {} run{plural}: {}.",
         runs.len(),
@@ -55,7 +62,7 @@ pub fn report(runs: &[Run]) -> Report {
         .map(|run| json!({ "run": run.id, "origin": run.origin, "rows": run.rows }))
         .collect::<Vec<_>>();
     Report {
-        title: "narrows: results".into(),
+        title: title.into(),
         intro,
         sections,
         document: json!({ "schema": SCHEMA, "runs": document }),

@@ -150,6 +150,22 @@ impl Data {
         }
     }
 
+    /// Bytes at hand, under a name.
+    #[must_use]
+    pub fn of(name: &str, bytes: Vec<u8>) -> Self {
+        let len = bytes.len() as u64;
+        let file = Source {
+            name: name.into(),
+            begin: 0,
+            len,
+            bytes: Bytes::Here(bytes.into()),
+        };
+        Self {
+            files: vec![file],
+            what: name.into(),
+        }
+    }
+
     /// Generated data.
     ///
     /// # Panics

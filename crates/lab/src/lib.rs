@@ -15,6 +15,7 @@
 //! | [`mod@bench`] | codec × level × chunk × threads on the user's data |
 //! | [`advise`] | what to send with, predicted from a calibration and then tried |
 //! | [`study`] | the published study, measured again |
+//! | [`published`] | every published table beside ours |
 //! | [`tco`] | what storage or a link costs over the years, with and without compression |
 //! | [`result`] | `narrows.result/1`, the lines that every measurement is written as |
 //! | [`energy`] | joules, where the machine shows them |
@@ -29,6 +30,7 @@ pub mod data;
 pub mod energy;
 pub mod machine;
 pub mod pages;
+pub mod published;
 pub mod race;
 pub mod report;
 pub mod result;

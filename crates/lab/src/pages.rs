@@ -152,10 +152,15 @@ pub struct Measured {
     /// What was published for such data, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published: Option<paper::Published>,
+    /// Bytes of all pages.
     #[serde(skip)]
-    raw_bytes: f64,
+    pub raw_bytes: f64,
+    /// Bytes that they take, a refused page counted whole.
     #[serde(skip)]
-    stored_bytes: f64,
+    pub stored_bytes: f64,
+    /// Bytes of pages that were stored as they are.
+    #[serde(skip)]
+    pub refused_bytes: f64,
 }
 
 /// Speeds of one thread.
@@ -283,6 +288,7 @@ impl Measured {
             published: None,
             raw_bytes,
             stored_bytes,
+            refused_bytes: 0.0,
         }
     }
 }

@@ -29,7 +29,7 @@ pub const SCHEMA: &str = "narrows.result/1";
 /// What a run of a command was.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
-    /// `bench`, `try`, `study`, `advise`, `offload`, `disk`.
+    /// `bench`, `try`, `study`, `advise`, `offload`, `disk`, `published`.
     pub tool: String,
     /// When it began, RFC 3339.
     pub started: String,

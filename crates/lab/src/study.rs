@@ -25,6 +25,7 @@ use narrows_core::units::Rate;
 use crate::{
     bench::{Bencher, worker::Job},
     data::{Data, DataError, Excerpt},
+    energy,
     race::{Contestant, LinkSpec, RaceError, Racer},
     result::{Case, Journal, ResultError, Row, Run},
 };
@@ -386,8 +387,14 @@ impl Study<'_> {
             .codec
             .clone()
             .filter(|_| !["none", "adaptive"].contains(&policy));
+        let meter = energy::Meter::open().ok();
         let row = match racer.run(&link, &Contestant { policy, codec }, excerpt, None) {
-            Ok(run) => run.row(case, excerpt.len),
+            Ok(run) => {
+                let mut row = run.row(case, excerpt.len);
+                let joules = meter.and_then(|meter| meter.joules());
+                row.extend([("joules", joules.unwrap_or(f64::NAN))]);
+                row
+            }
             Err(fault @ RaceError::Differs { .. }) => return Err(StudyError::Damaged(fault)),
             Err(fault) => Row {
                 fault: Some(fault.to_string()),

@@ -1,8 +1,9 @@
 //! `narrows report`
 
-use std::path::PathBuf;
+use std::{fs, path::PathBuf};
 
-use narrows_lab::{album, result};
+use anyhow::Context;
+use narrows_lab::{album, published, result};
 
 use super::lab;
 
@@ -19,10 +20,16 @@ pub struct Args {
         default_value = "narrows-report.html"
     )]
     pub output: PathBuf,
+    /// Also a page of Markdown, of results of `study --published`
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    lab::places([("output", Some(&args.output))])?;
+    lab::places([
+        ("output", Some(&args.output)),
+        ("markdown", args.markdown.as_ref()),
+    ])?;
     let mut runs = Vec::new();
     for path in &args.results {
         let read = result::read(path)?;
@@ -33,5 +40,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         );
         runs.extend(read);
     }
-    lab::write(&args.output, &album::report(&runs), false)
+    lab::write(&args.output, &album::report(&runs), false)?;
+    if let Some(path) = &args.markdown {
+        anyhow::ensure!(
+            published::is_in(&runs),
+            "only results of `study --published` have a page of Markdown"
+        );
+        fs::write(path, published::markdown(&runs))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
 }

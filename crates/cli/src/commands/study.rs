@@ -1,7 +1,9 @@
 //! `narrows study`
 
+pub mod published;
+
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -47,25 +49,87 @@ pub struct Args {
     /// Seed of generated data
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
-    /// Where rows go as they are measured; what it holds already is not measured again
-    #[arg(long, value_name = "FILE", default_value = "narrows-study.jsonl")]
-    pub results: PathBuf,
-    /// Where the report goes
-    #[arg(long, value_name = "FILE", default_value = "narrows-study.html")]
-    pub report: PathBuf,
+    /// Where rows go as they are measured; what it holds already is not measured again [default: narrows-study.jsonl, with
+    /// --published narrows-published.jsonl]
+    #[arg(long, value_name = "FILE")]
+    pub results: Option<PathBuf>,
+    /// Where the report goes [default: narrows-study.html, with --published narrows-published.html]
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Every published table of five systems beside ours: transfers, chunks, pages; five minutes with --quick
+    #[arg(long)]
+    pub published: bool,
+    #[command(flatten)]
+    pub tables: published::Tables,
 }
 
 pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
-    lab::places([
-        ("results", Some(&args.results)),
-        ("report", Some(&args.report)),
-    ])?;
+    if args.published {
+        return published::run(args, quiet);
+    }
+    let (results, report) = args.places("study")?;
     let (data, seeds) = data(args)?;
-    let earlier = earlier(args, &seeds)?;
+    let grid = if args.quick {
+        Grid::quick()
+    } else {
+        Grid::full()
+    };
+    let minutes = args.minutes.or(args.quick.then_some(QUICK_MINUTES));
+    let until = minutes.map(later);
+    let (new, left_out) = sweep(args, &results, data, seeds, Sweep { grid, until, quiet })?;
+    let runs = result::read(&results)?;
+    lab::write(&report, &album::report(&runs), quiet)?;
+    let rows: Vec<_> = runs
+        .iter()
+        .filter(|run| run.origin.tool == "study")
+        .flat_map(|run| &run.rows)
+        .collect();
+    for finding in pictures::findings(&rows) {
+        print(&finding)?;
+    }
+    let known = rows.len() - new;
+    output::print(&format!(
+        "{new} cases measured, {known} known already, {left_out} left out when the time was over. + holds here, ~ mostly, - does not."
+    ))
+}
+
+fn later(minutes: f64) -> Instant {
+    Instant::now() + Duration::from_secs_f64(minutes.clamp(0.0, 1e6) * 60.0)
+}
+
+impl Args {
+    /// Where results and report go, both known to be writable.
+    fn places(&self, name: &str) -> anyhow::Result<(PathBuf, PathBuf)> {
+        let place = |given: &Option<PathBuf>, end: &str| {
+            given
+                .clone()
+                .unwrap_or_else(|| format!("narrows-{name}.{end}").into())
+        };
+        let (results, report) = (place(&self.results, "jsonl"), place(&self.report, "html"));
+        lab::places([("results", Some(&results)), ("report", Some(&report))])?;
+        Ok((results, report))
+    }
+}
+
+/// How far a study goes.
+struct Sweep {
+    grid: Grid,
+    until: Option<Instant>,
+    quiet: bool,
+}
+
+/// Measures transfers into `results`; how many cases were new, and how many there was no time for.
+fn sweep(
+    args: &Args,
+    results: &Path,
+    data: Vec<Named>,
+    seeds: Vec<u64>,
+    how: Sweep,
+) -> anyhow::Result<(usize, usize)> {
+    let earlier = earlier(results, &seeds)?;
     let run = Run::new(Origin::now("study", &super::common::command_line(), seeds));
     let program = std::env::current_exe().context("cannot find this program itself")?;
-    let minutes = args.minutes.or(args.quick.then_some(QUICK_MINUTES));
-    let bar = output::bar(quiet);
+    let bar = output::bar(how.quiet);
     let mut told = |done: usize, case: &Case| {
         bar.set_length(done as u64 + 1);
         bar.set_position(done as u64);
@@ -84,17 +148,11 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
             packing: Vec::new(),
         },
         bencher: Bencher { program },
-        grid: if args.quick {
-            Grid::quick()
-        } else {
-            Grid::full()
-        },
+        grid: how.grid,
         data,
         shard: args.shard,
-        until: minutes.map(|minutes| {
-            Instant::now() + Duration::from_secs_f64(minutes.clamp(0.0, 1e6) * 60.0)
-        }),
-        journal: Some(Journal::open(&args.results, &run)?),
+        until: how.until,
+        journal: Some(Journal::open(results, &run)?),
         told: &mut told,
         known: study::known(&earlier),
         rows: Vec::new(),
@@ -106,20 +164,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     })?;
     let (new, left_out) = (study.rows.len(), study.left_out);
     bar.finish_and_clear();
-    let runs = result::read(&args.results)?;
-    lab::write(&args.report, &album::report(&runs), quiet)?;
-    let rows: Vec<_> = runs
-        .iter()
-        .filter(|run| run.origin.tool == "study")
-        .flat_map(|run| &run.rows)
-        .collect();
-    for finding in pictures::findings(&rows) {
-        print(&finding)?;
-    }
-    let known = rows.len() - new;
-    output::print(&format!(
-        "{new} cases measured, {known} known already, {left_out} left out when the time was over. + holds here, ~ mostly, - does not."
-    ))
+    Ok((new, left_out))
 }
 
 /// As much as the longest message.
@@ -164,16 +209,16 @@ fn data(args: &Args) -> anyhow::Result<(Vec<Named>, Vec<u64>)> {
 }
 
 /// What was measured before, of the same data.
-fn earlier(args: &Args, seeds: &[u64]) -> anyhow::Result<Vec<Run>> {
-    if !args.results.exists() {
+fn earlier(results: &Path, seeds: &[u64]) -> anyhow::Result<Vec<Run>> {
+    if !results.exists() {
         return Ok(Vec::new());
     }
-    let earlier = result::read(&args.results)?;
+    let earlier = result::read(results)?;
     let other = |run: &&Run| run.origin.tool == "study" && run.origin.seeds != seeds;
     let Some(other) = earlier.iter().find(other) else {
         return Ok(earlier);
     };
-    let (results, command) = (args.results.display(), &other.origin.command);
+    let (results, command) = (results.display(), &other.origin.command);
     let text = format!(
         "{results} holds a study of other data (`{command}`); name another file with --results"
     );

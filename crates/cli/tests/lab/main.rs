@@ -6,6 +6,7 @@ mod bench;
 #[path = "../browser/mod.rs"]
 mod browser;
 mod offload;
+mod published;
 mod schema;
 mod study;
 mod tco;

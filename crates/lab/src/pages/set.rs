@@ -42,6 +42,15 @@ impl Set {
         }
     }
 
+    /// The first `most` pages.
+    #[must_use]
+    pub fn part(&self, most: usize) -> Self {
+        Self {
+            pages: self.pages.iter().take(most).copied().collect(),
+            ..self.clone()
+        }
+    }
+
     /// Up to `most` pages of `bytes`, in 16 contiguous runs if there are more, none of one repeated word.
     #[must_use]
     pub fn of(name: &str, bytes: &[u8], most: usize) -> Self {

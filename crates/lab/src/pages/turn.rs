@@ -124,8 +124,10 @@ impl Turn {
                 unpack_mb_s,
             });
         let (pack, unpack) = self.together.mb_s(timed_bytes);
+        let refused = self.packed.iter().filter(|packed| packed.is_none()).count();
         Measured {
             one_thread,
+            refused_bytes: (refused * PAGE) as f64,
             ..Measured::new(&self.name, raw_bytes, stored as f64, pack, unpack)
         }
     }

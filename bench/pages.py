@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Parts of pages that are made of committed rows: bench/pages.py PART
+
+PART: `readme` (four rows, one a path), `index` (what each page found, in short), `wire FILE` (a table of every cell).
+`cargo xtask pages` puts them where a page says `<!-- made by: … -->`.
+"""
+
+import json
+import math
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "docs/results"
+PEERS = ["tcp", "zstd --adapt", "zstd -1", "zstd -3", "zstd -6", "zstd -9", "lz4 -1", "pigz -1"]
+
+
+def rows(name):
+    path = RESULTS / name
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def geomean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def wire_cells():
+    """(link, data): {setting: MB/s}, of the Xeon's table."""
+    cells = {}
+    for row in rows("wire.jsonl"):
+        if row["schema"] == "narrows.wire-bench/1" and row["mb_s"] and row["link_mbit"]:
+            cells.setdefault((row["link_mbit"], row["data"]), {})[row["setting"]] = row["mb_s"]
+    return cells
+
+
+def wire_ratios(names):
+    return [cell["adaptive"] / max(cell[name] for name in names if name in cell) for cell in wire_cells().values()]
+
+
+def migration():
+    """Medians of a database over 100 Mbit/s, ours and QEMU's zstd 3, of the last build that ran both."""
+    runs = {}
+    for row in rows("migrate.jsonl"):
+        if row.get("guest") == "sqlite" and row.get("link_mbit") == 100 and row.get("status") == "completed":
+            runs.setdefault(row["commit"], {}).setdefault(row["method"], []).append(row)
+    both = [methods for methods in runs.values() if {"aware", "zstd-3"} <= methods.keys()]
+    median = lambda method, key: statistics.median(row[key] for row in both[-1][method])
+    return {key: (median("aware", key), median("zstd-3", key)) for key in ("wire_mib", "total_ms", "real_down_ms")}
+
+
+def memory():
+    """Last row of each (data, disk, cell) under `dense`."""
+    held = {}
+    for row in rows("memory.jsonl"):
+        if row["schema"] == "narrows.bench-memory/1" and row["profile"] == "dense":
+            cell = row["cell"] if isinstance(row["cell"], str) else "{rw} {bs}".format(**row["cell"]) + (" one" if row["cell"]["qd"] == 1 else "")
+            if isinstance(row["cell"], str) or row["cell"]["connections"] == 1:
+                held[row["data"], row["disk"], cell] = row.get("ratio") or row.get("mb_s")
+    return held
+
+
+def over(held, cell, ours, theirs):
+    """Ours over theirs in a cell, by data."""
+    names = {data for data, disk, at in held if at == cell and disk == ours}
+    return sorted(held[data, ours, cell] / held[data, theirs, cell] for data in names if (data, theirs, cell) in held)
+
+
+def disk(part, device, operation, name="mb_s"):
+    found = None
+    for row in rows("disk.jsonl"):
+        case = row.get("row", {}).get("case", {})
+        if (case.get("part"), case.get("device"), case.get("operation")) == (part, device, operation):
+            found = row["row"]["values"].get(name)
+    return found
+
+
+def table(head, lines):
+    print("| " + " | ".join(head) + " |")
+    print("|" + "---|" * len(head))
+    for line in lines:
+        print("| " + " | ".join(line) + " |")
+
+
+def readme():
+    adapt, peers, moved, held = wire_ratios(["zstd --adapt"]), wire_ratios(PEERS), migration(), memory()
+    wire = wire_cells()
+    reads = over(held, "read 131072", "narrows", "nbdkit-zstd")
+    above, beside = disk("deck", "narrows fast above RBD", "seq write 128k"), disk("deck", "ceph zstd 64K", "seq write 128k")
+    plain = disk("deck", "ceph none", "seq read 128k")
+    lines = [
+        ["transfer over 0.1 to 2.5 Gbit/s, geometric mean of %d cells" % len(wire), f"{geomean(adapt):.2f} × `zstd --adapt`, {geomean(peers):.2f} × the best of eight programs",
+         f"{min(peers):.2f} × the best program", "[wire](docs/results/wire.md)"],
+        ["a database in use moves to another host over 100 Mbit/s",
+         f"{moved['wire_mib'][0] / moved['wire_mib'][1]:.2f} × the bytes and {moved['total_ms'][0] / moved['total_ms'][1]:.2f} × the time of QEMU's zstd, "
+         f"stands still for {moved['real_down_ms'][0]:.0f} ms and not {moved['real_down_ms'][1]:.0f}",
+         "more processor time at the sender", "[migrate](docs/results/migrate.md)"],
+        ["RAM disk beside nbdkit's zstd", f"numbers {held['numeric', 'narrows', 'fill'] / held['numeric', 'nbdkit-zstd', 'fill']:.2f} × as dense, 4 KiB writes {min(over(held, 'write 4096', 'narrows', 'nbdkit-zstd') + over(held, 'randwrite 4096', 'narrows', 'nbdkit-zstd')):.0f} × as fast or more",
+         f"reads in order {reads[0]:.2f} ×; text {held['source', 'narrows', 'fill'] / held['source', 'nbdkit-zstd', 'fill']:.2f} × as dense", "[memory](docs/results/memory.md)"],
+        ["disk above Ceph, sequential 128 KiB", f"written {above / beside:.2f} × as fast as by Ceph's zstd",
+         f"read {disk('deck', 'narrows fast above RBD', 'seq read 128k') / plain:.2f} × Ceph without compression", "[disk](docs/results/disk.md)"],
+    ]
+    table(["what", "narrows", "where it is least", ""], lines)
+
+
+def index():
+    adapt, peers = wire_ratios(["zstd --adapt"]), wire_ratios(PEERS)
+    moved, held = migration(), memory()
+    ratios = {key: ours / theirs for key, (ours, theirs) in moved.items()}
+    above, beside = disk("deck", "narrows fast above RBD", "seq write 128k"), disk("deck", "ceph zstd 64K", "seq write 128k")
+    overs = [row["over"] for row in rows("offload.jsonl") if row.get("layout") == "hosts"]
+    pair = [row["new"] / row["old"] for row in rows("pair.jsonl") if row["schema"] == "narrows.pair/1"]
+    sheet = json.loads((RESULTS / "reliability.json").read_text()) if (RESULTS / "reliability.json").exists() else {"rows": []}
+    states = [row["state"] for row in sheet["rows"]]
+    lines = [
+        ["[published.md](published.md)", "every published table of five systems beside ours", "the conclusions, and which hold here"],
+        ["[reliability.md](reliability.md)", "round trips, faults, flips, crashes, kills, fuzzing, as one sheet",
+         f"{states.count('passed')} of {len(states)} rows passed, {states.count('failed')} failed, {len(states) - states.count('passed') - states.count('failed')} missing or left out"],
+        ["[wire.md](wire.md)", "rates over shaped links against programs, own fixed settings and the published pipeline",
+         f"{geomean(adapt):.2f} × `zstd --adapt` and {geomean(peers):.2f} × the best program over {len(peers)} cells, at least {min(peers):.2f} ×"],
+        ["[latency.md](latency.md)", "small messages and bulk through the tunnel", "tens of microseconds more than a plain proxy"],
+        ["[steps.md](steps.md)", "the link, the data or the receiver changes", "settled within a second but for a slowed receiver"],
+        ["[pages.md](pages.md)", "pages of memory under codecs, chains and profiles", "`ratio` never below the best of five peers"],
+        ["[memory.md](memory.md)", "the RAM disk beside nbdkit's and zram",
+         f"4 KiB writes {min(over(held, 'write 4096', 'narrows', 'nbdkit-zstd')):.0f} × nbdkit's zstd or more; reads in order {over(held, 'read 131072', 'narrows', 'nbdkit-zstd')[0]:.2f} × at least; zram is faster at all but the ratio"],
+        ["[disk.md](disk.md)", "the disk beside NBD servers, btrfs and Ceph's own compression", f"above Ceph written {above / beside:.2f} × as fast as Ceph's zstd"],
+        ["[migrate.md](migrate.md)", "live migration against QEMU's own multifd",
+         f"a database over 100 Mbit/s in {ratios['wire_mib']:.2f} × the bytes and {ratios['total_ms']:.2f} × the time of zstd 3; on fast links slower than QEMU alone unless `--direct`"],
+        ["[offload.md](offload.md)", "packing on another host", f"turn-around {min(overs):.2f} to {max(overs):.2f} × the slower of copying and packing, hosts of three processors at 10 Gbit/s"],
+        ["[advise.md](advise.md)", "predicted against measured, chosen against best", "nearly all choices within 5 % of the best"],
+        ["[study.md](study.md)", "the published pipeline's conclusions", "twice the rate holds, short chunks do not"],
+        ["[pair.md](pair.md)", "this build against an earlier one", f"{geomean(pair):.2f} × in the mean of {len(pair)} pairs"],
+        ["[faults.md](faults.md)", "counts of single tests, earlier fuzzing", "none silent, none hung"],
+    ]
+    table(["page", "what", "in short"], lines)
+
+
+def wire(path):
+    said = subprocess.run([sys.executable, ROOT / "bench/wire/table.py", path], capture_output=True, text=True, check=True, cwd=ROOT / "bench/wire").stdout
+    head, dashes, *cells = [line for line in said.splitlines() if line.startswith("|")]
+    rate = lambda line: int(line.split()[1]) if line.split()[1].isdigit() else math.inf
+    print("\n".join([head, dashes, *sorted(cells, key=rate)]))
+
+
+def main():
+    match sys.argv[1:]:
+        case ["readme"]:
+            readme()
+        case ["index"]:
+            index()
+        case ["wire", path]:
+            wire(ROOT / path)
+        case _:
+            sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()
