@@ -128,8 +128,17 @@ pub fn summary(runs: &[Run]) -> String {
         let held = claims.iter().filter(|claim| claim.verdict == wanted);
         held.count()
     };
+    let busy = runs
+        .iter()
+        .flat_map(|run| &run.rows)
+        .any(|row| row.marks.contains("ratios_only"));
+    let left_out = if busy {
+        " Speeds were left out where the machine was busy."
+    } else {
+        ""
+    };
     format!(
-        "Of {} conclusions, {} hold here, {} hold in part and {} do not; {} were not measured.",
+        "Of {} conclusions, {} hold here, {} hold in part and {} do not; {} were not measured.{left_out}",
         claims.len(),
         count(Some(Verdict::Holds)),
         count(Some(Verdict::Mostly)),
