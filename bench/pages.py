@@ -116,7 +116,7 @@ def index():
     lines = [
         ["[published.md](published.md)", "every published table of five systems beside ours", "the conclusions, and which hold here"],
         ["[reliability.md](reliability.md)", "round trips, faults, flips, crashes, kills, fuzzing, as one sheet",
-         f"{states.count('passed')} of {len(states)} rows passed, {states.count('failed')} failed, {len(states) - states.count('passed') - states.count('failed')} missing or left out"],
+         f"{states.count('passed')} of {len(states)} rows passed, {states.count('failed')} failed, {len(states) - states.count('passed') - states.count('failed')} missing, left out or not run"],
         ["[wire.md](wire.md)", "rates over shaped links against programs, own fixed settings and the published pipeline",
          f"{geomean(adapt):.2f} × `zstd --adapt` and {geomean(peers):.2f} × the best program over {len(peers)} cells, at least {min(peers):.2f} ×"],
         ["[latency.md](latency.md)", "small messages and bulk through the tunnel", "tens of microseconds more than a plain proxy"],

@@ -52,6 +52,9 @@ pub fn report(runs: &[Run]) -> Report {
         runs.len(),
         tools.join(", ")
     )];
+    if published::is_in(runs) {
+        intro.insert(0, published::summary(runs));
+    }
     if faults > 0 {
         intro.push(format!(
             "{faults} cases failed; they are listed where they belong."

@@ -120,6 +120,33 @@ pub fn conclusions(runs: &[Run]) -> Vec<Claim> {
     claims::all(&Held::new(runs.iter().flat_map(|run| &run.rows)))
 }
 
+/// How many conclusions hold.
+#[must_use]
+pub fn summary(runs: &[Run]) -> String {
+    let claims = conclusions(runs);
+    let count = |wanted: Option<Verdict>| {
+        let held = claims.iter().filter(|claim| claim.verdict == wanted);
+        held.count()
+    };
+    let busy = runs
+        .iter()
+        .flat_map(|run| &run.rows)
+        .any(|row| row.marks.contains("ratios_only"));
+    let left_out = if busy {
+        " Speeds were left out where the machine was busy."
+    } else {
+        ""
+    };
+    format!(
+        "Of {} conclusions, {} hold here, {} hold in part and {} do not; {} were not measured.{left_out}",
+        claims.len(),
+        count(Some(Verdict::Holds)),
+        count(Some(Verdict::Mostly)),
+        count(Some(Verdict::DoesNot)),
+        count(None)
+    )
+}
+
 /// A verdict in words.
 #[must_use]
 pub fn said(verdict: Option<Verdict>) -> &'static str {
@@ -140,20 +167,20 @@ fn findings(claims: &[Claim]) -> Section {
         };
         vec![
             Cell::marked(claim.of.into(), Mark::Name),
+            Cell::marked(said(claim.verdict).into(), mark),
             claim.claim.to_string().into(),
             claim.theirs.clone().into(),
             claim.ours.clone().into(),
-            Cell::marked(said(claim.verdict).into(), mark),
         ]
     });
     let table = Table {
         caption: String::new(),
         columns: cells::columns(&[
             ("", false),
+            ("here it", false),
             ("what they say, or we", false),
             ("theirs", false),
-            ("here", false),
-            ("", false),
+            ("ours", false),
         ]),
         rows: rows.collect(),
     };
@@ -167,24 +194,14 @@ fn findings(claims: &[Claim]) -> Section {
 #[must_use]
 pub fn markdown(runs: &[Run]) -> String {
     let claims = conclusions(runs);
-    let count = |wanted: Option<Verdict>| {
-        claims
-            .iter()
-            .filter(|claim| claim.verdict == wanted)
-            .count()
-    };
     let cpus: std::collections::BTreeSet<&str> = runs
         .iter()
         .map(|run| run.origin.machine.cpu.as_str())
         .collect();
     let mut text = format!(
-        "# The published tables beside ours\n\nOf {} conclusions, {} hold here, {} hold in part and {} do not; {} were not measured. `narrows study --published` measures it and \
-         makes one offline page with every table, theirs and ours side by side.\n\n| whose | conclusion | theirs | here | |\n|---|---|---|---|---|\n",
-        claims.len(),
-        count(Some(Verdict::Holds)),
-        count(Some(Verdict::Mostly)),
-        count(Some(Verdict::DoesNot)),
-        count(None)
+        "# The published tables beside ours\n\n{} `narrows study --published` measures it and makes one offline page with every table, \
+         theirs and ours side by side.\n\n| whose | conclusion | theirs | here | |\n|---|---|---|---|---|\n",
+        summary(runs)
     );
     for claim in &claims {
         let _ = writeln!(

@@ -85,7 +85,7 @@ pub(super) const ROWS: &[Spec] = &[
     Spec {
         id: "differential",
         promise: "lossless",
-        what: "what we pack the reference programs and libraries unpack, and the other way round (zstd, lz4, gzip, liblzo2, zlib)",
+        what: "what we pack the reference programs and libraries unpack, and the other way round: zstd, lz4, gzip, liblzo2, zlib",
         how: How::Tests(&[
             test("narrows-codecs", "differential", ""),
             test("narrows-rest", "roundtrip", ""),

@@ -193,7 +193,7 @@ pub(crate) fn render(path: &Path) -> Result<String> {
     let entry = |spec: &Spec| sheet.entries.get(spec.id).cloned().unwrap_or_default();
     let kind = if sheet.full { "full" } else { "quick" };
     let mut text = format!(
-        "# What narrows survives\n\n{}. In no row was anything silent: each test fails when wrong bytes pass as right. `cargo xtask reliability --quick` makes such a \
+        "# What narrows survives\n\n{}. In no row that passed was anything silent: each test fails when wrong bytes pass as right. `cargo xtask reliability --quick` makes such a \
          sheet in three minutes, `--full` in up to three hours; this is a {kind} one. A row that failed, was left out or has nothing to run stays here.\n\n\
          | promise | tried | figure | aim | |\n|---|---|---|---|---|\n",
         sheet.summary()

@@ -82,7 +82,7 @@ fn penaranda(held: &Held<'_>) -> Vec<Claim> {
         ),
         claim(
             PENARANDA,
-            "Gipfeli is the library for 1 Gbit/s, LZO for slower links (traced data)",
+            "Gipfeli is the library for 1 Gbit/s, LZO for slower links, on traced data",
             "Gipfeli; LZO, LZO",
             libraries(held),
         ),
@@ -106,7 +106,7 @@ fn penaranda(held: &Held<'_>) -> Vec<Claim> {
         ),
         claim(
             PENARANDA,
-            "A short chunk costs ratio, the whole message costs time (Gipfeli, 1 KiB against 8 MB)",
+            "A short chunk costs ratio, the whole message costs time: Gipfeli, 1 KiB against 8 MB",
             "1.54 against 2.22",
             short_chunks(held),
         ),
@@ -533,7 +533,7 @@ fn bluefield(held: &Held<'_>) -> Vec<Claim> {
     vec![
         claim(
             BLUEFIELD,
-            "The card packs DEFLATE 44 × (float) and 26 × (text) as fast as one core of the host",
+            "The card packs DEFLATE 44 × on floats and 26 × on text as fast as one core of the host",
             "0.128 and 0.060 s",
             speed(),
         ),
@@ -578,7 +578,7 @@ fn ceph(held: &Held<'_>) -> Vec<Claim> {
         let costs = tco::costs(&tco::Inputs::deck()).ok()?;
         let saved = costs.get(1)?.saving(costs.first()?);
         let text = format!(
-            "{:.0} % a server, {:.0} % a GB/s, {:.0} % a TB",
+            "{:+.0} % a server, {:+.0} % a GB/s, {:+.0} % a TB",
             -100.0 * saved.per_server,
             -100.0 * saved.per_gb_per_s,
             -100.0 * saved.per_tb

@@ -50,7 +50,8 @@ fn setting(threads: u64, chunks: u64, bytes: f64) -> String {
     } else {
         format!("{kib:.0} KiB")
     };
-    format!("{threads} · {chunks} · {length}")
+    // Does not break: three numbers are one setting.
+    format!("{threads} · {chunks} · {length}").replace(' ', "\u{a0}")
 }
 
 fn found(found: Option<Found>) -> [Cell; 2] {
