@@ -505,6 +505,11 @@ impl<'a> TreeWriter<'a> {
                 "a tree with another count of entries".into(),
             ));
         }
+        if self.extras.is_some() {
+            return Err(TransferError::Refused(
+                "a damaged tree: extras of nothing".into(),
+            ));
+        }
         if !self.offers.is_empty() {
             return Err(TransferError::Refused(
                 "a tree that ends without files it offered".into(),

@@ -31,11 +31,11 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     pub to: Option<Format>,
     #[command(flatten)]
-    pub packing: Packing,
-    #[command(flatten)]
     pub threads: Threads,
     #[command(flatten)]
     pub output: Output,
+    #[command(flatten)]
+    pub packing: Packing,
 }
 
 fn format(text: &str) -> Result<Format, String> {

@@ -30,11 +30,11 @@ pub struct Args {
     #[arg(short, long, conflicts_with_all = ["level", "goal", "element", "chunk"])]
     pub list: bool,
     #[command(flatten)]
-    pub packing: Packing,
-    #[command(flatten)]
     pub threads: Threads,
     #[command(flatten)]
     pub output: Output,
+    #[command(flatten)]
+    pub packing: Packing,
 }
 
 pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
