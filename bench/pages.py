@@ -104,6 +104,20 @@ def readme():
     table(["what", "narrows", "where it is least", ""], lines)
 
 
+def gpu():
+    """Of real data, copies of 1 MiB and more, against raw, by link."""
+    speeds = {}
+    for row in rows("gpu.jsonl"):
+        if row["schema"] == "narrows.gpu-bandwidth/1" and row["data"] in ["sample", "source"] and row["bytes"] >= 1 << 20 and row["direction"] != "device_to_device":
+            key = (row["link_mbit_s"], row["data"], row["bytes"], row["direction"])
+            speeds.setdefault(key, {}).setdefault(row["case"], []).append(row["bytes_per_s"])
+    over = {}
+    for key, cases in speeds.items():
+        over.setdefault(key[0], []).append(statistics.median(cases["adaptive"]) / statistics.median(cases["none"]))
+    said = ", ".join(f"{geomean(over[link]):.2f} × raw at {link} Mbit/s" for link in sorted(over))
+    return f"real data {said}; the host back end, no GPU"
+
+
 def index():
     adapt, peers = wire_ratios(["zstd --adapt"]), wire_ratios(PEERS)
     moved, held = migration(), memory()
@@ -128,6 +142,8 @@ def index():
         ["[migrate.md](migrate.md)", "live migration against QEMU's own multifd",
          f"a database over 100 Mbit/s in {ratios['wire_mib']:.2f} × the bytes and {ratios['total_ms']:.2f} × the time of zstd 3; on fast links slower than QEMU alone unless `--direct`"],
         ["[offload.md](offload.md)", "packing on another host", f"turn-around {min(overs):.2f} to {max(overs):.2f} × the slower of copying and packing, hosts of three processors at 10 Gbit/s"],
+        ["[gpu.md](gpu.md)", "copies to a GPU elsewhere over links, beside the paper's settings and lupine", gpu()],
+        ["[python.md](python.md)", "arrays in Python beside blosc2, zstandard, pcodec and OpenZL", "the first 15 of 40 arrays"],
         ["[advise.md](advise.md)", "predicted against measured, chosen against best", "nearly all choices within 5 % of the best"],
         ["[study.md](study.md)", "the published pipeline's conclusions", "twice the rate holds, short chunks do not"],
         ["[pair.md](pair.md)", "this build against an earlier one", f"{geomean(pair):.2f} × in the mean of {len(pair)} pairs"],

@@ -2,6 +2,7 @@
 
 use std::{fs, path::PathBuf, process::Stdio};
 
+use narrows_testkit::data::{Kind, make};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -36,15 +37,14 @@ fn packed_len(ended: Ended) -> u64 {
         .unwrap_or_else(|| panic!("{result}"))
 }
 
-// Goal: flag beats variable beats file beats default. Method: the chunk, which what `pack --json` says shows.
+// Goal: flag beats variable beats file beats default. Method: the level, which the length shows.
 #[test]
 fn a_flag_beats_its_variable_and_that_the_file() {
     let (dir, config) = with(
         "[pack]\nlevel = 19\nforce = true\njson = true\n[profile.quick]\npack.level = 1\n[recv]\nlisten = '127.0.0.1:1'",
     );
     let data = dir.path().join("data");
-    let text: String = (0..200_000).map(|n| format!("{} ", n * n % 7919)).collect();
-    fs::write(&data, text).unwrap();
+    fs::write(&data, make(Kind::Text, 500_000, 1)).unwrap();
     let pack = |words: &[&str]| {
         let mut command = narrows(["pack"]);
         command
