@@ -144,6 +144,7 @@ def index():
         ["[offload.md](offload.md)", "packing on another host", f"turn-around {min(overs):.2f} to {max(overs):.2f} × the slower of copying and packing, hosts of three processors at 10 Gbit/s"],
         ["[gpu.md](gpu.md)", "copies to a GPU elsewhere over links, beside the paper's settings and lupine", gpu()],
         ["[python.md](python.md)", "arrays in Python beside blosc2, zstandard, pcodec and OpenZL", "the first 15 of 40 arrays"],
+        ["[file.md](file.md)", "`narrows pack` beside `zstd -T2`", "numbers denser, genomes and proteins at low levels longer; the first 16 files"],
         ["[advise.md](advise.md)", "predicted against measured, chosen against best", "nearly all choices within 5 % of the best"],
         ["[study.md](study.md)", "the published pipeline's conclusions", "twice the rate holds, short chunks do not"],
         ["[pair.md](pair.md)", "this build against an earlier one", f"{geomean(pair):.2f} × in the mean of {len(pair)} pairs"],

@@ -169,7 +169,7 @@ def page(rows):
         "Made by `bench/file/run.py` of [file.jsonl](file.jsonl), which has all figures. A cell is zstd's length over narrows' after the "
         "same wall time, both with two threads, from a file to a file in memory: above 1 narrows is shorter, below 0.99 it loses. zstd's length "
         "at that time is on the lower hull of its levels.", "",
-        f"Machine: {of['cpu']}, {of['cores']} cores, Linux {of['kernel']}; {of['narrows']}, zstd {of['zstd']}.", "",
+        f"Machine: {of['cpu']}, {of['cores']} cores, Linux {of['kernel']}; {of['narrows']}, zstd {of['zstd']}; load {of['load']:.1f} when it began.", "",
         "| target | found | |", "|---|---|---|",
         f"| no file longer than zstd's by more than 1 % | {len(losing)} of {len(cell)} cells are, of {len({row[1] for row in losing})} files; "
         f"the least {min(cell.values()):.3f} | {'missed' if losing else 'met'} |",

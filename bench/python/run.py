@@ -209,7 +209,8 @@ def page(rows):
         "many turns as fit. For each array the densest of blosc2's and zstandard's settings is set beside narrows at the densest goal that packs at least as fast (at "
         "its fastest goal where none does), so *gain* is how many times smaller and *speed* how many times as fast.", "",
         f"Machine: {of['cpu']}, {of['cores']} cores, Linux {of['kernel']}; {versions}"
-        + (f"; not to be had: {', '.join(of['missing'])}" if of["missing"] else "") + ".", "",
+        + (f"; not to be had: {', '.join(of['missing'])}" if of["missing"] else "")
+        + f"; load {of['load']:.1f} when it began.", "",
         "| target | found | |", "|---|---|---|",
         f"| ratio ≥ 1.15 × the best of blosc2 and zstandard, geometric mean | {mean(gains):.3f} over {len(gains)} arrays | "
         f"{'met' if mean(gains) >= 1.15 else 'missed'} |",

@@ -54,7 +54,7 @@ def flags(options: dict[str, Option]) -> list[str]:
 
 def run(words: Sequence[str | os.PathLike[str]], options: dict[str, Option]) -> str:
     """Runs a command to its end; what it printed."""
-    command = [program(), "-q", *map(os.fspath, words), *flags(options)]
+    command = [program(), "-q", *(os.fspath(word) for word in words), *flags(options)]
     ended = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if ended.returncode != 0:
         raise ProgramError(ended.stderr.strip(), code=ended.returncode)
@@ -74,7 +74,7 @@ class Service:
     """A program that serves until it is stopped; a context manager that stops it."""
 
     def __init__(self, words: Sequence[str | os.PathLike[str]], options: dict[str, Option], sign: str) -> None:
-        command = [program(), "--log=json", *map(os.fspath, words), *flags(options)]
+        command = [program(), "--log=json", *(os.fspath(word) for word in words), *flags(options)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -208,6 +208,7 @@ def study_with_ray(shards: int, remote: dict[str, Any] | None = None, **options:
     """The study on a Ray cluster, a shard a task; ``remote`` is what each task asks for, ``{"num_cpus": 16}``."""
     import ray
 
-    task = ray.remote(**(remote or {"num_cpus": 1}))(study)
+    # Ray's types know no function whose arguments are keywords of any name.
+    task: Any = ray.remote(**(remote or {"num_cpus": 1}))(study)
     tasks = [task.remote(f"{shard}/{shards}", **options) for shard in range(shards)]
     return Rows(row for rows in ray.get(tasks) for row in rows)

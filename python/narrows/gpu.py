@@ -29,7 +29,7 @@ def run(
     command: Sequence[str | os.PathLike[str]], to: str | None = None, **options: Option
 ) -> Ran:
     """Runs an unmodified program whose GPU is at ``to`` (or ``NARROWS_GPU_TO``), and returns when it has ended."""
-    words = [program(), "gpu", "run", "--json", *flags({"to": to, **options}), "--", *map(os.fspath, command)]
+    words = [program(), "gpu", "run", "--json", *flags({"to": to, **options}), "--", *(os.fspath(word) for word in command)]
     ended = subprocess.run(words, capture_output=True)
     said, carried = ended.stderr.splitlines(keepends=True), {}
     if said and said[-1].startswith(b'{"schema":"narrows.gpu-run/1"'):
