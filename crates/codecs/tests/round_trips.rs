@@ -46,7 +46,8 @@ fn round_trips(count: u64, seed: u64) -> (u64, BTreeSet<(&'static str, i16, usiz
         }
         let kind = dice.below(pool.len() as u64) as usize;
         // Mostly short ones, where the edges are.
-        let len = 1 + dice.below([64, 600, 4096, LEN_MAX as u64][dice.below(4) as usize]) as usize;
+        let most = [64, 600, 4096, LEN_MAX as u64][dice.below(4) as usize];
+        let len = 1 + dice.below(most) as usize;
         let at = dice.below((POOL_LEN - len) as u64) as usize;
         let raw = &pool[kind][at..at + len];
         cells.insert((info.name, level, kind));
