@@ -36,17 +36,20 @@ pub fn added(command: &Command, words: Vec<OsString>) -> Result<Vec<OsString>, U
         (leaf, said) = (found, below);
         path.push(name);
     }
+    if path.is_empty() {
+        return Ok(words);
+    }
     let text = |id: &str| said.try_get_one::<String>(id).ok().flatten().cloned();
     let Some((file, table)) = read(text("config"))? else {
-        return match text("profile") {
+        return match text("config_profile") {
             Some(name) => Err(Usage(format!(
-                "--profile {name}: there is no configuration file"
+                "--config-profile {name}: there is no configuration file"
             ))),
             None => Ok(words),
         };
     };
     let wrong = |what: String| Usage(format!("{}: {what}", file.display()));
-    let tables = chosen(&table, text("profile").as_deref()).map_err(wrong)?;
+    let tables = chosen(&table, text("config_profile").as_deref()).map_err(wrong)?;
     check(&built, &table, true).map_err(wrong)?;
     let mut new = Vec::new();
     for arg in leaf.get_arguments() {
@@ -154,7 +157,8 @@ fn check(command: &Command, table: &Table, is_top: bool) -> Result<(), String> {
 }
 
 fn knows(command: &Command, flag: &str) -> bool {
-    let own = |arg: &Arg| arg.get_long() == Some(flag) && !["config", "profile"].contains(&flag);
+    let own =
+        |arg: &Arg| arg.get_long() == Some(flag) && !["config", "config-profile"].contains(&flag);
     command.get_arguments().any(own) || command.get_subcommands().any(|below| knows(below, flag))
 }
 
@@ -286,7 +290,7 @@ mod tests {
         ] {
             assert!(said.contains(flag), "{said}");
         }
-        let said = with(FILE, "narrows --profile far send x h").unwrap();
+        let said = with(FILE, "narrows --config-profile far send x h").unwrap();
         for flag in [
             "--threads=3",
             "--codec=zstd:9",
@@ -295,7 +299,7 @@ mod tests {
         ] {
             assert!(said.contains(flag), "{said}");
         }
-        assert!(said.ends_with(" x h") && said.starts_with("narrows --profile far send --"));
+        assert!(said.ends_with(" x h") && said.starts_with("narrows --config-profile far send --"));
         let said = with(FILE, "narrows memory serve").unwrap();
         assert!(said.contains("--export=a=1G --export=b=2G"), "{said}");
         assert_eq!(with(FILE, "narrows"), Ok("narrows".into()));
@@ -328,7 +332,7 @@ mod tests {
             let fault = with(text, "narrows send x h").unwrap_err();
             assert!(fault.contains(words), "{fault}");
         }
-        let fault = with(FILE, "narrows send --profile near x h").unwrap_err();
+        let fault = with(FILE, "narrows send --config-profile near x h").unwrap_err();
         assert!(
             fault.contains("there is no profile near; it has: far"),
             "{fault}"

@@ -68,9 +68,9 @@ struct Args {
         global = true,
         display_order = 900,
         value_name = "NAME",
-        env = "NARROWS_PROFILE"
+        env = "NARROWS_CONFIG_PROFILE"
     )]
-    profile: Option<String>,
+    config_profile: Option<String>,
     #[command(subcommand)]
     command: commands::Command,
 }
@@ -236,6 +236,7 @@ mod tests {
                 ],
             ),
             ("Results", &["results", "report", "json"]),
+            ("With --published", &["given", "rows", "markdown"]),
         ];
         let mut command = Args::command();
         command.build();

@@ -55,7 +55,7 @@ fn a_flag_beats_its_variable_and_that_the_file() {
         packed_len(Process::start(&mut command).wait())
     };
     let hard = pack(&[]);
-    let quick = pack(&["--profile", "quick"]);
+    let quick = pack(&["--config-profile", "quick"]);
     assert!(hard * 21 < quick * 20, "{hard} and {quick}");
     assert_eq!(pack(&["--goal", "speed"]), quick);
     assert_eq!(pack(&["-1"]), quick);
@@ -80,7 +80,7 @@ fn what_a_file_names_and_there_is_not_is_wrong_usage() {
     run(["codecs", "--config", "/none/config.toml"])
         .expect(2)
         .says("/none/config.toml");
-    run(["codecs", "--profile", "far"])
+    run(["codecs", "--config-profile", "far"])
         .expect(2)
         .says("no configuration file");
 }

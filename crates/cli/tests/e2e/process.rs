@@ -110,9 +110,12 @@ impl Process {
             "NARROWS_THREADS",
             "NARROWS_RSH",
             "NARROWS_LOG",
-            "NARROWS_PROFILE",
+            "NARROWS_CONFIG_PROFILE",
         ] {
-            command.env_remove(name);
+            // What a test sets is meant.
+            if command.get_envs().all(|(set, _)| set != name) {
+                command.env_remove(name);
+            }
         }
         // Settings of whoever runs the tests are not what is tested.
         if command.get_envs().all(|(name, _)| name != "NARROWS_CONFIG") {

@@ -4,6 +4,8 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
@@ -47,7 +49,17 @@ fn understood(words: &[String]) {
     let mut command = Command::new(crate::process::NARROWS);
     // An address that cannot be resolved, a folder of keys that is not there: those are what it may say.
     command.args(words).stdin(Stdio::null());
-    let ended = Process::start(&mut command).wait();
+    let mut process = Process::start(&mut command);
+    let until = Instant::now() + Duration::from_secs(3);
+    while process.is_running() {
+        if Instant::now() > until {
+            // A tunnel waits for its far end.
+            assert!(!process.said().contains("Usage:"), "{words:?}");
+            return;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    let ended = process.wait();
     assert!(
         !ended.stderr.contains("Usage:") && ended.code != 0,
         "{words:?}: {ended:?}"

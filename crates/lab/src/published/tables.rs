@@ -146,7 +146,7 @@ mod tests {
         let pages = pages();
         let mut sets: Vec<_> = pages.iter().map(|line| line.data).collect();
         sets.dedup();
-        assert_eq!((sets.len(), pages.len()), (14, 120));
+        assert_eq!((sets.len(), pages.len()), (14, 122));
         assert!(
             pages
                 .iter()
