@@ -241,52 +241,55 @@ fn one(spec: &Spec, options: &Options, round: u64, programs: &Programs, before: 
     entry.seconds += began.elapsed().as_secs_f64();
     entry.stamp();
     match ran {
-        Ok(ran) => {
-            entry.command = ran
-                .iter()
-                .map(|ran| ran.command.clone())
-                .collect::<Vec<_>>()
-                .join("; ");
-            for ran in &ran {
-                counts::add(&mut entry.counts, spec.shapes, &ran.said);
-            }
-            let bad: Vec<&Ran> = ran.iter().filter(|ran| ran.code != Some(0)).collect();
-            entry.state = if bad.is_empty() {
-                State::Passed
-            } else {
-                State::Failed
-            };
-            if bad
-                .iter()
-                .any(|ran| ran.code == Some(MISSING) || ran.said.contains("ModuleNotFoundError"))
-            {
-                entry.state = State::Missing;
-            }
-            entry.note = bad
-                .first()
-                .map_or_else(String::new, |ran| last_words(&ran.said));
-            // What a peer's absence left out is said: it is no failure and no proof.
-            let skipped = ran
-                .iter()
-                .flat_map(|ran| ran.said.lines())
-                .filter(|line| line.starts_with("skipped"))
-                .count();
-            if skipped > 0 {
-                entry.note = format!(
-                    "{skipped} parts skipped for want of a program; {}",
-                    entry.note
-                )
-                .trim_end_matches("; ")
-                .into();
-            }
-            entry.rounds += u64::from(bad.is_empty());
-        }
+        Ok(ran) => take(&mut entry, spec, &ran),
         Err(fault) => {
             entry.state = State::Failed;
             entry.note = fault.to_string();
         }
     }
     entry
+}
+
+/// What the programs of one round said and how they ended.
+fn take(entry: &mut Entry, spec: &Spec, ran: &[Ran]) {
+    entry.command = ran
+        .iter()
+        .map(|ran| ran.command.clone())
+        .collect::<Vec<_>>()
+        .join("; ");
+    for ran in ran {
+        counts::add(&mut entry.counts, spec.shapes, &ran.said);
+    }
+    let bad: Vec<&Ran> = ran.iter().filter(|ran| ran.code != Some(0)).collect();
+    entry.state = if bad.is_empty() {
+        State::Passed
+    } else {
+        State::Failed
+    };
+    if bad
+        .iter()
+        .any(|ran| ran.code == Some(MISSING) || ran.said.contains("ModuleNotFoundError"))
+    {
+        entry.state = State::Missing;
+    }
+    entry.note = bad
+        .first()
+        .map_or_else(String::new, |ran| last_words(&ran.said));
+    // What a peer's absence left out is said: it is no failure and no proof.
+    let skipped = ran
+        .iter()
+        .flat_map(|ran| ran.said.lines())
+        .filter(|line| line.starts_with("skipped"))
+        .count();
+    if skipped > 0 {
+        entry.note = format!(
+            "{skipped} parts skipped for want of a program; {}",
+            entry.note
+        )
+        .trim_end_matches("; ")
+        .into();
+    }
+    entry.rounds += u64::from(bad.is_empty());
 }
 
 /// What a program ends with whose peer is not there.

@@ -144,103 +144,100 @@ mod tests {
         assert!(named > 60, "{named} tests are named");
     }
 
+    /// Heads of the help, and the flags under each.
+    const HEADS: &[(&str, &[&str])] = &[
+        (
+            "What is sent",
+            &["exclude", "include", "files_from", "from0", "dry_run"],
+        ),
+        (
+            "What is there already",
+            &["checksum", "update", "ignore_existing", "partial"],
+        ),
+        (
+            "What is kept",
+            &[
+                "hard_links",
+                "acls",
+                "xattrs",
+                "owner",
+                "group",
+                "numeric_ids",
+            ],
+        ),
+        ("Over ssh", &["rsh", "remote_program"]),
+        (
+            "Packing",
+            &[
+                "policy",
+                "codec",
+                "threads",
+                "chunk",
+                "depth",
+                "keep_larger",
+                "pad",
+                "cpu_price",
+                "level_max",
+                "no_history",
+                "explain",
+                "level",
+                "goal",
+                "element",
+            ],
+        ),
+        (
+            "Session",
+            &["connections", "window", "resume_within", "metrics"],
+        ),
+        (
+            "Security",
+            &[
+                "tls_certificates",
+                "tls_hostname",
+                "tls_psk",
+                "psk_user",
+                "allow",
+                "insecure",
+            ],
+        ),
+        (
+            "Carrying",
+            &["keep", "resume_within", "silence", "status", "opaque"],
+        ),
+        (
+            "Job",
+            &[
+                "to",
+                "local",
+                "threads",
+                "no_verify",
+                "spill_after",
+                "no_spill",
+                "resume_within",
+            ],
+        ),
+        ("Results", &["results", "report", "json"]),
+        ("With --published", &["given", "rows", "markdown"]),
+    ];
+
     // Goal: every flag stands in the help under the head of its kind, and not of the group before it. Method: who has a
     // head is one of the flags of that group; the flags for all commands come last.
     #[test]
     fn flags_stand_under_their_heads() {
-        fn look(command: &clap::Command, heads: &[(&str, &[&str])]) {
+        fn look(command: &clap::Command) {
             for flag in command.get_arguments() {
                 let (name, id) = (command.get_name(), flag.get_id().as_str());
-                match flag.get_help_heading() {
-                    Some(head) => {
-                        let known = heads.iter().find(|(known, _)| *known == head);
-                        let (_, flags) = known.unwrap_or_else(|| panic!("{name}: the head {head}"));
-                        assert!(flags.contains(&id), "{name}: {id} stands under {head}");
-                    }
-                    None => {}
+                if let Some(head) = flag.get_help_heading() {
+                    let known = HEADS.iter().find(|(known, _)| *known == head);
+                    let (_, flags) = known.unwrap_or_else(|| panic!("{name}: the head {head}"));
+                    assert!(flags.contains(&id), "{name}: {id} stands under {head}");
                 }
             }
-            command
-                .get_subcommands()
-                .for_each(|inner| look(inner, heads));
+            command.get_subcommands().for_each(look);
         }
-        let heads: &[(&str, &[&str])] = &[
-            (
-                "What is sent",
-                &["exclude", "include", "files_from", "from0", "dry_run"],
-            ),
-            (
-                "What is there already",
-                &["checksum", "update", "ignore_existing", "partial"],
-            ),
-            (
-                "What is kept",
-                &[
-                    "hard_links",
-                    "acls",
-                    "xattrs",
-                    "owner",
-                    "group",
-                    "numeric_ids",
-                ],
-            ),
-            ("Over ssh", &["rsh", "remote_program"]),
-            (
-                "Packing",
-                &[
-                    "policy",
-                    "codec",
-                    "threads",
-                    "chunk",
-                    "depth",
-                    "keep_larger",
-                    "pad",
-                    "cpu_price",
-                    "level_max",
-                    "no_history",
-                    "explain",
-                    "level",
-                    "goal",
-                    "element",
-                ],
-            ),
-            (
-                "Session",
-                &["connections", "window", "resume_within", "metrics"],
-            ),
-            (
-                "Security",
-                &[
-                    "tls_certificates",
-                    "tls_hostname",
-                    "tls_psk",
-                    "psk_user",
-                    "allow",
-                    "insecure",
-                ],
-            ),
-            (
-                "Carrying",
-                &["keep", "resume_within", "silence", "status", "opaque"],
-            ),
-            (
-                "Job",
-                &[
-                    "to",
-                    "local",
-                    "threads",
-                    "no_verify",
-                    "spill_after",
-                    "no_spill",
-                    "resume_within",
-                ],
-            ),
-            ("Results", &["results", "report", "json"]),
-            ("With --published", &["given", "rows", "markdown"]),
-        ];
         let mut command = Args::command();
         command.build();
-        look(&command, heads);
+        look(&command);
     }
 
     // Goal: a command that the documents show is one that there is. Method: every line of their shell blocks that

@@ -160,12 +160,9 @@ impl<'a> Places<'a> {
         let mine = part.file().metadata().map_err(write)?;
         let mut precious = false;
         if let Err(part) = part.place_new(place).map_err(write)? {
-            match fs::symlink_metadata(place) {
-                Ok(found) => {
-                    self.check_free(place, &found)?;
-                    precious = is_precious(place, &found, meta);
-                }
-                Err(_) => {}
+            if let Ok(found) = fs::symlink_metadata(place) {
+                self.check_free(place, &found)?;
+                precious = is_precious(place, &found, meta);
             }
             part.place(place).map_err(write)?;
         }

@@ -240,7 +240,7 @@ impl<'a> TreeWriter<'a> {
                 let place = self.places.of(&meta)?;
                 self.places.dir(&place)?;
                 self.places
-                    .remember_entry(place.as_os_str().len() + meta.path.len() + extras.len())?;
+                    .remember_entry(place.as_os_str().len() + meta.path.len() + extras.bytes())?;
                 self.dirs.push((place, meta, extras));
                 self.made.entries += 1;
             }
@@ -257,7 +257,7 @@ impl<'a> TreeWriter<'a> {
             Entry::Link(meta, target) => {
                 let place = self.places.of(&meta)?;
                 let len = place.as_os_str().len() + meta.path.len() + target.len();
-                self.places.remember_entry(len + extras.len())?;
+                self.places.remember_entry(len + extras.bytes())?;
                 self.links.push((place, meta, target, extras));
             }
             Entry::HardLink(meta, target) => {
@@ -275,7 +275,7 @@ impl<'a> TreeWriter<'a> {
                 let verdict = self.verdict(&meta, &offer, &extras)?;
                 verdict.write(&mut self.said);
                 if matches!(verdict, Verdict::Whole | Verdict::From { .. }) {
-                    self.offers_len += extras.len();
+                    self.offers_len += extras.bytes();
                     if self.offers.len() == OFFERS_MAX || self.offers_len > OFFERS_LEN_MAX {
                         return Err(TransferError::Limit("files offered and not sent"));
                     }
@@ -307,7 +307,7 @@ impl<'a> TreeWriter<'a> {
     fn offered(&mut self) -> Result<(Meta, Offer, Extras), TransferError> {
         let none = || TransferError::Refused("a file that was not offered".into());
         let offered = self.offers.pop_front().ok_or_else(none)?;
-        self.offers_len -= offered.2.len();
+        self.offers_len -= offered.2.bytes();
         Ok(offered)
     }
 

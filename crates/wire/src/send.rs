@@ -570,7 +570,7 @@ impl Sender<'_> {
                 Extras::default()
             }
         };
-        let len = extras.len();
+        let len = extras.bytes();
         self.put_entry(&Entry::Extras(extras))?;
         Ok(len)
     }

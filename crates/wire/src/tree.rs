@@ -87,7 +87,7 @@ pub const ATTRIBUTES_LEN_MAX: usize = 256 << 10;
 impl Extras {
     /// What it takes, in bytes.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let owner = |owner: &Option<Owner>| owner.as_ref().map_or(0, |owner| owner.name.len());
         let one = |one: &Attribute| one.name.len() + one.value.len() + 64;
         let attributes = self.attributes.iter().flatten().map(one);
@@ -96,7 +96,7 @@ impl Extras {
 
     /// Whether it is more than one entry may have.
     pub(crate) fn is_too_long(&self) -> bool {
-        self.len() > ATTRIBUTES_LEN_MAX
+        self.bytes() > ATTRIBUTES_LEN_MAX
     }
 
     fn write(&self, out: &mut Vec<u8>) {
