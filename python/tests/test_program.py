@@ -91,7 +91,7 @@ CELL = ("data", "link_mbit_s")
 
 
 def cells(rows: narrows.Rows) -> set[tuple[object, ...]]:
-    return {tuple(row[name] for name in CELL) for row in rows}
+    return {tuple(row.get(name) for name in CELL) for row in rows}
 
 
 def whole_and_how() -> tuple[dict, int]:
