@@ -186,7 +186,9 @@ def losses(held):
 
 def page(held):
     parts = ["# Disk: a block device that compresses", "",
-             "*Made by `bench/disk/table.py` of [disk.jsonl](disk.jsonl); the words are in that program.*", "", lead(held), ""]
+             "*Made by `bench/disk/table.py` of [disk.jsonl](disk.jsonl); the words are in that program.*", "", lead(held), "",
+             "For some 90 seconds at the start of the run with zram (filling, and writing in order) another measurement ran beside it, so its speeds there are too low by an "
+             "unknown part. The rows above Ceph, of real data and on a real disk are older than collecting in idle time.", ""]
     if held.commands("deck"):
         parts += [deck(held), ""]
     parts += ["## How to reproduce it", ""]

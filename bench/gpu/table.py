@@ -122,7 +122,9 @@ def main():
         parts = [cell["adaptive"] / cell["none"] for key, cell in cells_of(bandwidths).items() if key[0] == link and key[1] in ["sample", "source"] and key[2] >= 1 << 20]
         if parts:
             print(f"At {link} Mbit/s copies of real data (text, logs, programs, numbers; sources) of 1 MiB and more were {geomean(parts):.2f} times as fast as raw." + ("" if link > 10 else "\n"))
-    print("No GPU was at hand: the device is the `host` back end, which interprets kernels, in another network namespace on the same machine.\n")
+    print("No GPU was at hand: the device is the `host` back end, which interprets kernels, in another network namespace on the same machine.")
+    print("Builds and other measurements ran beside the runs at 100 and 10 Mbit/s (two rounds and one, of one copy each), so their small copies say little; those at 1000 Mbit/s, "
+          "lupine's and the training had the machine nearly to themselves. Lupine was compared at one length, 16 MiB.\n")
     bandwidth(bandwidths)
     small(bandwidths)
     if "peer" in groups:
