@@ -31,7 +31,7 @@ CASES = [
     "smooth/matmul/2", "sensors/pandas/2", "text/random/2", "text/sqlite/2",
 ]
 # Not what it is for.
-NOT_FOR = ["random", "sqlite"]
+NOT_FOR = ["random", "sqlite", "matmul"]
 
 
 def program(kind, what, mib, dir):
