@@ -213,11 +213,12 @@ impl Adaptive {
             workers.min(UNMEASURED_WORKERS)
         };
         let efficiency = self.effort.efficiency();
-        // With nothing before it, a message takes the sum of its stages, not the longest of them.
+        // With nothing before it, a message takes the sum of its stages, not the longest of them, and one worker at each end.
+        let alone = |[pack, link, unpack]: Times| (pack + unpack) * workers + link;
         let price = |index: usize| match index {
             _ if !message => weighted(row.times[index], weights),
-            0 => row.times[0].iter().sum(),
-            _ => row.times[index].iter().sum::<f32>() + MESSAGE_NS / raw_len,
+            0 => alone(row.times[0]),
+            _ => alone(row.times[index]) + MESSAGE_NS / raw_len,
         };
         let hold_up_ns = (HOLD_UP_SHARE * raw_len / link).clamp(HOLD_UP_NS, HOLD_UP_MAX_NS);
         let backlog_ns = self.pending.backlog_ns() / workers;

@@ -259,8 +259,7 @@ mod tests {
     #[test]
     fn reads_here_and_there_go_straight_through() {
         let device = device();
-        let places =
-            (0..40_u64).map(|n| (n.wrapping_mul(0x9e37_79b9) % (SIZE / 4096 - 12)) * 4096);
+        let places = (0..40_u64).map(|n| (n.wrapping_mul(0x9e37_79b9) % (SIZE / 4096 - 12)) * 4096);
         // A piece that lies in two windows is one request still.
         let reads = read(&device, places);
         assert!((38..=42).contains(&reads), "{reads} requests for 40");
