@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Parts of pages that are made of committed rows: bench/pages.py PART
 
-PART: `readme` (four rows, one a path), `index` (what each page found, in short), `wire FILE` (a table of every cell).
-`cargo xtask pages` puts them where a page says `<!-- made by: … -->`.
+PART: `readme` (four rows, one a path), `index` (what each page found, in short).
+`cargo xtask pages` puts them where a page says `<!-- made by: … -->`. The pages themselves are made by the `table.py` beside
+each harness, which take what they share from here.
 """
 
 import json
 import math
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 
@@ -23,7 +23,42 @@ def rows(name):
 
 
 def geomean(values):
-    return math.exp(sum(map(math.log, values)) / len(values))
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
+
+
+def span(values, digits=2):
+    """The least and the greatest, or the one there is."""
+    least, most = f"{min(values):.{digits}f}", f"{max(values):.{digits}f}"
+    return least if least == most else f"{least} to {most}"
+
+
+def number(value, digits):
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def bold(text, is_short):
+    """Marks what misses its target."""
+    return f"**{text}**" if is_short else text
+
+
+def speed(mbit):
+    """A link's rate in words."""
+    if not mbit:
+        return "unshaped"
+    return f"{mbit / 1000:g} Gbit/s" if mbit >= 1000 else f"{mbit} Mbit/s"
+
+
+def machine(row):
+    return f"{row['cpu'].replace('(R)', '').replace(' Processor', '')}, {row['cores']} processors, Linux {row['kernel']}"
+
+
+def run_parts(usage, parts):
+    """Prints the part of a page that the command line names: a function of the words after its name."""
+    match sys.argv[1:]:
+        case [name, *words] if name in parts:
+            parts[name](*words)
+        case _:
+            sys.exit(f"{usage}\nPART: {', '.join(parts)}")
 
 
 def wire_cells():
@@ -76,9 +111,16 @@ def disk(part, device, operation, name="mb_s"):
     return found
 
 
+def is_number(cell):
+    return cell.strip("*±× %").replace(",", "").replace(".", "", 1).replace("-", "", 1).isdigit()
+
+
 def table(head, lines):
+    """Prints a table; columns of numbers stand to the right."""
+    cells = [[line[at] for line in lines if line[at]] for at in range(len(head))]
+    marks = ["---:" if column and all(map(is_number, column)) else "---" for column in cells]
     print("| " + " | ".join(head) + " |")
-    print("|" + "---|" * len(head))
+    print("|" + "|".join(marks) + "|")
     for line in lines:
         print("| " + " | ".join(line) + " |")
 
@@ -153,24 +195,5 @@ def index():
     table(["page", "what", "in short"], lines)
 
 
-def wire(path):
-    said = subprocess.run([sys.executable, ROOT / "bench/wire/table.py", path], capture_output=True, text=True, check=True, cwd=ROOT / "bench/wire").stdout
-    head, dashes, *cells = [line for line in said.splitlines() if line.startswith("|")]
-    rate = lambda line: int(line.split()[1]) if line.split()[1].isdigit() else math.inf
-    print("\n".join([head, dashes, *sorted(cells, key=rate)]))
-
-
-def main():
-    match sys.argv[1:]:
-        case ["readme"]:
-            readme()
-        case ["index"]:
-            index()
-        case ["wire", path]:
-            wire(ROOT / path)
-        case _:
-            sys.exit(__doc__)
-
-
 if __name__ == "__main__":
-    main()
+    run_parts(__doc__, {"readme": readme, "index": index})
