@@ -10,7 +10,7 @@ import sys
 
 from pages import geomean, machine, run_parts, table
 
-NAMES = {"wire": "over a shaped link", "memory": "the RAM disk"}
+NAMES = {"wire": "over a shaped link", "memory": "with the RAM disk"}
 
 
 class Pairs:
@@ -45,9 +45,10 @@ def read(path):
 
 def lead(path):
     pairs = read(path)
-    said = [f"{NAMES[part]} {mean:.3f} of its speed" for part, mean in pairs.means().items()]
+    said = [f"{mean:.3f} × {NAMES[part]}" for part, mean in pairs.means().items()]
     least = min(statistics.median(ratios) for ratios in pairs.held.values())
-    print(f"The build at {pairs.machine['new']} beside the one at {pairs.machine['old']}: {' and '.join(said)}, in the geometric mean of {len(pairs.held)} cells; the least cell has {least:.3f}.")
+    print(f"The speed of the new build, {pairs.machine['new']}, beside that of the old one, {pairs.machine['old']}: {' and '.join(said)}, in the geometric mean. "
+          f"The least of {len(pairs.held)} cells has {least:.3f} ×.")
 
 
 def cells(path):
