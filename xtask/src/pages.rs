@@ -15,9 +15,11 @@ use std::{fs, path::Path, process::Command};
 use anyhow::{Context, Result, bail};
 
 /// Pages that are made whole: page, what makes it.
-const WHOLE: [(&str, &str); 3] = [
+const WHOLE: [(&str, &str); 5] = [
     ("docs/results/disk.md", "python3 bench/disk/table.py"),
+    ("docs/results/file.md", "python3 bench/file/table.py"),
     ("docs/results/gpu.md", "python3 bench/gpu/table.py"),
+    ("docs/results/python.md", "python3 bench/python/table.py"),
     ("docs/results/reliability.md", RELIABILITY),
 ];
 const RELIABILITY: &str = "cargo xtask reliability";
