@@ -4,8 +4,8 @@
 //!   [`WHOLE`]. Without `--check` they are written anew.
 //! - Numbers with a unit in the README stand in such a part, or in code: nobody's memory is a source.
 //! - Relative links lead to a file, and to a heading where they name one.
-//! - Pages of results have no commit, hour or bracket in a table's cell. Those that do not keep that yet are listed in
-//!   [`NOT_YET`], which each run prints.
+//! - Pages of results have no commit, hour or bracket in a table's cell.
+//! - Pages of results of which no rows were kept are listed in [`NOT_YET`], which each run prints.
 
 mod cells;
 mod links;
@@ -24,8 +24,8 @@ const WHOLE: [(&str, &str); 5] = [
 ];
 const RELIABILITY: &str = "cargo xtask reliability";
 
-/// Result pages whose tables are still written by hand.
-pub(crate) const NOT_YET: [&str; 2] = [
+/// Result pages whose figures are still written by hand: no rows of their runs were kept.
+const NOT_YET: [&str; 2] = [
     "latency.md",
     "study.md",
 ];
