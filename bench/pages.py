@@ -6,6 +6,7 @@ PART: `readme` (four rows, one a path), `index` (what each page found, in short)
 each harness, which take what they share from here.
 """
 
+import importlib.util
 import json
 import math
 import statistics
@@ -14,7 +15,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs/results"
-PEERS = ["tcp", "zstd --adapt", "zstd -1", "zstd -3", "zstd -6", "zstd -9", "lz4 -1", "pigz -1"]
 
 
 def rows(name):
@@ -61,17 +61,19 @@ def run_parts(usage, parts):
             sys.exit(f"{usage}\nPART: {', '.join(parts)}")
 
 
-def wire_cells():
-    """(link, data): {setting: MB/s}, of the Xeon's table."""
-    cells = {}
-    for row in rows("wire.jsonl"):
-        if row["schema"] == "narrows.wire-bench/1" and row["mb_s"] and row["link_mbit"]:
-            cells.setdefault((row["link_mbit"], row["data"]), {})[row["setting"]] = row["mb_s"]
-    return cells
+def harness(path):
+    """A program beside a harness, for what it makes of rows."""
+    folder = (ROOT / path).parent
+    sys.path.insert(0, str(folder))
+    spec = importlib.util.spec_from_file_location(f"{folder.name}_{Path(path).stem}", ROOT / path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def wire_ratios(names):
-    return [cell["adaptive"] / max(cell[name] for name in names if name in cell) for cell in wire_cells().values()]
+def wire():
+    """Cells of the Xeon's table."""
+    return harness("bench/wire/table.py").Cells(RESULTS / "wire.jsonl")
 
 
 def migration(guest, link, theirs):
@@ -128,14 +130,14 @@ def table(head, lines):
 
 
 def readme():
-    adapt, peers, moved, held = wire_ratios(["zstd --adapt"]), wire_ratios(PEERS), migration("sqlite", 100, "zstd-3"), memory()
+    cells, moved, held = wire(), migration("sqlite", 100, "zstd-3"), memory()
+    adapt, peers = cells.ratios("adapt"), cells.ratios("peer")
     full = migration("fill", 1000, "zstd-1")["total_ms"]
-    wire = wire_cells()
     reads = over(held, "read 131072", "narrows", "nbdkit-zstd")
     above, beside = disk("deck", "narrows fast above RBD", "seq write 128k"), disk("deck", "ceph zstd 64K", "seq write 128k")
     plain = disk("deck", "ceph none", "seq read 128k")
     lines = [
-        ["transfer over 0.1 to 2.5 Gbit/s, geometric mean of %d cells" % len(wire), f"{geomean(adapt):.2f} × `zstd --adapt`, {geomean(peers):.2f} × the best of eight programs",
+        ["transfer over 0.1 to 2.5 Gbit/s, geometric mean of %d cells" % len(peers), f"{geomean(adapt):.2f} × `zstd --adapt`, {geomean(peers):.2f} × the best of eight programs",
          f"{min(peers):.2f} × the best program", "[wire](docs/results/wire.md)"],
         ["a database in use moves to another host over 100 Mbit/s",
          f"{moved['wire_mib'][0] / moved['wire_mib'][1]:.2f} × the bytes and {moved['total_ms'][0] / moved['total_ms'][1]:.2f} × the time of QEMU's zstd, "
@@ -163,8 +165,22 @@ def gpu():
     return f"real data {said}; the host back end, no GPU"
 
 
+def steps():
+    phases = harness("bench/wire/phases.py")
+    _, cells = phases.read(RESULTS / "steps.jsonl")["c01314c"]
+    medians = [median for _, median, _, _ in phases.phases(cells)]
+    return f"settled within a second in {sum(median <= phases.MOST_S for median in medians)} of {len(medians)} phases"
+
+
+def advise():
+    judged = harness("bench/advise/table.py")
+    cases, _ = judged.read(RESULTS / "advise.jsonl")
+    return f"the choice within 5 % of the best in {sum(case.share >= judged.NEAR for case in cases)} of {len(cases)} cases"
+
+
 def index():
-    adapt, peers = wire_ratios(["zstd --adapt"]), wire_ratios(PEERS)
+    cells = wire()
+    adapt, peers = cells.ratios("adapt"), cells.ratios("peer")
     moved, held = migration("sqlite", 100, "zstd-3"), memory()
     ratios = {key: ours / theirs for key, (ours, theirs) in moved.items()}
     above, beside = disk("deck", "narrows fast above RBD", "seq write 128k"), disk("deck", "ceph zstd 64K", "seq write 128k")
@@ -179,7 +195,7 @@ def index():
         ["[wire.md](wire.md)", "rates over shaped links against programs, own fixed settings and the published pipeline",
          f"{geomean(adapt):.2f} × `zstd --adapt` and {geomean(peers):.2f} × the best program over {len(peers)} cells, at least {min(peers):.2f} ×"],
         ["[latency.md](latency.md)", "small messages and bulk through the tunnel", "tens of microseconds more than a plain proxy"],
-        ["[steps.md](steps.md)", "the link, the data or the receiver changes", "settled within a second but for a slowed receiver"],
+        ["[steps.md](steps.md)", "the link, the data or the receiver changes", steps()],
         ["[pages.md](pages.md)", "pages of memory under codecs, chains and profiles", "`ratio` never below the best of five peers"],
         ["[memory.md](memory.md)", "the RAM disk beside nbdkit's and zram",
          f"4 KiB writes {min(over(held, 'write 4096', 'narrows', 'nbdkit-zstd')):.0f} × nbdkit's zstd or more; reads in order {over(held, 'read 131072', 'narrows', 'nbdkit-zstd')[0]:.2f} × at least; zram is faster at all but the ratio"],
@@ -190,7 +206,7 @@ def index():
         ["[gpu.md](gpu.md)", "copies to a GPU elsewhere over links, beside the paper's settings and lupine", gpu()],
         ["[python.md](python.md)", "arrays in Python beside blosc2, zstandard, pcodec and OpenZL", f"the first {len({row['array'] for row in rows('python.jsonl') if 'array' in row})} of 40 arrays"],
         ["[file.md](file.md)", "`narrows pack` beside `zstd -T2`", f"numbers denser, genomes and proteins at low levels longer; the first {len({row['file'] for row in rows('file.jsonl') if 'file' in row})} files"],
-        ["[advise.md](advise.md)", "predicted against measured, chosen against best", "nearly all choices within 5 % of the best"],
+        ["[advise.md](advise.md)", "predicted against measured, chosen against best", advise()],
         ["[study.md](study.md)", "the published pipeline's conclusions", "twice the rate holds, short chunks do not"],
         ["[pair.md](pair.md)", "this build against an earlier one", f"{geomean(pair):.2f} × in the mean of {len(pair)} pairs"],
         ["[faults.md](faults.md)", "counts of single tests, earlier fuzzing", "none silent, none hung"],

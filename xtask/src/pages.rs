@@ -25,10 +25,7 @@ const WHOLE: [(&str, &str); 5] = [
 const RELIABILITY: &str = "cargo xtask reliability";
 
 /// Result pages whose figures are still written by hand: no rows of their runs were kept.
-const NOT_YET: [&str; 2] = [
-    "latency.md",
-    "study.md",
-];
+const NOT_YET: [&str; 2] = ["latency.md", "study.md"];
 
 /// Writes the made parts anew, or says what differs.
 ///
