@@ -47,7 +47,8 @@ def lead(path):
     pairs = read(path)
     said = [f"{mean:.3f} × {NAMES[part]}" for part, mean in pairs.means().items()]
     least = min(statistics.median(ratios) for ratios in pairs.held.values())
-    print(f"The speed of the new build, {pairs.machine['new']}, beside that of the old one, {pairs.machine['old']}: {' and '.join(said)}, in the geometric mean. "
+    print(f"The speed of the new build, {pairs.machine['new']}, beside that of the old one, {pairs.machine['old']}: "
+          f"{' and '.join(said)}, in the geometric mean. "
           f"The least of {len(pairs.held)} cells has {least:.3f} ×.")
 
 

@@ -34,9 +34,12 @@ def lead(path):
     found = sets(path)
     over = {profile: [ratios[profile] / best(ratios) for ratios in found.values()] for profile in OURS}
     packed = [ratios["ratio"] / best(ratios) for ratios in found.values() if ratios["ratio"] > 1.005]
-    print(f"On the {len(found)} sets of a published study of compressed memory the profile `ratio` packs pages of 4 KiB at least {min(over['ratio']):.2f} × as dense as the best of the kernel's codecs, "
-          f"their variants and zBeWalgo; in the geometric mean of the {len(packed)} sets that pack at all it is {geomean(packed):.2f} ×, at most {max(packed):.2f} ×. "
-          f"`balanced`, for pages that are packed at once, is {min(over['balanced']):.2f} × and more, `fast` {min(over['fast']):.2f} × and more.")
+    print(f"On the {len(found)} sets of a published study of compressed memory the profile `ratio` packs pages of 4 "
+          f"KiB at least {min(over['ratio']):.2f} × as dense as the best of the kernel's codecs, "
+          f"their variants and zBeWalgo; in the geometric mean of the {len(packed)} sets that pack at all it is "
+          f"{geomean(packed):.2f} ×, at most {max(packed):.2f} ×. "
+          f"`balanced`, for pages that are packed at once, is {min(over['balanced']):.2f} × and more, `fast` "
+          f"{min(over['fast']):.2f} × and more.")
 
 
 def summary(path):

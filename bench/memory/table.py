@@ -14,7 +14,8 @@ from pages import bold, run_parts, span, table  # noqa: E402
 OURS, NBDKIT, ZRAM = "narrows", "nbdkit-zstd", "zram-lz4"
 KINDS = {"fio": "as fio makes it", "numeric": "numbers", "source": "source text", "elf": "programs", "heap": "memory of programs"}
 DETAILS = {"fio": "`buffer_compress_percentage=60`, 512 MiB.",
-           "numeric": "Numeric files of the corpus: fields, decimals, images. Each begins at a page's boundary, as on a file system. What lies unused between objects takes 2 % of this store, and 5 to 30 % "
+           "numeric": "Numeric files of the corpus: fields, decimals, images. Each begins at a page's boundary, as "
+                      "on a file system. What lies unused between objects takes 2 % of this store, and 5 to 30 % "
                       "where a file of a few hundred KiB has one of its own.",
            "source": "`src.linux_kernel`, `silesia.samba`.", "elf": "Firefox, `silesia.ooffice`.", "heap": "Python, a virtual machine."}
 VERBS = {"write": "write in order", "read": "read in order", "randwrite": "random write", "randread": "random read"}
@@ -83,8 +84,10 @@ def figures(rows):
 
 def lead(path):
     of = {name: figure.found for name, figure in figures(Rows(path)).items()}
-    print(f"The RAM disk wrote 4 KiB pages at least {min(of['write']):.2f} × as fast as nbdkit's `memory allocator=zstd`, overwrote 128 KiB blocks {span(of['overwrite'])} × as fast "
-          f"and read them in order {span(of['read'])} × as fast. It kept numbers {span(of['numbers'])} × as dense as zram with lz4, and everything at least as dense. zram, in the kernel and without a socket, "
+    print(f"The RAM disk wrote 4 KiB pages at least {min(of['write']):.2f} × as fast as nbdkit's `memory "
+          f"allocator=zstd`, overwrote 128 KiB blocks {span(of['overwrite'])} × as fast "
+          f"and read them in order {span(of['read'])} × as fast. It kept numbers {span(of['numbers'])} × as dense as "
+          "zram with lz4, and everything at least as dense. zram, in the kernel and without a socket, "
           f"is faster: narrows has {span(of['speed'])} of its speed.")
 
 

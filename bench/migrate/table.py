@@ -62,8 +62,10 @@ def lead(path, build):
     sqlite = [share("sqlite", 100, "aware", "zstd-3", key) for key in ("wire_mib", "total_ms")]
     fill = [share("fill", 1000, method, "zstd-1", "total_ms") for method in ("aware", "direct")]
     stop = [next(found for _, rows in runs if (found := medians(rows, "sqlite", 100, method, "real_down_ms"))) for method in ("aware", "zstd-3")]
-    print(f"A database in use moved over 100 Mbit/s with {sqlite[0]:.2f} × the bytes and in {sqlite[1]:.2f} × the time of QEMU's own zstd, and stood still for {stop[0]:.0f} ms "
-          f"and not {stop[1]:.0f}. Over 1 Gbit/s a guest full of data took {fill[0]:.2f} × the time through the tunnel and {fill[1]:.2f} × with `--direct`, where QEMU packs by itself.")
+    print(f"A database in use moved over 100 Mbit/s with {sqlite[0]:.2f} × the bytes and in {sqlite[1]:.2f} × the "
+          f"time of QEMU's own zstd, and stood still for {stop[0]:.0f} ms "
+          f"and not {stop[1]:.0f}. Over 1 Gbit/s a guest full of data took {fill[0]:.2f} × the time through the "
+          f"tunnel and {fill[1]:.2f} × with `--direct`, where QEMU packs by itself.")
 
 
 def targets(path, *builds):

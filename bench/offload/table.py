@@ -58,8 +58,10 @@ def lead(path):
     hosts = [row["over"] for key, (_, rows) in found.items() if key[1] == "hosts" for row in rows]
     slow = [row["over"] for key, (_, rows) in found.items() if key[0] == 1000 for row in rows]
     few = [row["over"] for key, (_, rows) in found.items() if key[0] > 1000 and key[1] != "hosts" for row in rows]
-    print(f"Packing 100 MB on another host takes {span(slow)} × the slower of packing there and of copying over 1 Gbit/s, and {span(hosts)} × over 10 Gbit/s between hosts of three processors each. "
-          f"Asked was {MOST} ×. On two processors in all, which then have the network to carry besides, 10 Gbit/s takes {span(few)} ×.")
+    print(f"Packing 100 MB on another host takes {span(slow)} × the slower of packing there and of copying over 1 "
+          f"Gbit/s, and {span(hosts)} × over 10 Gbit/s between hosts of three processors each. "
+          f"Asked was {MOST} ×. On two processors in all, which then have the network to carry besides, 10 Gbit/s "
+          f"takes {span(few)} ×.")
 
 
 def summary(path):
@@ -70,7 +72,8 @@ def summary(path):
         beyond = [value > MOST for row in rows if (value := plain(row))]
         lines.append([speed(link), LAYOUTS[where], f"{chip}, run {seen[link, where, chip]}", f"{min(overs):.2f}", mark(max(overs)), f"{sum(over <= MOST for over in overs)} of {len(overs)}",
                       str(sum(beyond)) if beyond else ""])
-    table(["link", "processors", "machine", "× slower, least", "most", f"within {MOST}", "cells that plain parts exceed too"], lines)
+    table(["link", "processors", "machine", "× slower, least", "most", f"within {MOST}", "cells that plain parts "
+                                                                                         "exceed too"], lines)
 
 
 def cells(path):

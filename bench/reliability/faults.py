@@ -26,7 +26,8 @@ def lead(path):
     ran = [row for row in rows(path) if row["state"] in ("passed", "failed")]
     of = lambda name: round(sum(row["counts"].get(name, 0) for row in ran))
     failed = sum(row["state"] == "failed" for row in ran)
-    print(f"{of('flips'):,} bits were flipped, {of('cuts'):,} links or frames cut, {of('resets'):,} connections reset and {of('crash states'):,} crashes of a disk tried, besides hostile peers, bombs and kills, "
+    print(f"{of('flips'):,} bits were flipped, {of('cuts'):,} links or frames cut, {of('resets'):,} connections "
+          f"reset and {of('crash states'):,} crashes of a disk tried, besides hostile peers, bombs and kills, "
           f"in {len(ran)} kinds of tests: {failed or 'none'} failed. Each test fails where wrong bytes pass as right.")
 
 

@@ -76,7 +76,8 @@ def lead(path, *words):
     for name, (_, cells) in named(path, words).items():
         medians = [median for _, median, _, _ in phases(cells)]
         said.append(f"in {sum(median <= MOST_S for median in medians)} of {len(medians)} phases on the {name}")
-    print(f"When the link, the data or the receiver changed, adaptive narrows had settled within a second {' and '.join(said)}, by the medians of three runs. "
+    print("When the link, the data or the receiver changed, adaptive narrows had settled within a second "
+          f"{' and '.join(said)}, by the medians of three runs. "
           "It is slower where the link falls to a fiftieth, and swings where the receiver is slowed.")
 
 

@@ -69,8 +69,10 @@ def lead(*words):
     said = []
     for name, cells in named(words).items():
         told = {key: geomean(cells.ratios(key)) for key in FLOORS}
-        said.append(f"on the {name} it was {told['adapt']:.2f} × as fast as `zstd --adapt`, {told['peer']:.2f} × the best of eight programs and "
-                    f"{told['fixed']:.2f} × the best of its own 15 fixed settings (geometric means of {len(cells.ratios('peer'))} cells)")
+        said.append(f"on the {name} it was {told['adapt']:.2f} × as fast as `zstd --adapt`, {told['peer']:.2f} × the "
+                    "best of eight programs and "
+                    f"{told['fixed']:.2f} × the best of its own 15 fixed settings (geometric means of "
+                    f"{len(cells.ratios('peer'))} cells)")
     print(f"Adaptive narrows over links of 100 Mbit/s to 2.5 Gbit/s, eleven kinds of data: {'; '.join(said)}.")
 
 
