@@ -39,11 +39,9 @@ def page(rows):
         f"| no file longer than zstd's by more than 1 % | {len(losing)} of {len(cell)} cells are, of "
         f"{len({row[1] for row in losing})} files; "
         f"the least {min(cell.values()):.3f} | {'missed' if losing else 'met'} |",
-        f"| numbers ≥ 1.2 × | {geomean(numbers):.3f} in the geometric mean over {count} files, {len(ahead)} of them "
-        "≥ 1.2 | "
+        f"| numbers ≥ 1.2 × | {geomean(numbers):.3f} in the geometric mean over {count} files, {len(ahead)} of them ≥ 1.2 | "
         f"{'met' if geomean(numbers) >= 1.2 else 'missed'} |",
-        *(f"| a random MiB of {row['bytes'] >> 30} GiB ≤ 10 ms, {row['way']} | median {row['median_ms']} ms, 99 % "
-          f"{row['p99_ms']} ms, "
+        *(f"| a random MiB of {row['bytes'] >> 30} GiB ≤ 10 ms, {row['way']} | median {row['median_ms']} ms, 99 % {row['p99_ms']} ms, "
           f"most {row['most_ms']} ms of {row['reads']} | {'met' if row['median_ms'] <= 10 else 'missed'} |" for row in found),
         "", f"All {len(cell)} cells: geometric mean {geomean(list(cell.values())):.3f}; numbers "
             f"{geomean(numbers):.3f}, everything else "
@@ -51,8 +49,8 @@ def page(rows):
         "A cell is zstd's length over narrows' after the same wall time, both with two threads, from a file to a "
         "file in memory: above 1 narrows is shorter, below 0.99 it "
         "loses. zstd's length at that time is on the lower hull of its levels.", "",
-        "## How to reproduce it", "", "    bench/file/run.py DIR --out file.jsonl", "    bench/file/table.py "
-                                                                                    "file.jsonl", "",
+        "## How to reproduce it", "", "    bench/file/run.py DIR --out file.jsonl",
+        "    bench/file/table.py file.jsonl", "",
         f"Here: {of['cpu']}, {of['cores']} cores, Linux {of['kernel']}; {of['narrows']}, zstd {of['zstd']}; load "
         f"{of['load']:.1f} when it began. All figures are in [file.jsonl](file.jsonl).", "",
         "## Where narrows loses", "",
