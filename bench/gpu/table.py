@@ -70,7 +70,7 @@ def floor(cells):
     above = {key: cell for key, cell in cells.items() if key[2] >= 1 << 20}
     lost = [key for key, cell in above.items() if cell["adaptive"] < max(cell["naive"], cell["pipeline"])]
     if short and max(key[2] for key in short) == LARGE:
-        print("All are copies of 64 KiB, which nearly fit into the shaper's bucket: raw, they do not wait for the link.", end="")
+        print("All are copies of 64 KiB: they are one chunk, whose packing nothing hides.", end="")
     print(f"\n\nFrom 1 MiB on it is above the paper's cases B and C in {len(above) - len(lost)} of {len(above)} cells.", end=" ")
     print("Not in: " + "; ".join(f"{data} {size(count)} {WAYS[way]} at {link} Mbit/s ({cells[link, data, count, way]['adaptive'] / max(cells[link, data, count, way][case] for case in ['naive', 'pipeline']):.2f} of the better)" for link, data, count, way in sorted(lost)) + "." if lost else "")
     print()
@@ -123,8 +123,7 @@ def main():
         if parts:
             print(f"At {link} Mbit/s copies of real data (text, logs, programs, numbers; sources) of 1 MiB and more were {geomean(parts):.2f} times as fast as raw." + ("" if link > 10 else "\n"))
     print("No GPU was at hand: the device is the `host` back end, which interprets kernels, in another network namespace on the same machine.")
-    print("Builds and other measurements ran beside the runs at 100 and 10 Mbit/s (two rounds and one, of one copy each), so their small copies say little; those at 1000 Mbit/s, "
-          "lupine's and the training had the machine nearly to themselves. Lupine was compared at one length, 16 MiB.\n")
+    print("The links let 8 to 32 KB through at once, as cards do. Copies of a case go on for 0.2 s at least. Lupine was compared at one length, 16 MiB.\n")
     bandwidth(bandwidths)
     small(bandwidths)
     if "peer" in groups:
