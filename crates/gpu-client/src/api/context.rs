@@ -43,7 +43,7 @@ fn id_or_none(context: Handle) -> Answer<u64> {
 fn synchronize() -> Answer {
     let client = client()?;
     client.current()?;
-    client.remote.sync(|call| Request::ContextSync { call })
+    client.sync_all()
 }
 
 api! {
@@ -127,7 +127,7 @@ api! {
             return synchronize();
         }
         client()?.context_of(context)?;
-        client()?.remote.sync(|call| Request::ContextSync { call })
+        client()?.sync_all()
     }
 
     fn cuCtxGetFlags(flags: Out<u32>) {
