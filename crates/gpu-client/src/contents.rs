@@ -137,11 +137,7 @@ impl Contents {
     }
 
     /// Finds a way for a piece and has `announce` send its message, in the order in which the list changes.
-    pub(crate) fn place(
-        &self,
-        piece: &Piece,
-        announce: impl FnOnce(Way) -> Answer,
-    ) -> Answer<Way> {
+    pub(crate) fn place(&self, piece: &Piece, announce: impl FnOnce(Way) -> Answer) -> Answer<Way> {
         let mut state = self.state.lock();
         if state.known.is_none() {
             let bytes_max = self.bytes_max.load(Relaxed);
@@ -170,7 +166,7 @@ impl Contents {
                 let done = state.done.entry(stream).or_default();
                 *done = mark.max(*done);
             }
-            Some(_) => drop(state.done.remove(&stream)),
+            Some(stream) => drop(state.done.remove(&stream)),
         }
     }
 
@@ -249,8 +245,13 @@ impl Account {
 pub(crate) fn hash_of<'a>(parts: impl Iterator<Item = &'a [u8]>) -> (ContentHash, u64) {
     let began = thread_ns();
     let mut hasher = blake3::Hasher::new();
-    parts.for_each(|part| drop(hasher.update(part)));
-    (*hasher.finalize().as_bytes(), thread_ns().saturating_sub(began))
+    for part in parts {
+        hasher.update(part);
+    }
+    (
+        *hasher.finalize().as_bytes(),
+        thread_ns().saturating_sub(began),
+    )
 }
 
 /// Processor time of this thread: what others do meanwhile is not hashing's cost.
@@ -289,16 +290,32 @@ mod tests {
         contents.open(2 * LEN);
         assert_eq!(place(&contents, 1, 20), Way::Kept);
         assert_eq!(place(&contents, 1, 20), Way::Held, "in the stream's order");
-        assert_eq!(place(&contents, 1, 30), Way::Sent, "it may still be on its way");
+        assert_eq!(
+            place(&contents, 1, 30),
+            Way::Sent,
+            "it may still be on its way"
+        );
         assert_eq!(place(&contents, 2, 30), Way::Kept);
-        assert_eq!(place(&contents, 3, 30), Way::Sent, "the first may still be read");
+        assert_eq!(
+            place(&contents, 3, 30),
+            Way::Sent,
+            "the first may still be read"
+        );
         contents.done(Some(20), contents.mark());
         assert_eq!(place(&contents, 1, 30), Way::Held);
-        assert_eq!(place(&contents, 3, 20), Way::Sent, "the second is older now, and not done");
+        assert_eq!(
+            place(&contents, 3, 20),
+            Way::Sent,
+            "the second is older now, and not done"
+        );
         contents.done(None, contents.mark());
         assert_eq!(place(&contents, 3, 20), Way::Kept);
         assert_eq!(place(&contents, 1, 30), Way::Held);
-        assert_eq!(place(&contents, 2, 30), Way::Sent, "the third came just now");
+        assert_eq!(
+            place(&contents, 2, 30),
+            Way::Sent,
+            "the third came just now"
+        );
         contents.done(None, contents.mark());
         assert_eq!(place(&contents, 2, 30), Way::Kept);
         drop(contents.forget());

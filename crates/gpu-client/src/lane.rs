@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use narrows::{ChannelReader, ChannelWriter};
+use narrows::{Buf, ChannelReader, ChannelWriter};
 use narrows_gpu_abi::Status;
 use narrows_gpu_wire::LANES_MAX;
 use parking_lot::{Condvar, Mutex, MutexGuard};

@@ -179,6 +179,7 @@ impl Client {
         if len == 0 {
             return self.remote.check();
         }
+        let mark = self.remote.contents.mark();
         let wait = mode == Mode::Sync || self.pinned.find(dst.base as usize).is_none();
         if len <= INLINE_LEN_MAX as u64 {
             let make = |call| Request::ReadInline {
@@ -186,14 +187,14 @@ impl Client {
                 call,
                 src,
             };
-            return if wait {
-                self.remote.read_inline(to, make)
-            } else {
-                self.remote.read_later(to, make)
-            };
+            if !wait {
+                return self.remote.read_later(to, make);
+            }
+            self.remote.read_inline(to, make)?;
+            self.remote.contents.done(Some(id), mark);
+            return Ok(());
         }
         let lane = stream.lane(&self.remote)?;
-        let mark = self.remote.contents.mark();
         let ticket = lane
             .read(to, || {
                 self.remote.send(&Request::Read {

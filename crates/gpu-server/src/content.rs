@@ -149,9 +149,11 @@ impl Held {
         let piece = self.0.upgrade();
         match piece.as_ref().and_then(|piece| piece.0.get()) {
             Some(bytes) => put(bytes),
-            None => {
-                Err(ended(Code::PROTOCOL, "a piece of a copy that is not here any more").into())
-            }
+            None => Err(ended(
+                Code::PROTOCOL,
+                "a piece of a copy that is not here any more",
+            )
+            .into()),
         }
     }
 }
@@ -190,7 +192,10 @@ mod tests {
             early.get_or_insert(held);
         }
         assert!(first.held(&hash(&pieces[0]), 1 << 20).is_err());
-        assert!(read(early.unwrap()).is_err(), "freed although a stream waits with it");
+        assert!(
+            read(early.unwrap()).is_err(),
+            "freed although a stream waits with it"
+        );
         let last = first.held(&hash(&pieces[2]), 1 << 20).unwrap();
         assert_eq!(read(last).unwrap(), pieces[2]);
         drop(first);
@@ -210,6 +215,9 @@ mod tests {
         let after = contents.held(&hash(&right), 64 << 10).unwrap();
         assert!(read(after).is_err());
         assert!(contents.keep([0; 32], 1000).is_err(), "too short");
-        assert!(contents.held(&hash(&right), 65 << 10).is_err(), "another length");
+        assert!(
+            contents.held(&hash(&right), 65 << 10).is_err(),
+            "another length"
+        );
     }
 }

@@ -160,7 +160,7 @@ status_t nvcompGetProperties(properties_t *properties)
     status_t nvcompBatched##name##CompressGetTempSize(size_t count, size_t longest, name##_pack_t opts, size_t *len,      \
                                                       size_t total, stream_t stream)                                      \
     {                                                                                                                     \
-        if (!right(&opts, first) || !count || longest > total || !stream)                                                 \
+        if (!current || !right(&opts, first) || !count || longest > total || !stream)                                                 \
             return ERROR_INVALID;                                                                                         \
         *len = TEMP_LEN;                                                                                                  \
         return SUCCESS;                                                                                                   \
@@ -187,7 +187,7 @@ status_t nvcompGetProperties(properties_t *properties)
     status_t nvcompBatched##name##DecompressGetTempSize(size_t count, size_t longest, name##_unpack_t opts, size_t *len,  \
                                                         size_t total, stream_t stream)                                    \
     {                                                                                                                     \
-        if (!right(&opts, BACKEND_CUDA) || !count || longest > total || !stream)                                          \
+        if (!current || !right(&opts, BACKEND_CUDA) || !count || longest > total || !stream)                                          \
             return ERROR_INVALID;                                                                                         \
         *len = TEMP_LEN;                                                                                                  \
         return SUCCESS;                                                                                                   \

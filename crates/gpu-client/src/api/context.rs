@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use narrows_gpu_abi::Status;
-use narrows_gpu_wire::Request;
 
 use crate::{
     call::api,

@@ -83,10 +83,7 @@ fn tell(text: &str, json: bool) {
     let size = |name: &str| narrows::Size(summary[name].as_u64().unwrap_or(0));
     let cached = match summary["content_cache_bytes"].as_u64() {
         None | Some(0) => String::new(),
-        Some(_) => format!(
-            " and {} not again",
-            size("content_cache_bytes")
-        ),
+        Some(_) => format!(" and {} not again", size("content_cache_bytes")),
     };
     crate::log::tell!(
         "{:.3} s, {} messages, {} round trips; sent {} as {}{cached}, received {} as {}; {:.3} s of processor time here",

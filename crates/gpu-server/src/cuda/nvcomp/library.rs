@@ -108,33 +108,11 @@ type TempLen = unsafe extern "C" fn(usize, usize, Opts, *mut usize, usize, Strea
 type PackedMax = unsafe extern "C" fn(usize, Opts, *mut usize) -> Status;
 /// Pointers and lengths of the input, longest and number of chunks, workspace, pointers and lengths of the output.
 /// Arrays are in device memory, so all are numbers here.
-type Pack = unsafe extern "C" fn(
-    u64,
-    u64,
-    usize,
-    usize,
-    u64,
-    usize,
-    u64,
-    u64,
-    Opts,
-    u64,
-    Stream,
-) -> Status;
+type Pack =
+    unsafe extern "C" fn(u64, u64, usize, usize, u64, usize, u64, u64, Opts, u64, Stream) -> Status;
 /// Pointers and lengths of the input, room and lengths of the output, number, workspace, pointers of the output.
-type Unpack = unsafe extern "C" fn(
-    u64,
-    u64,
-    u64,
-    u64,
-    usize,
-    u64,
-    usize,
-    u64,
-    Opts,
-    u64,
-    Stream,
-) -> Status;
+type Unpack =
+    unsafe extern "C" fn(u64, u64, u64, u64, usize, u64, usize, u64, Opts, u64, Stream) -> Status;
 
 /// The functions of one format.
 pub(super) struct Calls {
@@ -208,7 +186,10 @@ impl Nvcomp {
         let named = path.map(PathBuf::from);
         let named = named.or_else(|| env::var_os(LIBRARY_VARIABLE).map(PathBuf::from));
         if let Some(path) = named.as_deref().filter(|path| !path.is_absolute()) {
-            return Err(format!("{} is not an absolute path to nvCOMP", path.display()));
+            return Err(format!(
+                "{} is not an absolute path to nvCOMP",
+                path.display()
+            ));
         }
         let name = named.map_or_else(|| OsString::from(SONAME), OsString::from);
         // SAFETY: the user or the system names this file as nvCOMP; its initialisers are as trusted as the program.

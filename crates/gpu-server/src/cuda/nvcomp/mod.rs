@@ -128,14 +128,6 @@ impl Drop for GpuPacker {
     }
 }
 
-fn said(what: &str, status: u32) -> Result<(), Failure> {
-    if status == 0 {
-        return Ok(());
-    }
-    let text = format!("nvCOMP, {what}: {status}");
-    Err(Failure::new(Status::UNKNOWN, text))
-}
-
 /// What the parts of a batch come to, one after the other.
 #[derive(Default)]
 struct Layout(usize);
@@ -246,7 +238,7 @@ impl GpuPacker {
         let nvcomp = self.nvcomp.clone();
         let (calls, mut needs) = (nvcomp.calls(format), library::Alignments::default());
         // SAFETY: writes one structure.
-        said("alignments", unsafe {
+        self.call("alignments", || unsafe {
             (calls.unpack_alignments)(Opts::unpack(), &raw mut needs)
         })?;
         let suits = |chunk: &&Packed<'_>| chunk.to.is_multiple_of(needs.output.max(1) as u64);
@@ -274,7 +266,7 @@ impl GpuPacker {
         let total = chunks.iter().map(|chunk| chunk.len).sum();
         let (stream, mut temp_len) = (self.stream.0, 0);
         // SAFETY: writes one number.
-        said("workspace", unsafe {
+        self.call("workspace", || unsafe {
             let opts = Opts::unpack();
             (calls.unpack_temp)(count, longest, opts, &raw mut temp_len, total, stream)
         })?;
@@ -286,10 +278,26 @@ impl GpuPacker {
         let temp = layout.part(temp_len)?;
         let base = self.scratch(layout.0)?;
         let mut staging = vec![0; staged];
-        put(&mut staging, arrays.inputs, bytes.iter().map(|at| base + *at as u64));
-        put(&mut staging, arrays.input_lens, chunks.iter().map(|chunk| chunk.bytes.len() as u64));
-        put(&mut staging, arrays.outputs, chunks.iter().map(|chunk| chunk.to));
-        put(&mut staging, arrays.rooms, chunks.iter().map(|chunk| chunk.len as u64));
+        put(
+            &mut staging,
+            arrays.inputs,
+            bytes.iter().map(|at| base + *at as u64),
+        );
+        put(
+            &mut staging,
+            arrays.input_lens,
+            chunks.iter().map(|chunk| chunk.bytes.len() as u64),
+        );
+        put(
+            &mut staging,
+            arrays.outputs,
+            chunks.iter().map(|chunk| chunk.to),
+        );
+        put(
+            &mut staging,
+            arrays.rooms,
+            chunks.iter().map(|chunk| chunk.len as u64),
+        );
         // A status that nvCOMP does not write is no success.
         staging[arrays.statuses..arrays.statuses + 4 * count].fill(0xff);
         for (chunk, at) in chunks.iter().zip(&bytes) {
@@ -299,7 +307,7 @@ impl GpuPacker {
         let at = |part: usize| base + part as u64;
         // SAFETY: the arrays were copied to the scratch memory, in the stream's order, and point into it and into areas
         // of this packer; the workspace is as long as was asked for.
-        let started = self.session.call("nvCOMP unpacks", |_| unsafe {
+        let started = self.call("unpacking", || unsafe {
             (calls.unpack)(
                 at(arrays.inputs),
                 at(arrays.input_lens),
@@ -347,10 +355,13 @@ impl GpuPacker {
         let nvcomp = self.nvcomp.clone();
         let (calls, mut needs) = (nvcomp.calls(format), library::Alignments::default());
         // SAFETY: writes one structure.
-        said("alignments", unsafe {
+        self.call("alignments", || unsafe {
             (calls.pack_alignments)(Opts::pack(format), &raw mut needs)
         })?;
-        if !chunks.iter().all(|chunk| chunk.at.is_multiple_of(needs.input.max(1) as u64)) {
+        if !chunks
+            .iter()
+            .all(|chunk| chunk.at.is_multiple_of(needs.input.max(1) as u64))
+        {
             return Ok(chunks.iter().map(|_| Err(Refused::Alignment)).collect());
         }
         self.pack_batch(calls, Opts::pack(format), chunks)
@@ -367,7 +378,7 @@ impl GpuPacker {
         let total = chunks.iter().map(|chunk| chunk.len).sum();
         let (stream, mut temp_len, mut room) = (self.stream.0, 0, 0);
         // SAFETY: each writes one number.
-        said("workspace", unsafe {
+        self.call("workspace", || unsafe {
             match (calls.pack_temp)(count, longest, opts, &raw mut temp_len, total, stream) {
                 0 => (calls.packed_max)(longest, opts, &raw mut room),
                 status => status,
@@ -381,14 +392,26 @@ impl GpuPacker {
         let bytes = bytes.collect::<Result<Vec<_>, _>>()?;
         let base = self.scratch(layout.0)?;
         let mut staging = vec![0; staged];
-        put(&mut staging, arrays.inputs, chunks.iter().map(|chunk| chunk.at));
-        put(&mut staging, arrays.input_lens, chunks.iter().map(|chunk| chunk.len as u64));
-        put(&mut staging, arrays.outputs, bytes.iter().map(|at| base + *at as u64));
+        put(
+            &mut staging,
+            arrays.inputs,
+            chunks.iter().map(|chunk| chunk.at),
+        );
+        put(
+            &mut staging,
+            arrays.input_lens,
+            chunks.iter().map(|chunk| chunk.len as u64),
+        );
+        put(
+            &mut staging,
+            arrays.outputs,
+            bytes.iter().map(|at| base + *at as u64),
+        );
         staging[arrays.statuses..arrays.statuses + 4 * count].fill(0xff);
         self.up(base, &staging)?;
         let at = |part: usize| base + part as u64;
         // SAFETY: as in `unpack_batch`; the chunks are in an area of this packer.
-        let started = self.session.call("nvCOMP packs", |_| unsafe {
+        let started = self.call("packing", || unsafe {
             (calls.pack)(
                 at(arrays.inputs),
                 at(arrays.input_lens),
@@ -435,6 +458,20 @@ impl GpuPacker {
         Ok(lens.zip(statuses).map(number).collect())
     }
 
+    /// Calls nvCOMP with this packer's context current, which is where its runtime library works.
+    fn call(&self, what: &str, run: impl FnOnce() -> u32) -> Result<(), Failure> {
+        let mut status = 0;
+        self.session.call(what, |_| {
+            status = run();
+            0
+        })?;
+        if status == 0 {
+            return Ok(());
+        }
+        let text = format!("nvCOMP, {what}: {status}");
+        Err(Failure::new(Status::UNKNOWN, text))
+    }
+
     /// Scratch memory of at least this length.
     fn scratch(&mut self, len: usize) -> Result<u64, Failure> {
         match &self.scratch {
@@ -451,7 +488,12 @@ impl GpuPacker {
         // SAFETY: the caller's memory is not pinned, so the driver has read it when it returns; the destination is an
         // area of this packer that has room for it.
         self.session.call("cuMemcpyHtoD", |calls| unsafe {
-            (calls.copy_up)(to, bytes.as_ptr().cast::<c_void>(), bytes.len(), self.stream.0)
+            (calls.copy_up)(
+                to,
+                bytes.as_ptr().cast::<c_void>(),
+                bytes.len(),
+                self.stream.0,
+            )
         })
     }
 
