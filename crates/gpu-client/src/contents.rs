@@ -330,6 +330,7 @@ mod tests {
         let share = |ns_a_mib: u64, finds: bool| {
             let contents = Contents::default();
             contents.open(1 << 30);
+            contents.sent(1 << 20, ns_a_mib);
             let (mut hashed, mut sent) = (0, 0);
             for _ in 0..10_000 {
                 let worth = contents.is_worth_it();
