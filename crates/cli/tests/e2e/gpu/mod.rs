@@ -303,7 +303,7 @@ fn bytes_that_the_server_has_are_not_sent_again() {
         assert!((expected..expected + (1 << 20)).contains(&sent), "{sent}");
     }
     let told = gpu.start_with(&twice, &[], &["--summary"]).wait().expect(0);
-    told.says("and 15.0 MiB not again");
+    told.says("and 15 MiB not again");
 }
 
 /// Where programs of others are looked for.

@@ -55,10 +55,16 @@ pub enum Refused {
     /// It came to another length than it should.
     #[error("nvCOMP made {0} bytes")]
     Length(usize),
+    /// It did not get smaller.
+    #[error("it does not get smaller")]
+    NotSmaller,
     /// Its address does not suit the format.
     #[error("its address is not as the format wants it")]
     Alignment,
 }
+
+/// What became of one chunk.
+pub type Made<T> = Result<T, Refused>;
 
 /// Device memory of a packer.
 pub struct Area {
@@ -230,7 +236,7 @@ impl GpuPacker {
         format: Format,
         chunks: &[Packed<'_>],
         to: &Area,
-    ) -> Result<Vec<Result<(), Refused>>, Failure> {
+    ) -> Result<Vec<Made<()>>, Failure> {
         let inside = |chunk: &Packed<'_>| within(to, chunk.to, chunk.len);
         if chunks.len() > BATCH_MAX || !chunks.iter().all(inside) {
             return Err(Status::INVALID_VALUE.into());
@@ -258,7 +264,7 @@ impl GpuPacker {
         &mut self,
         calls: &Calls,
         chunks: &[Packed<'_>],
-    ) -> Result<Vec<Result<(), Refused>>, Failure> {
+    ) -> Result<Vec<Made<()>>, Failure> {
         let count = chunks.len();
         let Some(longest) = chunks.iter().map(|chunk| chunk.len).max() else {
             return Ok(Vec::new());
@@ -333,7 +339,7 @@ impl GpuPacker {
         Ok(told?.into_iter().zip(chunks).map(result).collect())
     }
 
-    /// Packs chunks that lie in `from`, and waits for it. What does not get smaller is `None`.
+    /// Packs chunks that lie in `from`, and waits for it. Each has a result of its own.
     ///
     /// # Errors
     /// As [`GpuPacker::unpack`].
@@ -342,7 +348,7 @@ impl GpuPacker {
         format: Format,
         chunks: &[Unpacked],
         from: &Area,
-    ) -> Result<Vec<Result<Option<Vec<u8>>, Refused>>, Failure> {
+    ) -> Result<Vec<Made<Vec<u8>>>, Failure> {
         let fits = |chunk: &Unpacked| {
             within(from, chunk.at, chunk.len) && chunk.len <= format.chunk_len_max()
         };
@@ -372,7 +378,7 @@ impl GpuPacker {
         calls: &Calls,
         opts: Opts,
         chunks: &[Unpacked],
-    ) -> Result<Vec<Result<Option<Vec<u8>>, Refused>>, Failure> {
+    ) -> Result<Vec<Made<Vec<u8>>>, Failure> {
         let count = chunks.len();
         let longest = chunks.iter().map(|chunk| chunk.len).max().unwrap_or(0);
         let total = chunks.iter().map(|chunk| chunk.len).sum();
@@ -432,11 +438,11 @@ impl GpuPacker {
         for (((len, status), chunk), at) in told?.into_iter().zip(chunks).zip(bytes) {
             results.push(match status {
                 0 if len > room => Err(Refused::Length(len)),
-                0 if len >= chunk.len => Ok(None),
+                0 if len >= chunk.len => Err(Refused::NotSmaller),
                 0 => {
                     let mut packed = vec![0; len];
                     self.down(&mut packed, base + at as u64)?;
-                    Ok(Some(packed))
+                    Ok(packed)
                 }
                 status => Err(Refused::Status(status)),
             });
