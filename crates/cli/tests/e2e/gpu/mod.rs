@@ -306,6 +306,28 @@ fn bytes_that_the_server_has_are_not_sent_again() {
     told.says("and 15 MiB not again");
 }
 
+// Goal: both ends agree about what is kept, whatever order pieces come, are dropped and come again in. Method: a program
+// that copies at random in four streams and compares, against servers that keep two pieces and four, on both back ends.
+#[test]
+fn pieces_come_and_go_at_random() {
+    for (memory, seed) in [("4M", "1"), ("8M", "2")] {
+        let gpu = Gpu::new(&["--content-cache", memory]);
+        let Some(pieces) = build("pieces", gpu.dir.path()) else {
+            return;
+        };
+        let relay = gpu.relay();
+        for server in [&gpu, &relay] {
+            let ended = server.start_with(&pieces, &[seed], &["--json"]).wait();
+            let ended = ended.expect(0);
+            assert_eq!(ended.stdout, b"all pieces are right\n");
+            let told = ended.stderr.lines().last().unwrap_or_default();
+            let told: serde_json::Value = serde_json::from_str(told).unwrap();
+            let found = told["content_cache_bytes"].as_u64().unwrap();
+            assert!(found > 8 << 20, "{found}");
+        }
+    }
+}
+
 /// Where programs of others are looked for.
 fn venvs() -> Option<&'static Path> {
     static DIR: OnceLock<Option<PathBuf>> = OnceLock::new();
