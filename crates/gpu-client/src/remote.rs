@@ -152,8 +152,12 @@ impl Remote {
         self.endpoint.stats()
     }
 
-    /// What the link takes for a byte before packing, in nanoseconds, as far as it has been full so far.
+    /// What a link to another host takes for a byte before packing, in nanoseconds, as far as it has been full so far. 0
+    /// on one host.
     pub(crate) fn link_ns_a_byte(&self) -> f64 {
+        if self.endpoint.shares_host() {
+            return 0.0;
+        }
         let (gauges, stats) = (self.endpoint.gauges(), self.endpoint.stats());
         let packed = stats.sent_wire as f64 / stats.sent_raw.max(1) as f64;
         packed * gauges.link_ns as f64 / gauges.link_bytes.max(1) as f64

@@ -78,7 +78,7 @@ impl Copy<'_> {
                 let (dst, began) = (self.range(upload, len), Instant::now());
                 self.announce(dst, Way::Sent, [0; 32])?;
                 upload.send_next(len)?;
-                contents.sent(len, spent(began, len, link_ns));
+                contents.sent(len, ns_since(began), len as f64 * link_ns);
             }
         }
         Ok(())
@@ -108,7 +108,7 @@ impl Copy<'_> {
         }
         let began = Instant::now();
         upload.send(bufs)?;
-        contents.sent(len, spent(began, len, link_ns));
+        contents.sent(len, ns_since(began), len as f64 * link_ns);
         Ok(())
     }
 
@@ -132,9 +132,6 @@ impl Copy<'_> {
     }
 }
 
-/// What sending took, in nanoseconds: the time until the bytes were taken in, or that of the link if it is longer, since
-/// buffers hide it for a while.
-fn spent(began: Instant, len: u64, link_ns: f64) -> u64 {
-    let until_now = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    until_now.max((len as f64 * link_ns) as u64)
+fn ns_since(began: Instant) -> f64 {
+    began.elapsed().as_secs_f64() * 1e9
 }

@@ -245,7 +245,7 @@ impl Source {
         let mut reader = lane.reader.lock();
         let (mut left, mut result) = (len, Ok(()));
         keeping = keeping.filter(Keeping::is_wanted);
-        let mut kept = Vec::new();
+        let mut kept = Vec::with_capacity(keeping.as_ref().map_or(0, |_| len as usize));
         while left > 0 {
             let bytes = reader.fill_buf().map_err(Error::from)?;
             if bytes.is_empty() {
