@@ -2,7 +2,7 @@
    other streams, before and after they were waited for, and more of them than a server keeps. argv[1] is the seed. */
 #include "cuda.h"
 
-enum { STREAMS = 4, POOL = 24, ROUNDS = 400 };
+enum { STREAMS = 4, POOL = 24, ROUNDS = 150 };
 #define PIECE (1u << 20)
 
 static unsigned long long state;
