@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 """Parts of pages that are made of committed rows: bench/pages.py PART
 
-PART: `readme` (four rows, one a path), `index` (what each page found, in short), `wire FILE` (a table of every cell).
-`cargo xtask pages` puts them where a page says `<!-- made by: … -->`.
+PART: `readme` (four rows, one a path), `index` (what each page found, in short).
+`cargo xtask pages` puts them where a page says `<!-- made by: … -->`. The pages themselves are made by the `table.py` beside
+each harness, which take what they share from here.
 """
 
+import importlib.util
 import json
 import math
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs/results"
-PEERS = ["tcp", "zstd --adapt", "zstd -1", "zstd -3", "zstd -6", "zstd -9", "lz4 -1", "pigz -1"]
 
 
 def rows(name):
@@ -23,31 +23,70 @@ def rows(name):
 
 
 def geomean(values):
-    return math.exp(sum(map(math.log, values)) / len(values))
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
 
 
-def wire_cells():
-    """(link, data): {setting: MB/s}, of the Xeon's table."""
-    cells = {}
-    for row in rows("wire.jsonl"):
-        if row["schema"] == "narrows.wire-bench/1" and row["mb_s"] and row["link_mbit"]:
-            cells.setdefault((row["link_mbit"], row["data"]), {})[row["setting"]] = row["mb_s"]
-    return cells
+def span(values, digits=2):
+    """The least and the greatest, or the one there is."""
+    least, most = f"{min(values):.{digits}f}", f"{max(values):.{digits}f}"
+    return least if least == most else f"{least} to {most}"
 
 
-def wire_ratios(names):
-    return [cell["adaptive"] / max(cell[name] for name in names if name in cell) for cell in wire_cells().values()]
+def number(value, digits):
+    return "" if value is None else f"{value:.{digits}f}"
 
 
-def migration():
-    """Medians of a database over 100 Mbit/s, ours and QEMU's zstd 3, of the last build that ran both."""
-    runs = {}
+def bold(text, is_short):
+    """Marks what misses its target."""
+    return f"**{text}**" if is_short else text
+
+
+def speed(mbit):
+    """A link's rate in words."""
+    if not mbit:
+        return "unshaped"
+    return f"{mbit / 1000:g} Gbit/s" if mbit >= 1000 else f"{mbit} Mbit/s"
+
+
+def machine(row):
+    return f"{row['cpu'].replace('(R)', '').replace(' Processor', '')}, {row['cores']} processors, Linux {row['kernel']}"
+
+
+def run_parts(usage, parts):
+    """Prints the part of a page that the command line names: a function of the words after its name."""
+    match sys.argv[1:]:
+        case [name, *words] if name in parts:
+            parts[name](*words)
+        case _:
+            sys.exit(f"{usage}\nPART: {', '.join(parts)}")
+
+
+def harness(path):
+    """A program beside a harness, for what it makes of rows."""
+    folder = (ROOT / path).parent
+    sys.path.insert(0, str(folder))
+    spec = importlib.util.spec_from_file_location(f"{folder.name}_{Path(path).stem}", ROOT / path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def wire():
+    """Cells of the Xeon's table."""
+    return harness("bench/wire/table.py").Cells(RESULTS / "wire.jsonl")
+
+
+def migration(guest, link, theirs):
+    """Medians of ours and of QEMU's, of the last run that had both."""
+    runs = []
     for row in rows("migrate.jsonl"):
-        if row.get("guest") == "sqlite" and row.get("link_mbit") == 100 and row.get("status") == "completed":
-            runs.setdefault(row["commit"], {}).setdefault(row["method"], []).append(row)
-    both = [methods for methods in runs.values() if {"aware", "zstd-3"} <= methods.keys()]
-    median = lambda method, key: statistics.median(row[key] for row in both[-1][method])
-    return {key: (median("aware", key), median("zstd-3", key)) for key in ("wire_mib", "total_ms", "real_down_ms")}
+        if row["schema"] == "narrows.machine/1":
+            runs.append({})
+        elif (row.get("guest"), row.get("link_mbit")) == (guest, link) and row.get("status") == "completed":
+            runs[-1].setdefault(row["method"], []).append(row)
+    last = [methods for methods in runs if {"aware", theirs} <= methods.keys()][-1]
+    median = lambda method, key: statistics.median(row[key] for row in last[method])
+    return {key: (median("aware", key), median(theirs, key)) for key in ("wire_mib", "total_ms", "real_down_ms")}
 
 
 def memory():
@@ -76,30 +115,38 @@ def disk(part, device, operation, name="mb_s"):
     return found
 
 
+def is_number(cell):
+    return cell.strip("*±× %").replace(",", "").replace(".", "", 1).replace("-", "", 1).isdigit()
+
+
 def table(head, lines):
+    """Prints a table; columns of numbers stand to the right."""
+    cells = [[line[at] for line in lines if line[at]] for at in range(len(head))]
+    marks = ["---:" if column and all(map(is_number, column)) else "---" for column in cells]
     print("| " + " | ".join(head) + " |")
-    print("|" + "---|" * len(head))
+    print("|" + "|".join(marks) + "|")
     for line in lines:
         print("| " + " | ".join(line) + " |")
 
 
 def readme():
-    adapt, peers, moved, held = wire_ratios(["zstd --adapt"]), wire_ratios(PEERS), migration(), memory()
-    wire = wire_cells()
+    cells, moved, held = wire(), migration("sqlite", 100, "zstd-3"), memory()
+    adapt, peers = cells.ratios("adapt"), cells.ratios("peer")
+    full = migration("fill", 1000, "zstd-1")["total_ms"]
     reads = over(held, "read 131072", "narrows", "nbdkit-zstd")
     above, beside = disk("deck", "narrows fast above RBD", "seq write 128k"), disk("deck", "ceph zstd 64K", "seq write 128k")
-    plain = disk("deck", "ceph none", "seq read 128k")
+    small = [disk("deck", device, "rand read 4k") for device in ["narrows fast above RBD", "ceph none"]]
     lines = [
-        ["transfer over 0.1 to 2.5 Gbit/s, geometric mean of %d cells" % len(wire), f"{geomean(adapt):.2f} × `zstd --adapt`, {geomean(peers):.2f} × the best of eight programs",
+        ["transfer over 0.1 to 2.5 Gbit/s, geometric mean of %d cells" % len(peers), f"{geomean(adapt):.2f} × `zstd --adapt`, {geomean(peers):.2f} × the best of eight programs",
          f"{min(peers):.2f} × the best program", "[wire](docs/results/wire.md)"],
         ["a database in use moves to another host over 100 Mbit/s",
          f"{moved['wire_mib'][0] / moved['wire_mib'][1]:.2f} × the bytes and {moved['total_ms'][0] / moved['total_ms'][1]:.2f} × the time of QEMU's zstd, "
          f"stands still for {moved['real_down_ms'][0]:.0f} ms and not {moved['real_down_ms'][1]:.0f}",
-         "more processor time at the sender", "[migrate](docs/results/migrate.md)"],
+         f"memory full of data over 1 Gbit/s, {full[0] / full[1]:.2f} × the time", "[migrate](docs/results/migrate.md)"],
         ["RAM disk beside nbdkit's zstd", f"numbers {held['numeric', 'narrows', 'fill'] / held['numeric', 'nbdkit-zstd', 'fill']:.2f} × as dense, 4 KiB writes {min(over(held, 'write 4096', 'narrows', 'nbdkit-zstd') + over(held, 'randwrite 4096', 'narrows', 'nbdkit-zstd')):.0f} × as fast or more",
          f"reads in order {reads[0]:.2f} ×; text {held['source', 'narrows', 'fill'] / held['source', 'nbdkit-zstd', 'fill']:.2f} × as dense", "[memory](docs/results/memory.md)"],
         ["disk above Ceph, sequential 128 KiB", f"written {above / beside:.2f} × as fast as by Ceph's zstd",
-         f"read {disk('deck', 'narrows fast above RBD', 'seq read 128k') / plain:.2f} × Ceph without compression", "[disk](docs/results/disk.md)"],
+         f"random reads of 4 KiB {small[0] / small[1]:.2f} × Ceph without compression", "[disk](docs/results/disk.md)"],
     ]
     table(["what", "narrows", "where it is least", ""], lines)
 
@@ -118,9 +165,23 @@ def gpu():
     return f"real data {said}; the host back end, no GPU"
 
 
+def steps():
+    phases = harness("bench/wire/phases.py")
+    _, cells = phases.read(RESULTS / "steps.jsonl")["c01314c"]
+    medians = [median for _, median, _, _ in phases.phases(cells)]
+    return f"settled within a second in {sum(median <= phases.MOST_S for median in medians)} of {len(medians)} phases"
+
+
+def advise():
+    judged = harness("bench/advise/table.py")
+    cases, _ = judged.read(RESULTS / "advise.jsonl")
+    return f"the choice within 5 % of the best in {sum(case.share >= judged.NEAR for case in cases)} of {len(cases)} cases"
+
+
 def index():
-    adapt, peers = wire_ratios(["zstd --adapt"]), wire_ratios(PEERS)
-    moved, held = migration(), memory()
+    cells = wire()
+    adapt, peers = cells.ratios("adapt"), cells.ratios("peer")
+    moved, held = migration("sqlite", 100, "zstd-3"), memory()
     ratios = {key: ours / theirs for key, (ours, theirs) in moved.items()}
     above, beside = disk("deck", "narrows fast above RBD", "seq write 128k"), disk("deck", "ceph zstd 64K", "seq write 128k")
     overs = [row["over"] for row in rows("offload.jsonl") if row.get("layout") == "hosts"]
@@ -134,7 +195,7 @@ def index():
         ["[wire.md](wire.md)", "rates over shaped links against programs, own fixed settings and the published pipeline",
          f"{geomean(adapt):.2f} × `zstd --adapt` and {geomean(peers):.2f} × the best program over {len(peers)} cells, at least {min(peers):.2f} ×"],
         ["[latency.md](latency.md)", "small messages and bulk through the tunnel", "tens of microseconds more than a plain proxy"],
-        ["[steps.md](steps.md)", "the link, the data or the receiver changes", "settled within a second but for a slowed receiver"],
+        ["[steps.md](steps.md)", "the link, the data or the receiver changes", steps()],
         ["[pages.md](pages.md)", "pages of memory under codecs, chains and profiles", "`ratio` never below the best of five peers"],
         ["[memory.md](memory.md)", "the RAM disk beside nbdkit's and zram",
          f"4 KiB writes {min(over(held, 'write 4096', 'narrows', 'nbdkit-zstd')):.0f} × nbdkit's zstd or more; reads in order {over(held, 'read 131072', 'narrows', 'nbdkit-zstd')[0]:.2f} × at least; zram is faster at all but the ratio"],
@@ -143,9 +204,9 @@ def index():
          f"a database over 100 Mbit/s in {ratios['wire_mib']:.2f} × the bytes and {ratios['total_ms']:.2f} × the time of zstd 3; on fast links slower than QEMU alone unless `--direct`"],
         ["[offload.md](offload.md)", "packing on another host", f"turn-around {min(overs):.2f} to {max(overs):.2f} × the slower of copying and packing, hosts of three processors at 10 Gbit/s"],
         ["[gpu.md](gpu.md)", "copies to a GPU elsewhere over links, beside the paper's settings and lupine", gpu()],
-        ["[python.md](python.md)", "arrays in Python beside blosc2, zstandard, pcodec and OpenZL", "the first 15 of 40 arrays"],
-        ["[file.md](file.md)", "`narrows pack` beside `zstd -T2`", "numbers denser, genomes and proteins at low levels longer; the first 16 files"],
-        ["[advise.md](advise.md)", "predicted against measured, chosen against best", "nearly all choices within 5 % of the best"],
+        ["[python.md](python.md)", "arrays in Python beside blosc2, zstandard, pcodec and OpenZL", f"the first {len({row['array'] for row in rows('python.jsonl') if 'array' in row})} of 40 arrays"],
+        ["[file.md](file.md)", "`narrows pack` beside `zstd -T2`", f"numbers denser, genomes and proteins at low levels longer; the first {len({row['file'] for row in rows('file.jsonl') if 'file' in row})} files"],
+        ["[advise.md](advise.md)", "predicted against measured, chosen against best", advise()],
         ["[study.md](study.md)", "the published pipeline's conclusions", "twice the rate holds, short chunks do not"],
         ["[pair.md](pair.md)", "this build against an earlier one", f"{geomean(pair):.2f} × in the mean of {len(pair)} pairs"],
         ["[faults.md](faults.md)", "counts of single tests, earlier fuzzing", "none silent, none hung"],
@@ -153,24 +214,5 @@ def index():
     table(["page", "what", "in short"], lines)
 
 
-def wire(path):
-    said = subprocess.run([sys.executable, ROOT / "bench/wire/table.py", path], capture_output=True, text=True, check=True, cwd=ROOT / "bench/wire").stdout
-    head, dashes, *cells = [line for line in said.splitlines() if line.startswith("|")]
-    rate = lambda line: int(line.split()[1]) if line.split()[1].isdigit() else math.inf
-    print("\n".join([head, dashes, *sorted(cells, key=rate)]))
-
-
-def main():
-    match sys.argv[1:]:
-        case ["readme"]:
-            readme()
-        case ["index"]:
-            index()
-        case ["wire", path]:
-            wire(ROOT / path)
-        case _:
-            sys.exit(__doc__)
-
-
 if __name__ == "__main__":
-    main()
+    run_parts(__doc__, {"readme": readme, "index": index})

@@ -14,8 +14,6 @@ median of its rounds, with the least and the most of them.
 
 import argparse
 import json
-import math
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "wire"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import run as wire  # noqa: E402
 from netns import machine  # noqa: E402
+from pairs import Pairs  # noqa: E402
 
 DATA = {"text": "text", "memory": "vm", "mixed": "mixed"}
 LINKS = (1000, 2500)
@@ -100,11 +99,11 @@ def main():
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     out = args.out.open("a") if args.out else None
-    ratios = {}
+    ratios = Pairs()
 
     def note(part, cell, number, rates):
         old, new = rates if number % 2 == 0 else rates[::-1]
-        ratios.setdefault((part, cell), []).append(new / old)
+        ratios.note(part, cell, new / old)
         if out:
             print(json.dumps({"schema": "narrows.pair/1", "part": part, "cell": cell, "round": number, "old": old, "new": new}),
                   file=out, flush=True)
@@ -114,12 +113,9 @@ def main():
     for part, measure in (("wire", wire_cells), ("memory", memory_cells)):
         if part in args.only.split(","):
             measure(args, note)
-    print("| | cell | new ÷ old | least | most |\n|---|---|---:|---:|---:|")
-    for (part, cell), all_of in ratios.items():
-        print(f"| {part} | {cell} | {statistics.median(all_of):.3f} | {min(all_of):.3f} | {max(all_of):.3f} |")
-    for part in dict.fromkeys(part for part, _ in ratios):
-        medians = [statistics.median(all_of) for (of, _), all_of in ratios.items() if of == part]
-        print(f"\n{part}: geometric mean {math.exp(statistics.mean(map(math.log, medians))):.3f}")
+    ratios.table()
+    for part, mean in ratios.means().items():
+        print(f"\n{part}: geometric mean {mean:.3f}")
 
 
 if __name__ == "__main__":

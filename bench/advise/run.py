@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
-"""Tries `narrows advise`: thirty cases of data and link, every setting predicted and then run; prints what held.
+"""Tries `narrows advise`: thirty cases of data and link, every setting predicted and then run.
 
 Both ends and the emulated link run on this machine, as `narrows advise --sweep` has it; needs a release build and no root.
 A case's files are given several times over where they are short for its link, so that a transfer takes half a second or
 more: less is a matter of milliseconds that nobody has control of. A repeat is farther away than any codec of the sweep looks
 back, so repeating helps nobody. Cases that --out holds already are not run again; --minutes begins no case after that.
 
-    bench/advise/run.py --corpus DIR [--links 50,200,1000] [--data nci,vm] [--minutes 2] [--out advise.jsonl] [--table]
+    bench/advise/run.py --corpus DIR [--links 50,200,1000] [--data nci,vm] [--minutes 2] [--out advise.jsonl]
 
---table only prints, from --out.
+`table.py` turns --out into tables.
 """
 
 import argparse
 import json
 import shlex
-import statistics
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from netns import NARROWS, machine
+from table import Case
 
 # Megabits a second: milliseconds there and back, seconds that raw takes. What packs well is there in a fifth of them.
 LINKS = {50: (20, 1.5), 200: (5, 1.5), 1000: (0, 2.0)}
@@ -77,51 +77,6 @@ def measure(mbit, data, names, args):
             "repeat": args.repeat, "settings": settings}
 
 
-class Case:
-    """A line of results, judged."""
-
-    def __init__(self, row):
-        self.row = row
-        self.rate = {name: statistics.median(one["mbit_s"]) for name, one in row["settings"].items()}
-        self.choice = next(name for name, one in row["settings"].items() if one["chosen"])
-        self.best = max(self.rate, key=self.rate.get)
-        self.share = self.rate[self.choice] / self.rate[self.best]
-        self.error = self.off(self.choice)
-
-    def off(self, name):
-        return self.row["settings"][name]["predicted_mbit_s"] / self.rate[name] - 1
-
-    def line(self):
-        row, predicted = self.row, self.row["settings"][self.choice]["predicted_mbit_s"]
-        seconds = row["bytes"] * 8e-6 / self.rate[self.choice]
-        return (f"| {row['link_mbit']} Mbit/s, {row['rtt_ms']} ms | {', '.join(row['files'])} | {row['bytes'] / 1e6:.0f} | {seconds:.2f} | {self.choice} "
-                f"| {predicted:.0f} | {self.rate[self.choice]:.0f} | {self.error * 100:+.1f} % | {self.best} {self.rate[self.best]:.0f} "
-                f"| {self.share:.3f} |")
-
-
-def table(out):
-    lines = [json.loads(line) for line in out.read_text().splitlines()]
-    cases = sorted((Case(line) for line in lines if line["schema"] == "narrows.advise-bench/1"), key=lambda case: case.row["link_mbit"])
-    print("| link | data | MB | s | choice | predicted | measured | off by | best | share |\n" + "|---" * 10 + "|")
-    for case in cases:
-        print(case.line())
-    percent = lambda shares: f"{statistics.median(shares) * 100:.1f} %"
-    errors = [abs(case.error) for case in cases]
-    print(f"\n{len(cases)} cases: error of the choice's prediction median {percent(errors)}, worst {max(errors) * 100:.1f} %; within 5 % of the best in "
-          f"{sum(case.share >= 0.95 for case in cases)}, least share {min(case.share for case in cases):.3f}")
-    for mbit in LINKS:
-        some = [case for case in cases if case.row["link_mbit"] == mbit]
-        if some:
-            print(f"{mbit} Mbit/s: median {percent([abs(c.error) for c in some])}, worst {max(abs(c.error) for c in some) * 100:.1f} %, "
-                  f"within 5 % in {sum(c.share >= 0.95 for c in some)} of {len(some)}")
-    every = [(abs(case.off(name)), name, case) for case in cases for name in case.rate if name != "adaptive"]
-    every.sort(key=lambda one: one[0])
-    print(f"all {len(every)} predictions but adaptive's: median {percent([e for e, _, _ in every])}, "
-          f"nine in ten within {every[len(every) * 9 // 10][0] * 100:.1f} %")
-    adaptive = [case.rate["adaptive"] / max(rate for name, rate in case.rate.items() if name != "adaptive") for case in cases]
-    print(f"adaptive over the best fixed setting: median {statistics.median(adaptive):.3f}, least {min(adaptive):.3f}")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path)
@@ -130,10 +85,7 @@ def main():
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--out", type=Path, default=Path("advise.jsonl"))
-    parser.add_argument("--table", action="store_true")
     args = parser.parse_args()
-    if args.table:
-        return table(args.out)
     had = {(row["link_mbit"], row["data"]) for row in map(json.loads, args.out.read_text().splitlines()) if "data" in row} if args.out.exists() else set()
     began = time.monotonic()
     with args.out.open("a") as out:
@@ -147,7 +99,7 @@ def main():
                 row = measure(mbit, data, FILES.get(data, [data]), args)
                 out.write(json.dumps(row) + "\n")
                 out.flush()
-                print(Case(row).line(), flush=True)
+                print("| " + " | ".join(Case(row).line()) + " |", flush=True)
 
 
 if __name__ == "__main__":

@@ -110,6 +110,8 @@ class Bench:
     def cells(self, cells, measure):
         """Every cell on each device in turn, several rounds; medians by value and spread of the first."""
         for operation, cell in cells.items():
+            if self.args.cells and not any(word in operation for word in self.args.cells):
+                continue
             runs = {device.name: [] for device in self.devices}
             faults = {}
             for _ in range(self.args.rounds):
@@ -244,6 +246,7 @@ def main():
     parser.add_argument("--images", type=int, help="images at once; 4 for --deck, else 1")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--cells", nargs="*", help="cells whose names hold one of these words")
     parser.add_argument("--only", nargs="*", help="devices whose names hold one of these words")
     parser.add_argument("--out", type=Path, help="add the rows to this file instead of printing them")
     args = parser.parse_args()

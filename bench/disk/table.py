@@ -162,10 +162,12 @@ def lead(held):
     if not parts:
         return "No run above Ceph is among the results yet."
     ratio = held.value(("deck", "fio", arm, "fill"), "ratio")
+    reads = [times(held, arm, ARMS[0], cell) for cell in ("seq read 128k", "rand read 128k")]
     cpu = [sum(held.value(("deck", "fio", one, write), f"{side}_cpu_s_per_gb") for side in ("server", "client"))
            for one in (arm, ARMS[0])]
     return (f"Above the same Ceph cluster, in the same run, narrows wrote {', '.join(parts)}, kept {ratio:.2f} bytes in one, and took "
-            f"{cpu[0] / cpu[1]:.2f} times the processor time a gigabyte that Ceph takes without compression.")
+            f"{cpu[0] / cpu[1]:.2f} times the processor time a gigabyte that Ceph takes without compression. It read {reads[0]:.2f} times as fast as "
+            f"`{ARMS[0]}` in order, {reads[1]:.2f} times at random.")
 
 
 def losses(held):
@@ -187,8 +189,8 @@ def losses(held):
 def page(held):
     parts = ["# Disk: a block device that compresses", "",
              "*Made by `bench/disk/table.py` of [disk.jsonl](disk.jsonl); the words are in that program.*", "", lead(held), "",
-             "For some 90 seconds at the start of the run with zram (filling, and writing in order) another measurement ran beside it, so its speeds there are too low by an "
-             "unknown part. The rows above Ceph, of real data and on a real disk are older than collecting in idle time.", ""]
+             "The machine is shared: the same cell moves by a third from minute to minute, so only ratios within a run count. Medians of three rounds; of the cells beside zram "
+             "that were measured again, of seven.", ""]
     if held.commands("deck"):
         parts += [deck(held), ""]
     parts += ["## How to reproduce it", ""]

@@ -7,7 +7,7 @@ A cell is zstd's length over narrows' at the time narrows took: above 1 narrows 
 both axes by another do not count. Where narrows is faster than zstd's fastest setting, that setting is compared with.
 
 Rows go to `--out` as they are measured; what it holds is not measured again, so `--minutes` and another run go on. The page is made
-of the rows: `--page FILE.md`. `--seek SIZE` packs the folder's files, one after the other until there is so much, and reads random MiB of
+of the rows, by table.py: `--page FILE.md`. `--seek SIZE` packs the folder's files, one after the other until there is so much, and reads random MiB of
 it, each by a process of its own and all by one reader of the Python module where that is installed.
 
 Needs a release build (`cargo build --release --bin narrows`) and zstd.
@@ -28,15 +28,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from table import page
+
 NARROWS = os.environ.get("NARROWS", str(Path(__file__).resolve().parents[2] / "target/release/narrows"))
 ZSTD_LEVELS = ["--fast=3", "-1", "-2", "-3", "-4", "-5", "-6", "-7", "-8", "-9", "-10", "-11", "-12", "-13", "-14",
                "-15", "-16", "-17", "-18", "-19"]
-LOSING = 0.99
 SCRATCH = "/dev/shm" if Path("/dev/shm").is_dir() else None
-# Files of the corpus that are arrays of numbers and nothing else; its other files are text, programs, records, memory and what was
-# packed before.
-NUMBERS = ("alp.", "elf.", "isabel.", "ocean.", "topo.", "wind.", "climate.", "astro.", "f64.", "ints.", "med.", "weights.", "dl.",
-           "silesia.mr", "silesia.x-ray", "grids.ecocrop")
 
 
 def measure(command, out, rounds):
@@ -143,57 +140,6 @@ def seeks(folder, size, count):
             yield {"schema": "narrows.file-seek/1", "way": way, "bytes": size, "packed": packed.stat().st_size, "reads": count,
                    "median_ms": round(statistics.median(times), 2), "p99_ms": round(times[int(len(times) * 0.99)], 2),
                    "most_ms": round(times[-1], 2)}
-
-
-def mean(cells):
-    return math.exp(sum(map(math.log, cells)) / len(cells)) if cells else math.nan
-
-
-def page(rows):
-    """The page of all rows."""
-    of = next(row for row in rows if row["schema"] == "narrows.machine/1")
-    cells = [row for row in rows if row["schema"] == "narrows.file-bench/1"]
-    found = [row for row in rows if row["schema"] == "narrows.file-seek/1"]
-    levels = sorted({row["level"] for row in cells})
-    files = sorted({row["file"] for row in cells})
-    cell = {(row["file"], row["level"]): row["zstd_packed_in_that_time"] / row["packed"] for row in cells}
-    numbers = [value for (name, _), value in cell.items() if name.startswith(NUMBERS)]
-    others = [value for (name, _), value in cell.items() if not name.startswith(NUMBERS)]
-    losing = sorted((value, *key) for key, value in cell.items() if value < LOSING)
-    beside = {(row["file"], row["level"]): row["zstd_level"] for row in cells}
-    ahead = [name for name in files if name.startswith(NUMBERS)
-             and mean([cell[name, level] for level in levels if (name, level) in cell]) >= 1.2]
-    count = sum(name.startswith(NUMBERS) for name in files)
-    lines = [
-        "# Packed files: beside zstd, and seeks", "",
-        "Made by `bench/file/run.py` of [file.jsonl](file.jsonl), which has all figures. A cell is zstd's length over narrows' after the "
-        "same wall time, both with two threads, from a file to a file in memory: above 1 narrows is shorter, below 0.99 it loses. zstd's length "
-        "at that time is on the lower hull of its levels.", "",
-        f"Machine: {of['cpu']}, {of['cores']} cores, Linux {of['kernel']}; {of['narrows']}, zstd {of['zstd']}; load {of['load']:.1f} when it began.", "",
-        "| target | found | |", "|---|---|---|",
-        f"| no file longer than zstd's by more than 1 % | {len(losing)} of {len(cell)} cells are, of {len({row[1] for row in losing})} files; "
-        f"the least {min(cell.values()):.3f} | {'missed' if losing else 'met'} |",
-        f"| numbers ≥ 1.2 × | {mean(numbers):.3f} in the geometric mean over {count} files, {len(ahead)} of them ≥ 1.2 | "
-        f"{'met' if mean(numbers) >= 1.2 else 'missed'} |",
-        *(f"| a random MiB of {row['bytes'] >> 30} GiB ≤ 10 ms, {row['way']} | median {row['median_ms']} ms, 99 % {row['p99_ms']} ms, "
-          f"most {row['most_ms']} ms of {row['reads']} | {'met' if row['median_ms'] <= 10 else 'missed'} |" for row in found),
-        "", f"All {len(cell)} cells: geometric mean {mean(list(cell.values())):.3f}; numbers {mean(numbers):.3f}, everything else "
-        f"{mean(others):.3f}.", "",
-        "## Where narrows loses", "",
-    ]
-    if losing:
-        lines += ["| file | level | cell | zstd's setting that takes as long |", "|---|---|---|---|"]
-        lines += [f"| {name} | {level} | {value:.3f} | `{beside[name, level]}` |" for value, name, level in losing]
-    else:
-        lines += ["Nowhere."]
-    lines += ["", "## All cells", "", "| file | MB | " + " | ".join(f"-{level}" for level in levels) + " |",
-              "|---" * (2 + len(levels)) + "|"]
-    size = {row["file"]: row["bytes"] for row in cells}
-    for name in files:
-        values = [cell.get((name, level)) for level in levels]
-        shown = ["" if value is None else f"{value:.2f}" if value >= LOSING else f"**{value:.2f}**" for value in values]
-        lines.append(f"| {name} | {size[name] / 1e6:.1f} | " + " | ".join(shown) + " |")
-    return "\n".join(lines) + "\n"
 
 
 def main():

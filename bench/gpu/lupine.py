@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from run import LINKS, more_data
+from run import more_data, shape
 from netns import NARROWS, Net, machine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,7 +112,7 @@ def main():
         try:
             build_program(dir)
             for link in map(int, args.links.split(",")):
-                net.shape(link, LINKS[link])
+                shape(net, link)
                 for name in DATA:
                     runs = {"lupine": [], "narrows": []}
                     for _ in range(args.rounds):

@@ -23,9 +23,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from netns import NARROWS, Net, machine
+from run import shape
 
 PORT, RELAY = 4245, 4246
-BURST = {10: "32kb", 100: "64kb", 1000: "256kb", 0: None}
 CASES = {"none": ["--policy", "none"], "adaptive": []}
 NOT_COUNTED = 3
 PROGRAM = Path(__file__).with_name("network.py")
@@ -118,7 +118,7 @@ def main():
     with Net("training") as net:
         cells = [(int(link), 0) for link in args.links.split(",")] + [(0, int(delay)) for delay in args.delays.split(",") if int(delay)]
         for link, delay in cells:
-            net.shape(link, BURST[link])
+            shape(net, link)
             seconds, losses = {case: [] for case in CASES}, set()
             for _ in range(args.rounds):
                 for case in CASES:

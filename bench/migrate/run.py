@@ -3,7 +3,7 @@
 
 Needs root, iproute2, QEMU, busybox-static, cpio, cc, and a release build. One run is one whole migration: two fresh QEMUs, the
 guest at work in the source, timed by QEMU itself and by the STOP and RESUME events (one clock: both are on this
-machine). Dirty guests are repeated and interleaved; `table.py` makes medians and spreads of the JSON Lines.
+machine). Dirty guests are repeated and interleaved; `table.py` makes tables of the JSON Lines.
 
     bench/migrate/run.py [--guests fill,dirty20] [--links 1000,100] [--methods none,zstd-1:4,aware:4] [--repeat 3]
                          [--qemu PATH[:DATA:DATA]] [--out migrate.jsonl]

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy
 
 import narrows
+from table import page
 
 # Numeric files of the corpus: the type of their numbers, and bytes of a head to leave out.
 CORPUS = {
@@ -33,8 +34,6 @@ CORPUS = {
     "ints.era5": "i2", "med.fmri_ffd_a": "i2", "med.nib_example4d": "i2", "med.ch2_t1": "u1", "silesia.mr": "u2",
     "silesia.x-ray": "u2", "weights.resemblyzer": "f4", "weights.silero_f16": "f2", "grids.ecocrop_wheat": "f8",
 }
-FEWEST = 0.98
-
 
 def made():
     """Arrays of ten kinds, the same each time."""
@@ -168,79 +167,6 @@ def machine(missing):
             pass
     return {"schema": "narrows.machine/1", "cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release(),
             "versions": versions, "missing": sorted(missing), "load": os.getloadavg()[0]}
-
-
-def mean(values):
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
-
-
-def compared(results):
-    """Of one array: the densest of blosc2 and zstandard; ours at a goal at least as fast, else at the fastest; and the densest
-    of pcodec and OpenZL beside ours at a goal at least as fast as that."""
-    ours = {name: it for name, it in results.items() if name.startswith("narrows")}
-
-    def beside(others):
-        if not others:
-            return None
-        name, (ratio, rate) = max(others.items(), key=lambda it: it[1])
-        fast = {goal: it for goal, it in ours.items() if it[1] >= rate}
-        goal, (our_ratio, our_rate) = max((fast or dict([max(ours.items(), key=lambda it: it[1][1])])).items(), key=lambda it: it[1][0])
-        return {"other": name, "ratio": ratio, "rate": rate, "goal": goal, "our_ratio": our_ratio, "our_rate": our_rate,
-                "gain": our_ratio / ratio, "speed": our_rate / rate}
-
-    pick = lambda *starts: {name: it for name, it in results.items() if name.startswith(starts)}
-    return beside(pick("blosc2", "zstandard")), beside(pick("pcodec", "openzl"))
-
-
-def page(rows):
-    of = next(row for row in rows if row["schema"] == "narrows.machine/1")
-    arrays = {}
-    for row in rows:
-        if row["schema"] == "narrows.array-bench/1":
-            arrays.setdefault(row["array"], {})[row["codec"]] = row["ratio"], row["pack"]
-    both = {name: compared(results) for name, results in arrays.items()}
-    gains = [one["gain"] for one, _ in both.values() if one]
-    slower = [name for name, (one, _) in both.items() if one and one["speed"] < 1]
-    least = min(gains, default=math.nan)
-    versions = ", ".join(f"{name} {version}" for name, version in of["versions"].items())
-    lines = [
-        "# Arrays in Python: beside blosc2, zstandard, pcodec and OpenZL", "",
-        "Made by `bench/python/run.py` of [python.jsonl](python.jsonl), which has every codec's ratio and speeds. One thread each; the best of as "
-        "many turns as fit. For each array the densest of blosc2's and zstandard's settings is set beside narrows at the densest goal that packs at least as fast (at "
-        "its fastest goal where none does), so *gain* is how many times smaller and *speed* how many times as fast.", "",
-        f"Machine: {of['cpu']}, {of['cores']} cores, Linux {of['kernel']}; {versions}"
-        + (f"; not to be had: {', '.join(of['missing'])}" if of["missing"] else "")
-        + f"; load {of['load']:.1f} when it began.", "",
-        "| target | found | |", "|---|---|---|",
-        f"| ratio ≥ 1.15 × the best of blosc2 and zstandard, geometric mean | {mean(gains):.3f} over {len(gains)} arrays | "
-        f"{'met' if mean(gains) >= 1.15 else 'missed'} |",
-        f"| at ≥ 1.0 × its packing speed | {len(gains) - len(slower)} of {len(gains)}"
-        + (f"; slower: {', '.join(slower)}" if slower else "") + f" | {'missed' if slower else 'met'} |",
-        f"| never below {FEWEST} × on any | the least {least:.3f}, {sum(gain < FEWEST for gain in gains)} below | "
-        f"{'met' if least >= FEWEST else 'missed'} |", "",
-        "| array | densest of blosc2, zstandard | its ratio | narrows | ratio | gain | speed |", "|---|---|---|---|---|---|---|",
-    ]
-    for name, (one, _) in sorted(both.items(), key=lambda it: it[1][0]["gain"] if it[1][0] else 0):
-        if one:
-            mark = "**" if one["gain"] < FEWEST or one["speed"] < 1 else ""
-            lines.append(f"| {name} | {one['other']} | {one['ratio']:.2f} | {one['goal'].split()[1]} | {one['our_ratio']:.2f} | "
-                         f"{mark}{one['gain']:.2f}{mark} | {one['speed']:.1f} |")
-    lines += ["", "## Beside pcodec and OpenZL", "",
-              "The same, beside the denser of these two. Below 1 they are ahead.", "",
-              "| array | the denser | its ratio | MB/s | narrows | ratio | MB/s | gain |", "|---|---|---|---|---|---|---|---|"]
-    others = {name: two for name, (_, two) in both.items() if two}
-    for name, two in sorted(others.items(), key=lambda it: it[1]["gain"]):
-        mark = "**" if two["gain"] < 1 else ""
-        lines.append(f"| {name} | {two['other']} | {two['ratio']:.2f} | {two['rate'] / 1e6:.0f} | {two['goal'].split()[1]} | "
-                     f"{two['our_ratio']:.2f} | {two['our_rate'] / 1e6:.0f} | {mark}{two['gain']:.2f}{mark} |")
-    if others:
-        gains = [two["gain"] for two in others.values()]
-        densest = [max(it[0] for codec, it in arrays[name].items() if codec.startswith("narrows")) / two["ratio"]
-                   for name, two in others.items()]
-        lines += ["", f"Geometric mean of the gain {mean(gains):.3f}; they are ahead on {sum(gain < 1 for gain in gains)} of {len(gains)}. "
-                  f"Whatever the speed, narrows' densest goal has {mean(densest):.3f} of their ratio and is behind on "
-                  f"{sum(gain < 1 for gain in densest)}."]
-    return "\n".join(lines) + "\n"
 
 
 def main():

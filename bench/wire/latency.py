@@ -5,7 +5,7 @@ One connection, request and response of the same length, interleaved rounds; pri
 and what the tunnel adds to the proxy, and the bulk rate of raw mode against the proxy's and, as the tunnel too is two
 processes, two proxies'.
 
-    bench/wire/latency.py [--rounds 5] [--count 3000]
+    bench/wire/latency.py [--rounds 5] [--count 3000] [--json > FILE.jsonl]
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from netns import NARROWS
+from netns import NARROWS, machine
 
 BASE = 7100
 
@@ -91,6 +91,8 @@ def main():
     parser.add_argument("--count", type=int, default=3000)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    if args.json:
+        print(json.dumps(machine(count=args.count)), flush=True)
     pid = os.fork()
     if pid == 0:
         serve(BASE)

@@ -49,6 +49,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import phases as tables
 import run as wire
 
 from netns import NARROWS, ROOT, Net, machine
@@ -509,26 +510,12 @@ TITLES = {
 
 # --- the whole ------------------------------------------------------------------------------------------------------------
 
-def table(name, row, others, fixed):
-    """Markdown rows of one cell."""
-    labels = {"link": [f"{m} Mbit/s" for m in row["mbit"]], "receiver": ["free", "a quarter", "free again"]}.get(name, row["data"])
-    for index, (phase, label) in enumerate(zip(row["phases"], labels)):
-        spread = [other["phases"][index]["settled_s"] for other in others]
-        show = lambda value: "not" if value is None else f"{value:.2f}"
-        best = max(fixed, key=lambda f: f["phases"][index]["steady_mb_s"], default=None)
-        rate = best and best["phases"][index]["steady_mb_s"]
-        yield (f"| {name} | {label} | {show(phase['settled_s'])} | {', '.join(map(show, spread))} | {show(phase['settled_chunk_s'])} | "
-               f"{'' if phase['arrived_s'] is None else format(phase['arrived_s'], '.2f')} | {phase['steady_mb_s']:.1f} | "
-               + (f"{rate:.1f} ({best['setting']}) | {phase['steady_mb_s'] / rate:.2f} | {show(best['phases'][index]['settled_s'])} |"
-                  if rate else "| | |"))
-
-
 def report(name, rows, out):
     """Prints the cell's part of the table and draws the run that counts."""
-    mine = sorted((row for row in rows if row["setting"] == "adaptive"), key=lambda row: row["foreign_cpus"])
-    for words in table(name, mine[0], mine[1:], [row for row in rows if row["setting"] != "adaptive"]):
-        print(words, flush=True)
-    (out / f"steps-{name}.svg").write_text(svg(mine[0], mine[0]["phases"], TITLES[name]))
+    for line in tables.lines(rows):
+        print("| " + " | ".join(line) + " |", flush=True)
+    mine = tables.split(rows)[0][0]
+    (out / f"steps-{name}.svg").write_text(svg(mine, mine["phases"], TITLES[name]))
 
 
 def again(file, out):
@@ -548,8 +535,7 @@ def again(file, out):
                 summary.write(json.dumps({key: row[key] for key in row if key not in ("mb_s", "wire", "chunks")}) + "\n")
 
 
-HEAD = ("| step | phase | settled, s | other runs, s | ± a chunk, s | data there, s | steady MB/s | best fixed MB/s | ratio | it settled, s |\n"
-        + "|---" * 10 + "|")
+HEAD = "| " + " | ".join(tables.HEAD) + " |\n" + "|---" * len(tables.HEAD) + "|"
 
 
 def main():

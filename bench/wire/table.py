@@ -1,26 +1,59 @@
 #!/usr/bin/env python3
-"""Turns the JSON Lines of run.py into Markdown tables: bench/wire/table.py wire.jsonl > docs/results/wire.md"""
+"""Tables of docs/results/wire.md, of the JSON Lines of run.py: bench/wire/table.py PART FILE…
+
+`lead` and `summary` take several files, one a machine, named as in `Xeon=docs/results/wire.jsonl`; `cells` and `settings` one.
+"""
 
 import json
-import math
 import statistics
 import sys
+from pathlib import Path
 
-from run import FIXED, PAPER, PEERS
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from pages import bold, geomean, machine, number, run_parts, speed, table  # noqa: E402
 
-rows = [json.loads(line) for name in sys.argv[1:] for line in open(name)]
-machines = [row for row in rows if row["schema"] == "narrows.machine/1"]
-cells = {}
-for row in rows:
-    if row["schema"] == "narrows.wire-bench/1" and row["mb_s"]:
-        cells.setdefault((row["link_mbit"], row["data"]), {})[row["setting"]] = row
+from run import FIXED, PAPER, PEERS  # noqa: E402
+
+# What adaptive is compared with, and the least ratio that was asked for in each cell.
+FLOORS = {"none": 0.97, "fixed": 0.97, "peer": 0.98, "adapt": None, "paper": 1.0}
+NAMES = {"none": "raw by narrows", "fixed": "the best of 15 fixed settings", "peer": "the best of eight programs", "adapt": "`zstd --adapt`",
+         "paper": "the published pipeline's settings"}
+
+
+class Cells:
+    """Settings by (link, data); of several runs of a setting the last."""
+
+    def __init__(self, path):
+        self.machine, self.held = None, {}
+        for line in open(path):
+            row = json.loads(line)
+            if row["schema"] == "narrows.machine/1":
+                self.machine = self.machine or row
+            elif row["mb_s"]:
+                self.held.setdefault((row["link_mbit"], row["data"]), {})[row["setting"]] = row
+
+    def sorted(self):
+        return sorted(self.held.items(), key=lambda item: item[0][0] or float("inf"))
+
+    def ratios(self, name):
+        return [ratios(cell)[name] for (mbit, _), cell in self.held.items() if mbit and ratios(cell)[name]]
+
+    def some(self, name, links, kinds):
+        return [ratios(cell)[name] for (mbit, data), cell in self.sorted() if mbit in links and data in kinds]
 
 
 def best(cell, names):
     found = [(cell[name]["mb_s"], name) for name in names if name in cell]
     # Settings of the first pass ran once; only those measured again count, unless none was.
     again = [(rate, name) for rate, name in found if cell[name]["runs"] > 1]
-    return max(again or found)
+    return max(again or found, default=(None, ""))
+
+
+def ratios(cell):
+    mine = cell["adaptive"]["mb_s"]
+    beside = {"none": cell["none"]["mb_s"], "fixed": best(cell, FIXED + ["none"])[0], "peer": best(cell, PEERS)[0],
+              "adapt": cell["zstd --adapt"]["mb_s"], "paper": best(cell, PAPER)[0]}
+    return {name: mine / rate if rate else None for name, rate in beside.items()}
 
 
 def spread(row):
@@ -28,43 +61,58 @@ def spread(row):
     return f"{(max(values) - min(values)) / 2 / statistics.median(values) * 100:.0f} %"
 
 
-def geomean(values):
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
+def named(words):
+    return {name: Cells(path) for name, path in (word.split("=") for word in words)}
 
 
-for machine in machines[:1]:
-    print(f"Machine: {machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}; commit {machine['commit']}; `{machine['command']}`.\n")
-ratios = {name: [] for name in ("none", "fixed", "peer", "adapt", "paper")}
-print("| link | data | adaptive MB/s | ± | × none | none × tcp | best fixed | × fixed | best peer | × peer | × `zstd --adapt` | × paper's |")
-print("|---|---|---|---|---|---|---|---|---|---|---|---|")
-for (mbit, kind), cell in cells.items():
-    mine = cell["adaptive"]["mb_s"]
-    none = cell["none"]["mb_s"]
-    fixed, fixed_name = best(cell, FIXED + ["none"])
-    peer, peer_name = best(cell, PEERS)
-    paper = best(cell, PAPER)[0] if any(name in cell for name in PAPER) else None
-    entry = {"none": mine / none, "fixed": mine / fixed, "peer": mine / peer, "adapt": mine / cell["zstd --adapt"]["mb_s"],
-             "paper": mine / paper if paper else None}
-    for name, value in entry.items():
-        if value:
-            ratios[name].append((mbit, kind, value))
-    mark = lambda value, floor: f"**{value:.3f}**" if value < floor else f"{value:.3f}"
-    link = f"{mbit} Mbit/s" if mbit else "unshaped"
-    print(f"| {link} | {kind} | {mine:.1f} | {spread(cell['adaptive'])} | {mark(entry['none'], 0.97)} | {none / cell['tcp']['mb_s']:.2f} | {fixed_name} {fixed:.1f} "
-          f"| {mark(entry['fixed'], 0.97)} | {peer_name} {peer:.1f} | {mark(entry['peer'], 0.98)} | {entry['adapt']:.2f} | "
-          + (f"{entry['paper']:.2f} |" if paper else "- |"))
-print("\nBold: below the target (0.97 of none, 0.97 of the best fixed setting, 0.98 of the best peer).\n")
-shaped = lambda name: [value for mbit, _, value in ratios[name] if mbit]
-for name in ratios:
-    values = shaped(name)
-    if values:
-        print(f"- × {name}, {len(values)} shaped cells: geometric mean {geomean(values):.3f}, least {min(values):.3f}, "
-              f"{sum(value >= 0.97 for value in values)} at or above 0.97")
-mixed = [value for mbit, kind, value in ratios["fixed"] if kind == "mixed" and mbit in (1000, 2500)]
-if mixed:
-    print(f"- × best fixed, mixed data at 1 and 2.5 Gbit/s: geometric mean {geomean(mixed):.3f}")
-print("\n<details><summary>Every setting, MB/s (median; one run where not among the best)</summary>\n")
-for (mbit, kind), cell in cells.items():
-    listed = sorted(cell.values(), key=lambda row: -row["mb_s"])
-    print(f"- {mbit or 'unshaped'} {kind}: " + ", ".join(f"{row['setting']} {row['mb_s']:.1f}" for row in listed))
-print("\n</details>")
+def lead(*words):
+    said = []
+    for name, cells in named(words).items():
+        told = {key: geomean(cells.ratios(key)) for key in FLOORS}
+        said.append(f"on the {name} it was {told['adapt']:.2f} × as fast as `zstd --adapt`, {told['peer']:.2f} × the "
+                    "best of eight programs and "
+                    f"{told['fixed']:.2f} × the best of its own 15 fixed settings (geometric means of "
+                    f"{len(cells.ratios('peer'))} cells)")
+    print(f"Adaptive narrows over links of 100 Mbit/s to 2.5 Gbit/s, eleven kinds of data: {'; '.join(said)}.")
+
+
+def summary(*words):
+    machines = named(words)
+    rows = [(NAMES[name], floor, lambda cells, name=name: cells.ratios(name)) for name, floor in FLOORS.items()]
+    rows += [("the best program, floats and doubles, 100 Mbit/s and 1 Gbit/s", 1.1, lambda cells: cells.some("peer", (100, 1000), ("float", "double"))),
+             ("the best fixed setting, mixed data, 1 and 2.5 Gbit/s", 1.0, lambda cells: cells.some("fixed", (1000, 2500), ("mixed",)))]
+    lines = []
+    for name, floor, of in rows:
+        line = [name, number(floor, 2)]
+        for cells in machines.values():
+            found = of(cells)
+            met = f"{sum(value >= floor for value in found)} of {len(found)}" if floor else ""
+            line += [f"{geomean(found):.3f}", f"{min(found):.3f}", met]
+        lines.append(line)
+    heads = [f"{machine}: {what}" for machine in machines for what in ("mean", "least", "met in")]
+    table(["adaptive ×", "asked", *heads], lines)
+
+
+def cells(path):
+    """Every cell; bold where it is below what was asked."""
+    found = Cells(path)
+    lines = []
+    for (mbit, data), cell in found.sorted():
+        of, none = ratios(cell), cell["none"]["mb_s"]
+        (fixed, fixed_name), (peer, peer_name) = best(cell, FIXED + ["none"]), best(cell, PEERS)
+        mark = lambda name: bold(f"{of[name]:.3f}", of[name] < FLOORS[name])
+        lines.append([speed(mbit), data, f"{cell['adaptive']['mb_s']:.1f}", spread(cell["adaptive"]), mark("none"), f"{none / cell['tcp']['mb_s']:.2f}",
+                      f"{fixed_name} {fixed:.1f}", mark("fixed"), f"{peer_name} {peer:.1f}", mark("peer"), f"{of['adapt']:.2f}", number(of["paper"], 2)])
+    print(f"{machine(found.machine)}; build {found.machine['commit']}.\n")
+    table(["link", "data", "adaptive MB/s", "±", "× none", "none × tcp", "best fixed", "× fixed", "best peer", "× peer", "× `zstd --adapt`", "× paper's"], lines)
+
+
+def settings(path):
+    """Every setting of each cell, the fastest first; those that are not among the best ran once."""
+    for (mbit, data), cell in Cells(path).sorted():
+        ranked = sorted(cell.values(), key=lambda row: -row["mb_s"])
+        print(f"- {speed(mbit)} {data}: " + ", ".join(f"{row['setting']} {row['mb_s']:.1f}" for row in ranked))
+
+
+if __name__ == "__main__":
+    run_parts(__doc__, {"lead": lead, "summary": summary, "cells": cells, "settings": settings})

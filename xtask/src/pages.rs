@@ -4,8 +4,8 @@
 //!   [`WHOLE`]. Without `--check` they are written anew.
 //! - Numbers with a unit in the README stand in such a part, or in code: nobody's memory is a source.
 //! - Relative links lead to a file, and to a heading where they name one.
-//! - Pages of results have no commit, hour or bracket in a table's cell. Those that do not keep that yet are listed in
-//!   [`NOT_YET`], which each run prints.
+//! - Pages of results have no commit, hour or bracket in a table's cell.
+//! - Pages of results of which no rows were kept are listed in [`NOT_YET`], which each run prints.
 
 mod cells;
 mod links;
@@ -15,27 +15,17 @@ use std::{fs, path::Path, process::Command};
 use anyhow::{Context, Result, bail};
 
 /// Pages that are made whole: page, what makes it.
-const WHOLE: [(&str, &str); 3] = [
+const WHOLE: [(&str, &str); 5] = [
     ("docs/results/disk.md", "python3 bench/disk/table.py"),
+    ("docs/results/file.md", "python3 bench/file/table.py"),
     ("docs/results/gpu.md", "python3 bench/gpu/table.py"),
+    ("docs/results/python.md", "python3 bench/python/table.py"),
     ("docs/results/reliability.md", RELIABILITY),
 ];
 const RELIABILITY: &str = "cargo xtask reliability";
 
-/// Result pages whose tables are still written by hand.
-pub(crate) const NOT_YET: [&str; 11] = [
-    "advise.md",
-    "faults.md",
-    "latency.md",
-    "memory.md",
-    "migrate.md",
-    "offload.md",
-    "pages.md",
-    "pair.md",
-    "steps.md",
-    "study.md",
-    "wire.md",
-];
+/// Result pages whose figures are still written by hand: no rows of their runs were kept.
+const NOT_YET: [&str; 2] = ["latency.md", "study.md"];
 
 /// Writes the made parts anew, or says what differs.
 ///

@@ -21,7 +21,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use self::{
-    rows::{How, ROWS, Spec, Test},
+    rows::{ROWS, Spec, Test},
     sheet::{Entry, Sheet, State},
 };
 pub(crate) use sheet::render;
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         .minutes
         .map(|minutes| Instant::now() + Duration::from_secs(60 * minutes));
     let over = || until.is_some_and(|until| Instant::now() >= until);
-    let wanted = |spec: &&Spec| options.only.as_deref().is_none_or(|only| spec.id == only);
+    let wanted = |spec: &&Spec| options.only.as_ref().is_none_or(|only| spec.id == *only);
     let programs = if over() {
         Programs::new()
     } else {
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     // Every row once before any a second time: a sheet that is cut has all of them.
     for round in 0..if options.full { most } else { 1 } {
         for spec in ROWS.iter().filter(wanted) {
-            let entry = sheet.entry(spec.id);
+            let entry = sheet.entry(&spec.id);
             let done = matches!(entry.state, State::Passed) && entry.rounds > round;
             if done || round >= spec.rounds || over() {
                 continue;
@@ -128,7 +128,8 @@ type Programs = BTreeMap<(String, String), (PathBuf, PathBuf)>;
 
 /// Builds the test programs that rows name, and finds them.
 fn build<'a>(specs: impl Iterator<Item = &'a Spec>, workspace: bool) -> Result<Programs> {
-    let mut packages: Vec<&str> = specs.flat_map(tests).map(|test| test.package).collect();
+    let tests = specs.flat_map(|spec| &spec.tests);
+    let mut packages: Vec<&str> = tests.map(|test| test.package.as_str()).collect();
     packages.sort_unstable();
     packages.dedup();
     if packages.is_empty() {
@@ -190,24 +191,18 @@ fn package_of(id: &str, dir: &Path) -> String {
     }
 }
 
-fn tests(spec: &Spec) -> &'static [Test] {
-    match spec.how {
-        How::Tests(tests) => tests,
-        _ => &[],
-    }
-}
-
 /// One round of one row, added to what earlier rounds found.
 fn one(spec: &Spec, options: &Options, round: u64, programs: &Programs, before: Entry) -> Entry {
     let began = Instant::now();
-    let env: Vec<(String, String)> = if options.full { spec.full } else { spec.quick }
+    let env = if options.full {
+        &spec.full
+    } else {
+        &spec.quick
+    };
+    let value = |value: &String| value.replace("{round}", &(round + 1).to_string());
+    let env: Vec<(String, String)> = env
         .iter()
-        .map(|(name, value)| {
-            (
-                (*name).into(),
-                value.replace("{round}", &(round + 1).to_string()),
-            )
-        })
+        .map(|(name, text)| (name.clone(), value(text)))
         .collect();
     let first = before.rounds == 0 || !matches!(before.state, State::Passed);
     let mut entry = if first { Entry::default() } else { before };
@@ -219,24 +214,18 @@ fn one(spec: &Spec, options: &Options, round: u64, programs: &Programs, before: 
             ..entry
         };
     }
-    let ran = match &spec.how {
-        How::Missing(why) => {
-            return Entry {
-                state: State::Missing,
-                note: (*why).into(),
-                ..entry
-            };
-        }
-        How::Tests(tests) => tests
-            .iter()
-            .map(|test| run_test(test, &env, programs))
-            .collect::<Result<Vec<_>>>(),
-        How::Program(words, fixed) => {
-            let fixed = fixed
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-            run_program(words, &env, fixed.collect(), round).map(|ran| vec![ran])
-        }
+    if let Some(why) = &spec.missing {
+        return Entry {
+            state: State::Missing,
+            note: why.clone(),
+            ..entry
+        };
+    }
+    let ran = if spec.program.is_empty() {
+        let tests = spec.tests.iter();
+        tests.map(|test| run_test(test, &env, programs)).collect()
+    } else {
+        run_program(&spec.program, &env, round).map(|ran| vec![ran])
     };
     entry.seconds += began.elapsed().as_secs_f64();
     entry.stamp();
@@ -258,7 +247,7 @@ fn take(entry: &mut Entry, spec: &Spec, ran: &[Ran]) {
         .collect::<Vec<_>>()
         .join("; ");
     for ran in ran {
-        counts::add(&mut entry.counts, spec.shapes, &ran.said);
+        counts::add(&mut entry.counts, &spec.says, &ran.said);
     }
     let bad: Vec<&Ran> = ran.iter().filter(|ran| ran.code != Some(0)).collect();
     entry.state = if bad.is_empty() {
@@ -312,12 +301,15 @@ fn last_words(said: &str) -> String {
 }
 
 fn run_test(test: &Test, env: &[(String, String)], programs: &Programs) -> Result<Ran> {
-    let key = (test.package.to_owned(), test.program.to_owned());
+    let key = (test.package.clone(), test.program.clone());
     let (program, dir) = programs
         .get(&key)
         .with_context(|| format!("{} has no test program {}", test.package, test.program))?;
     let mut command = Command::new(program);
-    command.arg("--nocapture").arg(test.filter).current_dir(dir);
+    command
+        .arg("--nocapture")
+        .arg(&test.filter)
+        .current_dir(dir);
     let which = if test.program == "lib" {
         "--lib".into()
     } else {
@@ -334,13 +326,8 @@ fn run_test(test: &Test, env: &[(String, String)], programs: &Programs) -> Resul
     finish(command, env, told.trim_end().into())
 }
 
-fn run_program(
-    words: &[&str],
-    env: &[(String, String)],
-    fixed: Vec<(String, String)>,
-    round: u64,
-) -> Result<Ran> {
-    let fill = |word: &&str| {
+fn run_program(words: &[String], env: &[(String, String)], round: u64) -> Result<Ran> {
+    let fill = |word: &String| {
         let word = word.replace("{round}", &(round + 1).to_string());
         env.iter().fold(word, |word, (name, value)| {
             word.replace(&format!("{{{name}}}"), value)
@@ -354,7 +341,7 @@ fn run_program(
         program.into()
     });
     command.args(rest);
-    finish(command, &fixed, words.join(" "))
+    finish(command, &[], words.join(" "))
 }
 
 /// Runs to the end, or for as long as no row may take; standard output and error come together.

@@ -1,7 +1,7 @@
 //! What copies to and from a GPU elsewhere take: NVIDIA's `bandwidthTest` over the driver API, on data that a caller
 //! gives, with bytes on the link and processor time of both ends.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use narrows_gpu_abi::Status;
 use narrows_gpu_wire::Request;
@@ -56,7 +56,7 @@ pub struct Case<'a> {
     pub direction: Direction,
     /// From and to pinned memory, by asynchronous copies.
     pub pinned: bool,
-    /// How often; the first is not counted.
+    /// How often at least; the first is not counted. Short copies go on for [`LASTS`].
     pub repeats: usize,
 }
 
@@ -82,6 +82,11 @@ impl Row {
         sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
     }
 }
+
+/// A case is measured for as long as this, since a few short copies say little: what adapts has not done so yet.
+pub const LASTS: Duration = Duration::from_millis(200);
+/// Copies of a case at most, unless more are asked for.
+const COPIES_MAX: usize = 200;
 
 /// A device that is ready.
 #[derive(Debug)]
@@ -139,7 +144,10 @@ impl Bench {
         buffers.copy_once()?;
         let before = self.usage()?;
         let cpu = CpuTime::of_process();
-        for _ in 0..case.repeats {
+        let began = Instant::now();
+        while row.seconds.len() < case.repeats
+            || began.elapsed() < LASTS && row.seconds.len() < COPIES_MAX
+        {
             row.seconds.push(buffers.copy_once()?);
         }
         row.client_cpu_s = CpuTime::of_process().since(cpu).total_ns() as f64 / 1e9;

@@ -213,11 +213,12 @@ impl Adaptive {
             workers.min(UNMEASURED_WORKERS)
         };
         let efficiency = self.effort.efficiency();
-        // With nothing before it, a message takes the sum of its stages, not the longest of them.
+        // With nothing before it, a message takes the sum of its stages, not the longest of them, and one worker at each end.
+        let alone = |[pack, link, unpack]: Times| (pack + unpack) * workers + link;
         let price = |index: usize| match index {
             _ if !message => weighted(row.times[index], weights),
-            0 => row.times[0].iter().sum(),
-            _ => row.times[index].iter().sum::<f32>() + MESSAGE_NS / raw_len,
+            0 => alone(row.times[0]),
+            _ => alone(row.times[index]) + MESSAGE_NS / raw_len,
         };
         let hold_up_ns = (HOLD_UP_SHARE * raw_len / link).clamp(HOLD_UP_NS, HOLD_UP_MAX_NS);
         let backlog_ns = self.pending.backlog_ns() / workers;
@@ -424,7 +425,7 @@ struct Choice {
 
 /// Whether the peer waits for these bytes alone: they are few, and nothing is before them.
 fn is_message(raw_len: usize, gauges: &Gauges) -> bool {
-    raw_len <= MESSAGE_LEN && gauges.queued_bytes == 0 && gauges.packing <= 1
+    raw_len <= MESSAGE_LEN_MAX && gauges.queued_bytes == 0 && gauges.packing <= 1
 }
 
 impl Adaptive {
@@ -534,7 +535,7 @@ impl Policy for Adaptive {
             audition: None,
         };
         // A message is answered before anything could be learnt from it.
-        if looked && raw.len() > MESSAGE_LEN {
+        if looked && raw.len() > ANSWERED_LEN {
             self.explore(at, &mut choice, raw.len(), weights, gauges);
         }
         self.enter(at, choice, raw.len(), gauges.now_ns)
@@ -606,8 +607,10 @@ impl Policy for Adaptive {
     }
 }
 
-/// A chunk up to this length is a message that somebody waits for, in bytes.
-const MESSAGE_LEN: usize = 16 << 10;
+/// A chunk up to this length that leaves alone is a message that somebody waits for, in bytes: a request, a copy to a GPU.
+const MESSAGE_LEN_MAX: usize = 64 << 10;
+/// A message up to this length is answered before anything could be learnt from it, in bytes.
+const ANSWERED_LEN: usize = 16 << 10;
 /// What packing takes of a message's time beside the codecs' own, at both ends together, in nanoseconds: tables and code
 /// that are in no cache, as measured round a tunnel with messages of 1 and 4 KiB.
 const MESSAGE_NS: f32 = 15e3;

@@ -93,8 +93,8 @@ impl AnswerDuel {
     }
 }
 
-/// Lengths up to 16 KiB, by their logarithm.
-const LENGTHS: usize = 15;
+/// Lengths up to 64 KiB, by their logarithm.
+const LENGTHS: usize = 17;
 /// AnswerDuel of each way before one is believed to be the better.
 const TRIED: u32 = 16;
 /// Every so many messages go the other way.

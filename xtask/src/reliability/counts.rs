@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// Adds what `said` holds of `shapes`: `{name}` is a number and is summed, `{name~}` keeps the greatest, `{name#}` is a word
 /// and counts the lines.
-pub(super) fn add(counts: &mut BTreeMap<String, f64>, shapes: &[&str], said: &str) {
+pub(super) fn add(counts: &mut BTreeMap<String, f64>, shapes: &[String], said: &str) {
     for line in said.lines() {
         for shape in shapes {
             for (name, number) in read(&parts(shape), line).unwrap_or_default() {
@@ -97,7 +97,7 @@ mod tests {
             "fuzz {targets#}",
             "slope {a~} and {b~}",
         ];
-        add(&mut counts, &shapes, said);
+        add(&mut counts, &shapes.map(str::to_owned), said);
         let of = |name: &str| counts[name];
         assert_eq!(
             (of("flips"), of("detected"), of("MiB"), of("targets")),

@@ -1,482 +1,61 @@
-//! What the sheet holds: a promise, how it is tried, and the figure that comes out.
+//! What the sheet holds: the rows of `rows.toml`.
 
-/// How a row is tried.
-pub(super) enum How {
-    /// Tests of the workspace, by package, test program (`lib` or the file's name), filter, and environment.
-    Tests(&'static [Test]),
-    /// A program of the repository; its arguments, then the environment.
-    Program(
-        &'static [&'static str],
-        &'static [(&'static str, &'static str)],
-    ),
-    /// Nothing does it yet; why, or what would.
-    Missing(&'static str),
-}
+use std::{collections::BTreeMap, sync::LazyLock};
 
-pub(super) struct Test {
-    pub(super) package: &'static str,
-    pub(super) program: &'static str,
-    pub(super) filter: &'static str,
-}
+use serde::Deserialize;
 
+/// A promise, how it is tried, and the figure that comes out. It has one of `tests`, `program` and `missing`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Spec {
     /// Names the row for good.
-    pub(super) id: &'static str,
-    pub(super) promise: &'static str,
-    pub(super) what: &'static str,
-    pub(super) how: How,
-    /// Environment of a quick try, of a full one. `{round}` is the number of the round.
-    pub(super) quick: &'static [(&'static str, &'static str)],
-    pub(super) full: &'static [(&'static str, &'static str)],
-    /// Counts are read from lines of these shapes: `{name}` stands for a number. Of several lines and rounds they are summed;
-    /// a name that ends in `~` keeps its greatest.
-    pub(super) shapes: &'static [&'static str],
-    /// The figure that is aimed at, of the full sheet: a name and how much.
-    pub(super) bar: Option<(&'static str, u64)>,
+    pub(super) id: String,
+    pub(super) promise: String,
+    pub(super) what: String,
+    /// Tests of the workspace.
+    #[serde(default)]
+    pub(super) tests: Vec<Test>,
+    /// A program of the repository and its arguments; `{name}` stands for what `quick` or `full` has under that name.
+    #[serde(default)]
+    pub(super) program: Vec<String>,
+    /// Nothing does it yet; why, or what would.
+    pub(super) missing: Option<String>,
+    /// Counts are read from lines of these shapes: `{name}` stands for a number. Of several lines and rounds they are
+    /// summed; a name that ends in `~` keeps its greatest, one that ends in `#` counts words.
+    #[serde(default)]
+    pub(super) says: Vec<String>,
+    /// Environment of a quick try. `{round}` is the number of the round; `skip` says why it is left out.
+    #[serde(default)]
+    pub(super) quick: BTreeMap<String, String>,
+    /// Environment of a full one.
+    #[serde(default)]
+    pub(super) full: BTreeMap<String, String>,
+    /// What the full sheet aims at: a count and how much.
+    pub(super) aim: Option<(String, u64)>,
     /// Rounds of the full sheet, each with other seeds.
+    #[serde(default = "once")]
     pub(super) rounds: u64,
 }
 
-const fn test(package: &'static str, program: &'static str, filter: &'static str) -> Test {
-    Test {
-        package,
-        program,
-        filter,
-    }
+/// Package, test program (`lib` or the file's name), filter.
+#[derive(Debug, Deserialize)]
+pub(super) struct Test {
+    pub(super) package: String,
+    pub(super) program: String,
+    pub(super) filter: String,
 }
 
-const PASSED: &str = "test result: ok. {tests} passed";
-const NONE: &[(&str, &str)] = &[];
+fn once() -> u64 {
+    1
+}
 
-/// In order of what a user fears most.
-pub(super) const ROWS: &[Spec] = &[
-    Spec {
-        id: "round trips, chunks",
-        promise: "lossless",
-        what: "random codec, level, kind and length; what was packed comes back",
-        how: How::Tests(&[test("narrows-codecs", "round_trips", "random_chunks")]),
-        quick: &[("NARROWS_ROUND_TRIPS", "40000"), ("NARROWS_SEED", "11")],
-        full: &[
-            ("NARROWS_ROUND_TRIPS", "500000"),
-            ("NARROWS_SEED", "10{round}"),
-        ],
-        shapes: &["{round trips} round trips of chunks, {bytes} bytes, {cells~} cells"],
-        bar: Some(("round trips", 5_000_000)),
-        rounds: 10,
-    },
-    Spec {
-        id: "round trips, pages",
-        promise: "lossless",
-        what: "random pages through random chains",
-        how: How::Tests(&[test(
-            "narrows-chains",
-            "lib",
-            "random_pages_come_back_from_random_chains",
-        )]),
-        quick: &[("NARROWS_ROUND_TRIPS", "50000"), ("NARROWS_SEED", "12")],
-        full: &[
-            ("NARROWS_ROUND_TRIPS", "1000000"),
-            ("NARROWS_SEED", "20{round}"),
-        ],
-        shapes: &["{round trips} round trips of pages, {bytes} bytes"],
-        bar: Some(("round trips", 5_000_000)),
-        rounds: 5,
-    },
-    Spec {
-        id: "differential",
-        promise: "lossless",
-        what: "what we pack the reference programs and libraries unpack, and the other way round: zstd, lz4, gzip, liblzo2, zlib",
-        how: How::Tests(&[
-            test("narrows-codecs", "differential", ""),
-            test("narrows-rest", "roundtrip", ""),
-        ]),
-        quick: NONE,
-        full: NONE,
-        shapes: &[PASSED],
-        bar: None,
-        rounds: 1,
-    },
-    Spec {
-        id: "bit flips, frame",
-        promise: "damage is noticed",
-        what: "each bit of a frame of 64 KiB flipped",
-        how: How::Tests(&[test("narrows", "golden", "no_flipped_bit_of_a_frame")]),
-        quick: &[("NARROWS_FLIPS", "all"), ("NARROWS_FLIP_CODECS", "raw")],
-        full: &[
-            ("NARROWS_FLIPS", "all"),
-            ("NARROWS_FLIP_CODECS", "raw,lz4,zstd"),
-        ],
-        shapes: &[
-            "raw: {flips} bits of 65536 bytes flipped, {detected} detected",
-            "lz4: {flips, LZ4} bits",
-            "zstd: {flips, zstd} bits",
-            "{silent} silent",
-        ],
-        bar: Some(("detected", 524_288)),
-        rounds: 1,
-    },
-    Spec {
-        id: "bit flips and cuts, golden frames",
-        promise: "damage is noticed",
-        what: "each bit and each length of every golden frame, also with headers that agree with the cut",
-        how: How::Tests(&[test("narrows", "golden", "every_flip_and_every_cut")]),
-        quick: NONE,
-        full: NONE,
-        shapes: &[
-            "{flips} flips and {cuts} cuts noticed, {same bytes} flips changed nothing; {lying cuts} cuts",
-        ],
-        bar: None,
-        rounds: 1,
-    },
-    Spec {
-        id: "damage, files",
-        promise: "damage is noticed",
-        what: "each bit and each length of packed files; a damaged chunk is all that is lost",
-        how: How::Tests(&[test("narrows-rest", "damage", "")]),
-        quick: NONE,
-        full: NONE,
-        shapes: &[PASSED],
-        bar: None,
-        rounds: 1,
-    },
-    Spec {
-        id: "bit flips, disk",
-        promise: "damage is noticed",
-        what: "bits of a disk's image, closed and killed; every read is right or an error",
-        how: How::Tests(&[
-            test("narrows-disk", "lib", "no_flipped_bit_is_read_as_data"),
-            test("narrows-disk", "lib", "scrambled_images"),
-        ]),
-        quick: NONE,
-        full: NONE,
-        shapes: &["{flips} bits flipped, {detected} detected"],
-        bar: None,
-        rounds: 1,
-    },
-    Spec {
-        id: "bombs",
-        promise: "bombs are harmless",
-        what: "ten codecs' bombs, which say that they hold little; growth of the receiver's memory, MiB",
-        how: How::Tests(&[test("narrows", "hostile", "bombs_are_refused")]),
-        quick: NONE,
-        full: NONE,
-        shapes: &["{bombs} bombs refused, {MiB more~} MiB more at most"],
-        bar: None,
-        rounds: 1,
-    },
-    Spec {
-        id: "network faults, sessions",
-        promise: "survives the network",
-        what: "sessions in a simulator over one and two links that are cut at random; every chunk arrives once",
-        how: How::Tests(&[test(
-            "narrows-session",
-            "sessions",
-            "every_chunk_arrives_once",
-        )]),
-        quick: &[("NARROWS_SEEDS", "5000"), ("NARROWS_SEED", "1000")],
-        full: &[
-            ("NARROWS_SEEDS", "100000"),
-            ("NARROWS_SEED", "{round}00000"),
-        ],
-        shapes: &["{seeds} sessions, {cuts} cuts, every chunk arrived once"],
-        bar: Some(("seeds", 1_000_000)),
-        rounds: 5,
-    },
-    Spec {
-        id: "network faults, channels",
-        promise: "survives the network",
-        what: "channels that open and close while links are cut",
-        how: How::Tests(&[test(
-            "narrows-session",
-            "channels",
-            "every_channel_opens_once",
-        )]),
-        quick: NONE,
-        full: NONE,
-        shapes: &["{channels} channels in {seeds} sessions, {cuts} links cut"],
-        bar: None,
-        rounds: 1,
-    },
-    Spec {
-        id: "resets",
-        promise: "survives the network",
-        what: "a TCP reset at each byte of a session, plain, under TLS and under a pre-shared key",
-        how: How::Tests(&[test("narrows-wire", "resets", "reset")]),
-        quick: NONE,
-        full: NONE,
-        shapes: &["{resets} resets in a session"],
-        bar: None,
-        rounds: 1,
-    },
-    Spec {
-        id: "half-open",
-        promise: "survives the network",
-        what: "peers that accept and are silent, links that die without a word",
-        how: How::Tests(&[
-            test("narrows", "endpoints", "silent"),
-            test("narrows", "hostile", "silence"),
-            test("narrows-io", "secure", "silen"),
-        ]),
-        quick: NONE,
-        full: NONE,
-        shapes: &[PASSED],
-        bar: None,
-        rounds: 1,
-    },
-    Spec {
-        id: "hostile sessions",
-        promise: "no crash on bad input",
-        what: "lies in headers and handshakes, overrun credit, hostile trees, hostile GPU clients",
-        how: How::Tests(&[
-            test("narrows", "hostile", ""),
-            test("narrows-wire", "hostile_trees", ""),
-            test("narrows-gpu-server", "hostile", ""),
-        ]),
-        quick: NONE,
-        full: NONE,
-        shapes: &[
-            PASSED,
-            "{trees} hostile trees refused",
-            "{cut trees} cuts refused",
-        ],
-        bar: None,
-        rounds: 1,
-    },
-    Spec {
-        id: "fuzzing",
-        promise: "no crash on bad input",
-        what: "libFuzzer on every target of fuzz/, seconds each",
-        how: How::Program(&["fuzz/run", "{seconds}"], NONE),
-        quick: &[("skip", "CI runs fuzz/run as a step of its own")],
-        full: &[("seconds", "60")],
-        shapes: &[
-            "stat::number_of_executed_units: {executions}",
-            "fuzz {targets#}",
-        ],
-        bar: Some(("executions", 1_000_000_000)),
-        rounds: 1,
-    },
-    Spec {
-        id: "crash states",
-        promise: "crash-consistent disk",
-        what: "images that a power cut may leave: any subset of unflushed writes, torn and reordered; nothing flushed is lost",
-        how: How::Tests(&[test(
-            "narrows-disk",
-            "lib",
-            "no_crash_loses_or_invents_anything",
-        )]),
-        quick: &[
-            ("NARROWS_CRASH_STATES", "20000"),
-            ("NARROWS_CRASH_SEED", "31"),
-        ],
-        full: &[
-            ("NARROWS_CRASH_STATES", "100000"),
-            ("NARROWS_CRASH_SEED", "3{round}"),
-        ],
-        shapes: &["{crash states} crash states from seed"],
-        bar: Some(("crash states", 100_000)),
-        rounds: 3,
-    },
-    Spec {
-        id: "crash states, threads",
-        promise: "crash-consistent disk",
-        what: "the same with several threads that write and flush",
-        how: How::Tests(&[test(
-            "narrows-disk",
-            "lib",
-            "what_several_threads_were_told",
-        )]),
-        quick: NONE,
-        full: NONE,
-        shapes: &["{crash states} crash states of racing threads"],
-        bar: None,
-        rounds: 1,
-    },
-    Spec {
-        id: "planted bugs",
-        promise: "crash-consistent disk",
-        what: "six bugs planted into the disk; the search finds each",
-        how: How::Tests(&[test("narrows-disk", "lib", "every_planted_bug_is_found")]),
-        quick: NONE,
-        full: NONE,
-        shapes: &["found after {states} states", "found {bugs#} after"],
-        bar: None,
-        rounds: 1,
-    },
-    Spec {
-        id: "disk faults",
-        promise: "disk faults are handled",
-        what: "each call of a workload fails in turn, with and without a part done, for an I/O error or for lack of space; then a crash",
-        how: How::Tests(&[test(
-            "narrows-disk",
-            "lib",
-            "every_failing_call_is_survived",
-        )]),
-        quick: NONE,
-        full: NONE,
-        shapes: &["{states} states after failing calls"],
-        bar: None,
-        rounds: 1,
-    },
-    Spec {
-        id: "kills",
-        promise: "crash-consistent disk",
-        what: "SIGKILL of a disk's server under load, a model of each block beside it",
-        how: How::Program(
-            &[
-                "/usr/bin/python3",
-                "bench/disk/crash.py",
-                "--rounds",
-                "{rounds}",
-                "--seed",
-                "{round}",
-                "--longest",
-                "0.3",
-            ],
-            NONE,
-        ),
-        quick: &[("rounds", "6")],
-        full: &[("rounds", "100")],
-        shapes: &["\"rounds\": {kills}, \"requests\": {requests}"],
-        bar: Some(("kills", 10_000)),
-        rounds: 3,
-    },
-    Spec {
-        id: "requests",
-        promise: "blocks are linearizable",
-        what: "requests side by side are each answered once with the right bytes; a model of each page beside random accesses",
-        how: How::Tests(&[
-            test("narrows-nbd", "lib", "every_request_is_answered_once"),
-            test("narrows-nbd", "lib", "what_is_written_is_read"),
-        ]),
-        quick: NONE,
-        full: NONE,
-        shapes: &[PASSED],
-        bar: None,
-        rounds: 1,
-    },
-    Spec {
-        id: "offload faults",
-        promise: "offload is honest",
-        what: "a server that is slow, lies, resets or dies: every file is right, or refused in words",
-        how: How::Tests(&[test("narrows-offload", "faults", "no_fault_is_silent")]),
-        quick: &[("NARROWS_FAULTS", "200")],
-        full: &[("NARROWS_FAULTS", "1200")],
-        shapes: &[
-            "{faults} faults: {mended} mended, {refused} refused, {without effect} without effect",
-        ],
-        bar: None,
-        rounds: 1,
-    },
-    Spec {
-        id: "migration pages",
-        promise: "migration is correct",
-        what: "guests over lanes whose threads take turns at random; every page arrives as it was",
-        how: How::Tests(&[test("narrows-migrate", "lanes", "")]),
-        quick: NONE,
-        full: NONE,
-        shapes: &[PASSED],
-        bar: None,
-        rounds: 1,
-    },
-    Spec {
-        id: "policy",
-        promise: "never much slower than raw",
-        what: "scenes in a simulator that nothing was tuned on",
-        how: How::Tests(&[test("narrows-policy", "lib", "sim::")]),
-        quick: &[
-            ("NARROWS_SIM_FIRST", "900000"),
-            ("NARROWS_SIM_CASES", "300"),
-        ],
-        full: &[
-            ("NARROWS_SIM_FIRST", "9{round}00000"),
-            ("NARROWS_SIM_CASES", "5000"),
-        ],
-        shapes: &[PASSED],
-        bar: None,
-        rounds: 1,
-    },
-    Spec {
-        id: "memory",
-        promise: "bounded memory",
-        what: "minutes of transfer through a session; slope of both ends' resident memory, KiB a minute",
-        how: How::Program(
-            &[
-                "python3",
-                "bench/reliability/soak.py",
-                "--seconds",
-                "{seconds}",
-            ],
-            NONE,
-        ),
-        quick: &[("seconds", "12")],
-        full: &[("seconds", "900")],
-        shapes: &[
-            "{seconds} s, {gigabytes} GB, slope {sender KiB a minute~} and {receiver KiB a minute~} KiB a minute",
-        ],
-        bar: Some(("seconds", 86_400)),
-        rounds: 1,
-    },
-    Spec {
-        id: "certificates",
-        promise: "authenticated",
-        what: "expired, of another name, of another authority, TLS 1.2, garbage and silence before the handshake: all refused",
-        how: How::Tests(&[test("narrows-io", "secure", "")]),
-        quick: NONE,
-        full: NONE,
-        shapes: &[PASSED],
-        bar: None,
-        rounds: 1,
-    },
-    Spec {
-        id: "golden files",
-        promise: "portable for ever",
-        what: "frames, pages, files and disks that earlier versions wrote are read, x86-64",
-        how: How::Tests(&[
-            test("narrows", "golden", "golden"),
-            test("narrows-chains", "lib", "golden"),
-            test("narrows-rest", "golden", ""),
-            test("narrows-disk", "lib", "golden"),
-        ]),
-        quick: NONE,
-        full: NONE,
-        shapes: &[PASSED, "{files} files, codecs"],
-        bar: None,
-        rounds: 1,
-    },
-    Spec {
-        id: "golden files, i386, aarch64, s390x",
-        promise: "portable for ever",
-        what: "the same under qemu-user",
-        how: How::Program(&["bench/reliability/arches.sh"], NONE),
-        quick: &[("skip", "takes a build for each architecture")],
-        full: NONE,
-        shapes: &["{architectures} architectures read"],
-        bar: Some(("architectures", 3)),
-        rounds: 1,
-    },
-    Spec {
-        id: "schedules",
-        promise: "no deadlock, no race",
-        what: "interleavings of the pipeline's queues explored by a scheduler",
-        how: How::Missing("the queues are not built with loom or shuttle yet"),
-        quick: NONE,
-        full: NONE,
-        shapes: &[],
-        bar: Some(("schedules", 1_000_000)),
-        rounds: 1,
-    },
-    Spec {
-        id: "many clients",
-        promise: "load is held",
-        what: "an hour of many clients at once, with latencies",
-        how: How::Missing(
-            "strangers beside a transfer are tested for minutes (hostile sessions), not an hour of load",
-        ),
-        quick: NONE,
-        full: NONE,
-        shapes: &[],
-        bar: None,
-        rounds: 1,
-    },
-];
+#[derive(Deserialize)]
+struct Rows {
+    row: Vec<Spec>,
+}
+
+pub(super) static ROWS: LazyLock<Vec<Spec>> = LazyLock::new(|| {
+    let rows: Rows =
+        toml::from_str(include_str!("rows.toml")).expect("rows.toml is TOML of this shape");
+    rows.row
+});

@@ -134,10 +134,10 @@ impl Sheet {
             .iter()
             .map(|spec| {
                 self.entries
-                    .get(spec.id)
+                    .get(&spec.id)
                     .cloned()
                     .unwrap_or_default()
-                    .json(spec.id)
+                    .json(&spec.id)
             })
             .collect();
         let value = json!({ "schema": "narrows.reliability/1", "full": self.full, "rows": rows });
@@ -167,7 +167,7 @@ impl Sheet {
             ROWS.iter()
                 .filter(|spec| {
                     self.entries
-                        .get(spec.id)
+                        .get(&spec.id)
                         .map_or(State::NotRun, |entry| entry.state)
                         == wanted
                 })
@@ -190,7 +190,7 @@ impl Sheet {
 /// The sheet cannot be read.
 pub(crate) fn render(path: &Path) -> Result<String> {
     let sheet = Sheet::read(path)?;
-    let entry = |spec: &Spec| sheet.entries.get(spec.id).cloned().unwrap_or_default();
+    let entry = |spec: &Spec| sheet.entries.get(&spec.id).cloned().unwrap_or_default();
     let kind = if sheet.full { "full" } else { "quick" };
     let mut text = format!(
         "# What narrows survives\n\n{}. In no row that passed was anything silent: each test fails when wrong bytes pass as right. `cargo xtask reliability --quick` makes such a \
@@ -198,16 +198,16 @@ pub(crate) fn render(path: &Path) -> Result<String> {
          | promise | tried | figure | aim | |\n|---|---|---|---|---|\n",
         sheet.summary()
     );
-    for spec in ROWS {
+    for spec in ROWS.iter() {
         let entry = entry(spec);
-        let aim = spec.bar.map_or_else(String::new, |(name, least)| {
-            format!("{} {name}", grouped(least as f64))
+        let aim = spec.aim.as_ref().map_or_else(String::new, |(name, least)| {
+            format!("{} {name}", grouped(*least as f64))
         });
-        let reached = spec.bar.is_none_or(|(name, least)| {
+        let reached = spec.aim.as_ref().is_none_or(|(name, least)| {
             entry
                 .counts
                 .get(name)
-                .is_some_and(|count| *count >= least as f64)
+                .is_some_and(|count| *count >= *least as f64)
         });
         let state = match entry.state {
             State::Passed if reached => "passed",
@@ -227,7 +227,7 @@ pub(crate) fn render(path: &Path) -> Result<String> {
         );
     }
     text.push_str("\n## How each row was run\n\n");
-    for spec in ROWS {
+    for spec in ROWS.iter() {
         let entry = entry(spec);
         let note = if entry.note.is_empty() {
             String::new()

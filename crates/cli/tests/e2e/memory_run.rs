@@ -4,8 +4,9 @@ use std::{
     env,
     fmt::Write as _,
     fs,
-    path::Path,
-    process::{Command, Stdio},
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -25,17 +26,69 @@ fn narrows() -> Command {
     command
 }
 
-// Goal: the same result in half the memory, and the limit holds. Method: `sort`, which reads all of its input into
-// memory, alone and within the limit.
-#[test]
-fn sort_gives_the_same_in_half_the_memory() {
+/// Whether programs can be run so here; if not, says why the test is skipped: the library is built by `cargo build -p
+/// narrows-paged`, and the system must allow it.
+fn allowed() -> bool {
     let check = narrows()
         .args(["memory", "run", "--check"])
         .output()
         .unwrap();
     if !check.status.success() {
-        // The library is built by `cargo build -p narrows-paged`, or the system does not allow it.
         eprintln!("skipped: {}", String::from_utf8_lossy(&check.stderr));
+    }
+    check.status.success()
+}
+
+/// A program that fills its memory with what does not pack and then sorts it, again and again; and its process.
+struct Filling {
+    parent: Child,
+    program: String,
+}
+
+impl Filling {
+    fn start(backing: &Path) -> Self {
+        let parent = narrows()
+            .args(["memory", "run", "--limit", "32M", "--backing"])
+            .arg(backing)
+            .args(["--", "sort", "--buffer-size=200M", "/dev/urandom"])
+            .args(["-o", "/dev/null"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let children = format!("/proc/{0}/task/{0}/children", parent.id());
+        let program = await_some("the program does not start", || {
+            let text = fs::read_to_string(&children).unwrap();
+            text.split_whitespace().next().map(str::to_owned)
+        });
+        Self { parent, program }
+    }
+
+    /// The backing file, which has no name of its own.
+    fn backing(&self, folder: &Path) -> Option<PathBuf> {
+        let open = fs::read_dir(format!("/proc/{}/fd", self.program)).ok()?;
+        open.flatten()
+            .map(|entry| entry.path())
+            .find(|path| fs::read_link(path).is_ok_and(|to| to.starts_with(folder)))
+    }
+}
+
+/// Waits for `what` to give something.
+fn await_some<T>(late: &str, mut what: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(found) = what() {
+            return found;
+        }
+        assert!(Instant::now() < until, "{late}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+// Goal: the same result in half the memory, and the limit holds. Method: `sort`, which reads all of its input into
+// memory, alone and within the limit.
+#[test]
+fn sort_gives_the_same_in_half_the_memory() {
+    if !allowed() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -102,57 +155,54 @@ fn the_exit_code_is_the_programs() {
 // folder of the backing is empty.
 #[test]
 fn killing_either_process_ends_both() {
-    let check = narrows()
-        .args(["memory", "run", "--check"])
-        .output()
-        .unwrap();
-    if !check.status.success() {
-        eprintln!("skipped: {}", String::from_utf8_lossy(&check.stderr));
+    if !allowed() {
         return;
     }
     for kill_parent in [true, false] {
         let dir = tempfile::tempdir().unwrap();
-        let mut parent = narrows()
-            .args(["memory", "run", "--limit", "32M", "--backing"])
-            .arg(dir.path())
-            // Fills memory with what does not pack, in memory that is managed, until it is killed.
-            .args([
-                "--",
-                "sort",
-                "--buffer-size=200M",
-                "/dev/urandom",
-                "-o",
-                "/dev/null",
-            ])
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let until = Instant::now() + Duration::from_secs(20);
-        let children = format!("/proc/{0}/task/{0}/children", parent.id());
-        let program = loop {
-            let text = fs::read_to_string(&children).unwrap();
-            if let Some(pid) = text.split_whitespace().next() {
-                break pid.to_owned();
-            }
-            assert!(Instant::now() < until, "the program does not start");
-            thread::sleep(Duration::from_millis(10));
-        };
+        let mut filling = Filling::start(dir.path());
         thread::sleep(Duration::from_millis(500));
         let victim = if kill_parent {
-            parent.id().to_string()
+            filling.parent.id().to_string()
         } else {
-            program.clone()
+            filling.program.clone()
         };
         let killed = Command::new("kill").args(["-9", &victim]).status().unwrap();
         assert!(killed.success());
-        parent.wait().unwrap();
-        while Path::new("/proc").join(&program).exists() {
-            assert!(
-                Instant::now() < until,
-                "the program goes on without its parent"
-            );
-            thread::sleep(Duration::from_millis(10));
-        }
+        filling.parent.wait().unwrap();
+        await_some("the program goes on without its parent", || {
+            let gone = !Path::new("/proc").join(&filling.program).exists();
+            gone.then_some(())
+        });
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
+}
+
+// Goal: a handler that cannot bring back what was there ends the program, in words. Method: zeroes over the backing file
+// while the program goes over its memory.
+#[test]
+fn a_damaged_backing_ends_the_program_in_words() {
+    if !allowed() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let filling = Filling::start(dir.path());
+    let backing = await_some("no backing file", || filling.backing(dir.path()));
+    await_some("the program goes on with other numbers", || {
+        let Ok(file) = fs::OpenOptions::new().write(true).open(&backing) else {
+            return Some(());
+        };
+        let len = file.metadata().unwrap().len();
+        for at in (0..len).step_by(MIB as usize) {
+            file.write_all_at(&[0; MIB as usize], at).unwrap();
+        }
+        None
+    });
+    let ended = filling.parent.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success(), "{text}");
+    assert!(
+        text.contains("a block came back with other bytes than it had"),
+        "{text}"
+    );
 }

@@ -6,6 +6,7 @@
 //! wrote may be lost, kept in part, or kept in another order than it was written, until a
 //! [`Backing::flush`] that began after it returned has returned.**
 
+mod ahead;
 mod direct;
 mod file;
 mod named;

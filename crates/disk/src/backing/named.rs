@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use super::{Backing, BackingError, DirectBacking, FileBacking, RbdBacking};
+use super::{Backing, BackingError, DirectBacking, FileBacking, RbdBacking, ahead::ReadAhead};
 
 /// What names of images begin with.
 const RBD: &str = "rbd:";
@@ -19,7 +19,7 @@ pub fn is_image(name: &str) -> bool {
 /// [`BackingError::Busy`] if another writer holds it; else see [`BackingError`].
 pub fn open(name: &str) -> Result<Arc<dyn Backing>, BackingError> {
     match name.strip_prefix(RBD) {
-        Some(image) => Ok(Arc::new(RbdBacking::open(image)?)),
+        Some(image) => Ok(Arc::new(ReadAhead::new(RbdBacking::open(image)?))),
         None => Ok(of_file(FileBacking::open(Path::new(name))?)),
     }
 }
@@ -30,7 +30,7 @@ pub fn open(name: &str) -> Result<Arc<dyn Backing>, BackingError> {
 /// See [`BackingError`].
 pub fn create(name: &str, size: u64) -> Result<Arc<dyn Backing>, BackingError> {
     match name.strip_prefix(RBD) {
-        Some(image) => Ok(Arc::new(RbdBacking::create(image, size)?)),
+        Some(image) => Ok(Arc::new(ReadAhead::new(RbdBacking::create(image, size)?))),
         None => Ok(of_file(FileBacking::create(Path::new(name), size)?)),
     }
 }

@@ -32,7 +32,7 @@ pub struct Args {
     /// Copy these bytes besides, over and over (may be given more than once)
     #[arg(long, value_name = "FILE")]
     pub data: Vec<PathBuf>,
-    /// Copies of each case that count
+    /// Copies of each case that count, at least; short ones go on for 0.2 s
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub repeats: u16,
     /// Only memory of this kind
