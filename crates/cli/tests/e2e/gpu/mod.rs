@@ -269,7 +269,7 @@ fn bandwidth_is_measured_and_told() {
     assert_eq!(rows.len(), 1 + 2 * 5);
     assert!(rows[0]["median_s"].as_f64().unwrap() > 0.0);
     for row in &rows[1..] {
-        assert_eq!(row["seconds"].as_array().unwrap().len(), 2);
+        assert!(row["seconds"].as_array().unwrap().len() >= 2);
         assert!(row["bytes_per_s"].as_f64().unwrap() > 0.0);
     }
 }
