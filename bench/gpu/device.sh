@@ -66,6 +66,18 @@ if ffmpeg -hide_banner -filters 2>/dev/null | grep -q yadif_cuda; then
         -f lavfi -i testsrc2=s=320x240:d=0.2 -vf format=yuv420p,setfield=tff,hwupload_cuda,yadif_cuda,hwdownload,format=yuv420p -f framemd5 -
 fi
 
+step nvCOMP
+# PyPI's nvidia-libnvcomp-cu12, where it is installed; NARROWS_NVCOMP_LIB names another.
+: "${NARROWS_NVCOMP_LIB:=$(python3 -c 'import nvidia.libnvcomp as n; print(list(n.__path__)[0])' 2>/dev/null)/lib64/libnvcomp.so.6}"
+if [ -e "$NARROWS_NVCOMP_LIB" ]; then
+    cargo build --release -q -p narrows-gpu-server --example nvcomp &&
+        timeout 120 "$target/examples/nvcomp" --nvcomp "$NARROWS_NVCOMP_LIB" "$narrows" |
+        python3 -c "import json,sys
+for line in sys.stdin: print(json.dumps({**json.loads(line), 'card': '''$card'''}))" | tee "$out/nvcomp.jsonl"
+else
+    echo "nvCOMP is not there (pip install nvidia-libnvcomp-cu12)"
+fi
+
 step bandwidth
 for policy in none adaptive; do
     timeout 150 "$narrows" gpu bandwidth --to "unix:$work/sock" --policy $policy --sizes 4,64K,1M,16M,64M --json |

@@ -46,7 +46,7 @@ class Servers:
         socket = f"unix:{dir}/socket"
         self.processes = [self.begin(net.command(0, [NARROWS, "gpu", "serve", "--backend", "host", *where]))
                           for where in (["--listen", socket, "--policy", "none"], ["--listen", f"{net.address[0]}:{PORT}", "--insecure"])]
-        env = {**os.environ, "LD_LIBRARY_PATH": str(library), "NARROWS_GPU_TO": socket, "NARROWS_GPU_POLICY": "none", "LUPINE_PORT": str(LUPINE_PORT)}
+        env = {**os.environ, "LD_LIBRARY_PATH": str(library), "NARROWS_GPU_TO": socket, "NARROWS_GPU_NO_CONTENT_CACHE": "1", "NARROWS_GPU_POLICY": "none", "LUPINE_PORT": str(LUPINE_PORT)}
         log = open(Path(dir, "lupine.log"), "w")
         self.processes.append(subprocess.Popen(net.command(0, [build / "lupine_driver_server"]), env=env, stdout=log, stderr=log))
         time.sleep(2)
@@ -72,7 +72,7 @@ def build_program(dir):
 def copy(net, who, name, args, dir):
     words = [f"{dir}/copies", f"{dir}/{name}.bin", args.bytes, args.repeats]
     if who == "narrows":
-        words = [NARROWS, "-q", "gpu", "run", "--to", f"{net.address[0]}:{PORT}", "--insecure", "--", *words]
+        words = [NARROWS, "-q", "gpu", "run", "--to", f"{net.address[0]}:{PORT}", "--insecure", "--no-content-cache", "--", *words]
     else:
         words = ["env", f"LD_LIBRARY_PATH={args.lupine}", f"LUPINE_SERVER={net.address[0]}:{LUPINE_PORT}", *words]
     done = subprocess.run(net.command(1, words), capture_output=True, text=True, timeout=600)

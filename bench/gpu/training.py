@@ -79,7 +79,7 @@ def train(net, case, delay_ms, steps, args):
     if delay_ms:
         between = begin(net.command(0, [sys.executable, __file__, "--relay", delay_ms / 2000]), "listening")
     to = f"{net.address[0]}:{RELAY if delay_ms else PORT}"
-    words = ["env", "DEV=CUDA:PTX", NARROWS, "gpu", "run", "--to", to, "--insecure", "--json", *flags, "--", args.python, PROGRAM, steps]
+    words = ["env", "DEV=CUDA:PTX", NARROWS, "gpu", "run", "--to", to, "--insecure", "--json", "--no-content-cache", *flags, "--", args.python, PROGRAM, steps]
     try:
         done = subprocess.run(net.command(1, words), capture_output=True, text=True, timeout=1800)
     finally:

@@ -6,12 +6,15 @@ use std::{
     sync::Arc,
 };
 
-use narrows::{ChannelReader, ChannelWriter};
+use narrows::{Buf, ChannelReader, ChannelWriter};
 use narrows_gpu_abi::Status;
 use narrows_gpu_wire::LANES_MAX;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::{ffi::Answer, host::HostSpan};
+use crate::{
+    ffi::Answer,
+    host::{HostCursor, HostSpan},
+};
 
 /// Read at a time: a chunk of the other side is seldom longer.
 const PIECE_LEN: usize = 256 << 10;
@@ -44,22 +47,16 @@ impl Lane {
         }
     }
 
-    /// Sends a copy: `announce` its message, then its bytes. Returns once they are taken in.
-    pub(crate) fn write(&self, from: HostSpan, announce: impl FnOnce() -> Answer) -> Answer {
-        let mut writer = self.order.lock();
-        announce()?;
-        let (mut cursor, mut left) = (from.cursor(), from.len());
-        while left > 0 {
-            let mut buf = writer.buffer();
-            buf.truncate(buf.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
-            cursor.read(&mut buf);
-            left -= buf.len() as u64;
-            writer.push(buf).map_err(|_| Status::UNKNOWN)?;
+    /// Begins a copy. No other has its turn on the lane until it is over.
+    pub(crate) fn begin(&self, from: HostSpan) -> Upload<'_> {
+        Upload {
+            writer: self.order.lock(),
+            left: from.len(),
+            cursor: from.cursor(),
         }
-        Ok(())
     }
 
-    /// As [`Lane::write`], of bytes that are ours.
+    /// Sends bytes that are ours after `announce` has sent their message.
     pub(crate) fn write_bytes(&self, bytes: &[u8], announce: impl FnOnce() -> Answer) -> Answer {
         let mut writer = self.order.lock();
         announce()?;
@@ -140,6 +137,56 @@ impl Lane {
             }
             self.changed.wait(&mut reads);
         }
+    }
+}
+
+/// A copy on its way: its bytes are taken from the program in order.
+pub(crate) struct Upload<'a> {
+    writer: MutexGuard<'a, ChannelWriter>,
+    cursor: HostCursor,
+    left: u64,
+}
+
+impl Upload<'_> {
+    /// Bytes that are not taken yet.
+    pub(crate) fn left(&self) -> u64 {
+        self.left
+    }
+
+    fn take(&mut self, len: u64) -> Buf {
+        let mut buf = self.writer.buffer();
+        let len = len.min(self.left);
+        buf.truncate(buf.len().min(usize::try_from(len).unwrap_or(usize::MAX)));
+        self.cursor.read(&mut buf);
+        self.left -= buf.len() as u64;
+        buf
+    }
+
+    /// Takes the next `len` bytes, in chunks as the policy wants them.
+    pub(crate) fn gather(&mut self, len: u64) -> Vec<Buf> {
+        let end = self.left.saturating_sub(len);
+        let mut bufs = Vec::new();
+        while self.left > end {
+            bufs.push(self.take(self.left - end));
+        }
+        bufs
+    }
+
+    /// Sends chunks that were taken.
+    pub(crate) fn send(&mut self, bufs: Vec<Buf>) -> Answer {
+        bufs.into_iter()
+            .try_for_each(|buf| self.writer.push(buf))
+            .map_err(|_| Status::UNKNOWN)
+    }
+
+    /// Takes and sends the next `len` bytes.
+    pub(crate) fn send_next(&mut self, len: u64) -> Answer {
+        let end = self.left.saturating_sub(len);
+        while self.left > end {
+            let buf = self.take(self.left - end);
+            self.writer.push(buf).map_err(|_| Status::UNKNOWN)?;
+        }
+        Ok(())
     }
 }
 

@@ -19,6 +19,8 @@
 //! | [`launcher`] | where the library is, and how a program finds it |
 //! | `remote` | the session: requests, answers, callbacks |
 //! | `lane` | bytes of copies |
+//! | `contents` | what the server keeps of them |
+//! | `upload` | copies to the device, in one piece or in several |
 //! | `state` | what handles stand for |
 //! | `task` | work for a stream, run or captured |
 //! | `graph` | graphs: tasks that are kept here and run in order |
@@ -28,6 +30,7 @@
 mod api;
 pub mod bandwidth;
 mod call;
+mod contents;
 mod ffi;
 mod graph;
 mod host;
@@ -39,6 +42,7 @@ pub mod settings;
 mod state;
 mod summary;
 mod task;
+mod upload;
 
 pub use api::{Export, exports};
 pub use narrows_gpu_wire::DeviceInfo;

@@ -1,7 +1,7 @@
 //! The session with the server: requests in order, answers by their numbers.
 //!
 //! Requests that are not answered gather for a moment, since a program makes many in a row; one that waits for its
-//! answer takes them along at once. Locks, outermost first: a lane's order, the control writer. The answers' table is
+//! answer takes them along at once. Locks, outermost first: a lane's order, the list of contents, the control writer. The answers' table is
 //! never held together with either.
 
 use std::{
@@ -21,6 +21,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{
     call::{say, say_once},
+    contents::Contents,
     ffi::Answer,
     host::HostSpan,
     lane::{Lane, Lanes},
@@ -42,6 +43,7 @@ pub(crate) struct Remote {
     calls: Mutex<Calls>,
     next: AtomicU64,
     pub(crate) lanes: Lanes,
+    pub(crate) contents: Contents,
     /// `CUresult` of what went wrong for good; 0 while nothing has.
     fault: AtomicU32,
     callbacks: Mutex<HashMap<u64, Box<dyn FnOnce() + Send>>>,
@@ -91,6 +93,7 @@ impl Remote {
                 .map_err(|fault| format!("cannot write {}: {fault}", path.display()))?;
             packing.explain = Some(narrows::explain_to(file));
         }
+        let keeps = settings::keeps_contents(&packing);
         let unreached = |end: Error| format!("cannot use the GPU at {to}: {end}");
         let endpoint = connector.connect(&engine, packing).map_err(unreached)?;
         let (mut writer, mut reader) = endpoint.open(SERVICE).map_err(unreached)?;
@@ -121,11 +124,15 @@ impl Remote {
             calls: Mutex::default(),
             next: AtomicU64::new(narrows_gpu_wire::ids::FIRST),
             lanes: Lanes::default(),
+            contents: Contents::default(),
             fault: AtomicU32::new(0),
             callbacks: Mutex::default(),
             counts: Counts::default(),
             info,
         });
+        if !keeps {
+            remote.contents.turn_off();
+        }
         let (hears, flushes) = (remote.clone(), remote.clone());
         let thread = |name: &str, run: Box<dyn FnOnce() + Send>| {
             narrows_io::thread::spawn(name, run).map_err(|fault| fault.to_string())
@@ -143,6 +150,17 @@ impl Remote {
     /// The session's counters.
     pub(crate) fn stats(&self) -> narrows::Stats {
         self.endpoint.stats()
+    }
+
+    /// What a link to another host takes for a byte before packing, in nanoseconds, as far as it has been full so far. 0
+    /// on one host.
+    pub(crate) fn link_ns_a_byte(&self) -> f64 {
+        if self.endpoint.shares_host() {
+            return 0.0;
+        }
+        let (gauges, stats) = (self.endpoint.gauges(), self.endpoint.stats());
+        let packed = stats.sent_wire as f64 / stats.sent_raw.max(1) as f64;
+        packed * gauges.link_ns as f64 / gauges.link_bytes.max(1) as f64
     }
 
     /// A number that nothing else has.
@@ -329,6 +347,8 @@ impl Remote {
         if fault == 0 {
             return;
         }
+        // Until the server has forgotten its pieces, too, no copy may name one.
+        let _forgotten = self.contents.forget();
         let renewed =
             !self.calls.lock().over && self.ask_quietly(|call| Request::Reset { call }).is_ok();
         if !renewed {
@@ -409,6 +429,7 @@ impl Remote {
                 }
             }
             Reply::Delivered { lane, reads } => self.lanes.delivered(lane, reads),
+            Reply::Contents { bytes_max } => self.contents.open(bytes_max),
             Reply::Welcome(_) | Reply::Refused { .. } => {}
         }
     }

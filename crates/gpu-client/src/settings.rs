@@ -36,6 +36,8 @@ pub const CPU_PRICE: &str = "NARROWS_GPU_CPU_PRICE";
 pub const LEVEL_MAX: &str = "NARROWS_GPU_LEVEL_MAX";
 /// No chunk refers to those before it.
 pub const NO_HISTORY: &str = "NARROWS_GPU_NO_HISTORY";
+/// Send the same bytes again however often they are copied.
+pub const NO_CONTENT_CACHE: &str = "NARROWS_GPU_NO_CONTENT_CACHE";
 /// A file for each decision and its outcome, one JSON line each.
 pub const EXPLAIN: &str = "NARROWS_GPU_EXPLAIN";
 /// A file for what the session carried, written at its end as one JSON document.
@@ -157,6 +159,15 @@ pub(crate) fn settings(engine: &Engine) -> Result<Settings, String> {
         .max(settings.chunk_len.unwrap_or(0));
     settings.limits.channels_max = narrows_gpu_wire::LANES_MAX as u16 + 1;
     Ok(settings)
+}
+
+/// Whether copies may be sent in pieces, which the server may keep. Not where that would make chunks shorter than they
+/// are meant to be.
+pub(crate) fn keeps_contents(settings: &Settings) -> bool {
+    let short = settings
+        .chunk_len
+        .is_none_or(|len| len <= narrows_gpu_wire::CONTENT_LEN_MAX);
+    short && var(NO_CONTENT_CACHE).is_none()
 }
 
 /// The file for decisions, if one is wanted.

@@ -418,6 +418,7 @@ impl Client {
         if let Some(lane) = stream.take_lane() {
             self.remote.lanes.give_back(lane);
         }
+        self.remote.contents.forget_stream(id);
         self.remote.send(&Request::StreamDestroy { id })
     }
 

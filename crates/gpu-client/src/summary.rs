@@ -13,7 +13,7 @@ pub(crate) fn write(client: &Client) {
     let text = format!(
         "{{\"schema\":\"narrows.gpu-run/1\",\"elapsed_s\":{},\"messages\":{},\"round_trips\":{},\
          \"sent_bytes\":{},\"sent_wire_bytes\":{},\"received_bytes\":{},\"received_wire_bytes\":{},\
-         \"cpu_s\":{}}}\n",
+         \"content_cache_bytes\":{},\"cpu_s\":{}}}\n",
         stats.elapsed_ns as f64 / 1e9,
         counts.sent.load(Relaxed),
         counts.calls.load(Relaxed),
@@ -21,6 +21,7 @@ pub(crate) fn write(client: &Client) {
         stats.sent_wire,
         stats.received_raw,
         stats.received_wire,
+        client.remote.contents.saved.load(Relaxed),
         narrows_io::meter::CpuTime::of_process().total_ns() as f64 / 1e9,
     );
     if let Err(fault) = std::fs::write(&path, text) {

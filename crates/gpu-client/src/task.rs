@@ -170,40 +170,6 @@ impl Client {
         }
     }
 
-    fn upload(&self, stream: &Stream, dst: Span, src: Span, mode: Mode) -> Answer {
-        self.check_span(&dst)?;
-        let from = HostSpan::new(src)?;
-        self.before(stream)?;
-        let (id, len) = (stream.id, from.len());
-        if len == 0 {
-            return self.remote.check();
-        }
-        if len <= INLINE_LEN_MAX as u64 {
-            let bytes = from.to_vec();
-            self.remote.send(&Request::WriteInline {
-                stream: id,
-                dst,
-                bytes,
-            })?;
-        } else {
-            let lane = stream.lane(&self.remote)?;
-            lane.write(from, || {
-                self.remote.send(&Request::Write {
-                    stream: id,
-                    lane: lane.number,
-                    dst,
-                })?;
-                // The server reads the lane when it knows what for.
-                self.remote.flush_now()
-            })
-            .or_else(|status| self.remote.check().and(Err(status)))?;
-        }
-        if mode == Mode::Sync {
-            self.copied();
-        }
-        Ok(())
-    }
-
     /// A copy into memory that is not pinned is done when the call returns, as with the real driver.
     fn download(&self, stream: &Stream, dst: Span, src: Span, mode: Mode) -> Answer {
         self.check_span(&src)?;
@@ -213,6 +179,7 @@ impl Client {
         if len == 0 {
             return self.remote.check();
         }
+        let mark = self.remote.contents.mark();
         let wait = mode == Mode::Sync || self.pinned.find(dst.base as usize).is_none();
         if len <= INLINE_LEN_MAX as u64 {
             let make = |call| Request::ReadInline {
@@ -220,11 +187,12 @@ impl Client {
                 call,
                 src,
             };
-            return if wait {
-                self.remote.read_inline(to, make)
-            } else {
-                self.remote.read_later(to, make)
-            };
+            if !wait {
+                return self.remote.read_later(to, make);
+            }
+            self.remote.read_inline(to, make)?;
+            self.remote.contents.done(Some(id), mark);
+            return Ok(());
         }
         let lane = stream.lane(&self.remote)?;
         let ticket = lane
@@ -240,14 +208,24 @@ impl Client {
         if wait {
             self.remote.count_round_trip();
             lane.wait(ticket);
+            self.remote.contents.done(Some(id), mark);
         }
         self.remote.check()
     }
 
     pub(crate) fn sync_stream(&self, stream: &Stream) -> Answer {
-        let stream = stream.id;
+        let (stream, mark) = (stream.id, self.remote.contents.mark());
         self.remote
-            .sync(|call| Request::StreamSync { call, stream })
+            .sync(|call| Request::StreamSync { call, stream })?;
+        self.remote.contents.done(Some(stream), mark);
+        Ok(())
+    }
+
+    pub(crate) fn sync_all(&self) -> Answer {
+        let mark = self.remote.contents.mark();
+        self.remote.sync(|call| Request::ContextSync { call })?;
+        self.remote.contents.done(None, mark);
+        Ok(())
     }
 }
 

@@ -17,7 +17,10 @@ use narrows::{ChannelReader, ChannelWriter, Code, Error, Incoming};
 use narrows_gpu_wire::Reply;
 use parking_lot::{Condvar, Mutex};
 
-use crate::ended;
+use crate::{
+    content::{Held, Keeping},
+    ended,
+};
 
 /// How long a lane may come after the message that names it: they may travel on different connections.
 const LANE_WITHIN: Duration = Duration::from_secs(10);
@@ -215,6 +218,10 @@ pub enum Source {
     Inline(Vec<u8>),
     /// They come next on this lane.
     Lane(Turn),
+    /// They come next on this lane, and are kept.
+    Kept(Turn, Keeping),
+    /// They came before and were kept.
+    Held(Held),
 }
 
 impl Source {
@@ -228,12 +235,17 @@ impl Source {
         len: u64,
         mut put: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let lane = match &self {
-            Self::Inline(bytes) => return put(bytes),
-            Self::Lane(turn) => turn.wait(),
+        let (turn, mut keeping) = match self {
+            Self::Inline(bytes) => return put(&bytes),
+            Self::Held(held) => return held.take(put),
+            Self::Lane(turn) => (turn, None),
+            Self::Kept(turn, keeping) => (turn, Some(keeping)),
         };
+        let lane = turn.wait();
         let mut reader = lane.reader.lock();
         let (mut left, mut result) = (len, Ok(()));
+        keeping = keeping.filter(Keeping::is_wanted);
+        let mut kept = Vec::with_capacity(keeping.as_ref().map_or(0, |_| len as usize));
         while left > 0 {
             let bytes = reader.fill_buf().map_err(Error::from)?;
             if bytes.is_empty() {
@@ -243,10 +255,19 @@ impl Source {
             if result.is_ok() {
                 result = put(&bytes[..taken]);
             }
+            if keeping.is_some() {
+                kept.extend_from_slice(&bytes[..taken]);
+            }
             reader.consume(taken);
             left -= taken as u64;
         }
-        result
+        drop(reader);
+        // The next copy need not wait for the hash.
+        drop(turn);
+        match keeping {
+            Some(keeping) => result.and(keeping.fill(kept).map_err(E::from)),
+            None => result,
+        }
     }
 }
 

@@ -10,6 +10,7 @@
 //! | [`server`] | clients, and what they may have |
 //! | [`session`] | one client: its messages in order, its handles, its end |
 //! | [`lane`] | channels that carry copies, and the way answers go |
+//! | [`content`] | pieces of copies that need not be sent again |
 //! | [`device`] | what a back end does |
 //! | [`image`] | PTX, fatbins and cubins: what is in them |
 //! | [`images`] | images by the hash of their contents, kept on disk |
@@ -19,6 +20,7 @@
 //! Every handle belongs to a session and goes with it. Nothing that a client names is used unchecked: lengths, counts
 //! and addresses are compared with what the session has before memory is touched or allocated.
 
+pub mod content;
 pub mod cuda;
 pub mod device;
 pub mod host;

@@ -18,13 +18,14 @@ use narrows_io::metrics::{Kind, Metric};
 
 use crate::{
     Device, Failure, Freed,
+    content::ContentMemory,
     cuda::Driver,
     device::Faults,
     ended,
     host::{self, Host},
     images::Images,
     lane::{Lanes, Outbox},
-    session::{self, Session},
+    session::{self, Means, Session},
 };
 
 /// What a server allows.
@@ -39,6 +40,8 @@ pub struct ServerOptions {
     pub image_dir: Option<PathBuf>,
     /// Bytes of images that are kept.
     pub image_bytes_max: u64,
+    /// Bytes of copies that are kept for all clients together, so that they need not be sent again; 0 for none.
+    pub contents_max: u64,
     /// What the emulation is like.
     pub host: host::Options,
 }
@@ -50,6 +53,7 @@ impl Default for ServerOptions {
             clients_max: 16,
             image_dir: None,
             image_bytes_max: 2 << 30,
+            contents_max: 1 << 30,
             host: host::Options::default(),
         }
     }
@@ -124,6 +128,8 @@ pub struct Counters {
     pub received_raw: AtomicU64,
     /// Bytes of chunks sent, before packing.
     pub sent_raw: AtomicU64,
+    /// Bytes of copies that were kept here and so were not sent again.
+    pub contents_saved: AtomicU64,
 }
 
 /// A server of one device.
@@ -132,6 +138,7 @@ pub struct Server {
     backend: Backend,
     options: ServerOptions,
     images: Images,
+    contents: Arc<ContentMemory>,
     counters: Counters,
 }
 
@@ -144,6 +151,7 @@ impl Server {
         let images = Images::open(options.image_dir.clone(), options.image_bytes_max)?;
         Ok(Arc::new(Self {
             backend,
+            contents: ContentMemory::new(options.contents_max),
             options,
             images,
             counters: Counters::default(),
@@ -189,6 +197,11 @@ impl Server {
                 "gpu_allocations_freed",
                 "Allocations that ended with their sessions",
                 &counters.allocations_freed,
+            ),
+            count(
+                "gpu_content_cache_bytes",
+                "Bytes of copies that were not sent again",
+                &counters.contents_saved,
             ),
             count(
                 "received_raw_bytes",
@@ -290,17 +303,27 @@ impl Server {
         };
         tracing::info!(program, "a session begins");
         outbox.say(&Reply::Welcome(device.info()));
+        let contents = self.contents.grant();
+        if contents.granted() > 0 {
+            outbox.say(&Reply::Contents {
+                bytes_max: contents.granted(),
+            });
+        }
         let lanes = Lanes::default();
         let result = thread::scope(|scope| {
             scope.spawn(|| collect(endpoint, &lanes));
-            let mut session = Session::new(
+            let mut session = Session::new(Means {
                 endpoint,
-                device.clone(),
-                outbox.clone(),
-                &lanes,
-                &self.images,
-            );
+                device: device.clone(),
+                outbox: outbox.clone(),
+                lanes: &lanes,
+                images: &self.images,
+                contents,
+            });
             let result = session.run(&mut reader, &mut frames);
+            self.counters
+                .contents_saved
+                .fetch_add(session.saved(), Relaxed);
             drop(session);
             lanes.close();
             // Streams that wait for a lane's bytes give up with the endpoint.

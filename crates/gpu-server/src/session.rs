@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Device, Failure,
+    content::SessionContents,
     device::{Done, Gate, Until},
     ended,
     images::{Images, hash_of},
@@ -57,8 +58,26 @@ pub struct Session<'a> {
     outbox: Arc<Outbox>,
     lanes: &'a Lanes,
     images: &'a Images,
+    contents: SessionContents,
+    saved: u64,
     bounds: Bounds,
     state: State,
+}
+
+/// What a session is given: who is there, and what it works with.
+pub struct Means<'a> {
+    /// The connection.
+    pub endpoint: &'a Endpoint,
+    /// The session's part of the device.
+    pub device: Arc<dyn Device>,
+    /// Where answers go.
+    pub outbox: Arc<Outbox>,
+    /// Channels for the bytes of copies.
+    pub lanes: &'a Lanes,
+    /// Images of all programs.
+    pub images: &'a Images,
+    /// What it may have kept.
+    pub contents: SessionContents,
 }
 
 #[derive(Default)]
@@ -97,19 +116,15 @@ fn refuse(text: impl Into<String>) -> Failure {
 impl<'a> Session<'a> {
     /// A session that owns nothing yet.
     #[must_use]
-    pub fn new(
-        endpoint: &'a Endpoint,
-        device: Arc<dyn Device>,
-        outbox: Arc<Outbox>,
-        lanes: &'a Lanes,
-        images: &'a Images,
-    ) -> Self {
+    pub fn new(means: Means<'a>) -> Self {
         Self {
-            endpoint,
-            device,
-            outbox,
-            lanes,
-            images,
+            endpoint: means.endpoint,
+            device: means.device,
+            outbox: means.outbox,
+            lanes: means.lanes,
+            images: means.images,
+            contents: means.contents,
+            saved: 0,
             bounds: Bounds::default(),
             state: State::default(),
         }
@@ -267,6 +282,7 @@ impl<'a> Session<'a> {
                 len?;
                 device.write(stream, dst, Source::Lane(Turn::next(lane, false)))
             }
+            Request::WriteKept { .. } | Request::WriteHeld { .. } => self.piece(request),
             Request::Read { stream, lane, src } => {
                 checked(&src)?;
                 let sink = Sink::Lane {
@@ -292,6 +308,37 @@ impl<'a> Session<'a> {
             }
             _ => Err(refuse("a message that does not belong here")),
         }
+    }
+
+    /// Pieces of copies that are kept. The list changes as the client's did, whatever is wrong with the rest.
+    fn piece(&mut self, request: Request) -> Result<(), Failure> {
+        match request {
+            Request::WriteKept {
+                stream,
+                lane,
+                dst,
+                hash,
+            } => {
+                let keeping = self.contents.keep(hash, checked(&dst)?)?;
+                let lane = self.lane(lane)?;
+                let source = Source::Kept(Turn::next(lane, false), keeping);
+                self.device.write(self.stream(stream)?, dst, source)
+            }
+            Request::WriteHeld { stream, dst, hash } => {
+                let len = checked(&dst)?;
+                let source = Source::Held(self.contents.held(&hash, len)?);
+                self.device.write(self.stream(stream)?, dst, source)?;
+                self.saved += len;
+                Ok(())
+            }
+            _ => Err(refuse("a message that does not belong here")),
+        }
+    }
+
+    /// Bytes of copies that were kept and so did not travel.
+    #[must_use]
+    pub fn saved(&self) -> u64 {
+        self.saved
     }
 
     /// Requests that are answered: at once, or when the device has come so far.
@@ -341,6 +388,7 @@ impl<'a> Session<'a> {
                 self.state.callbacks.lock().end();
                 let freed = device.clear();
                 self.state = State::default();
+                self.contents.clear();
                 plain(Ok((freed.allocations as u64, freed.bytes)));
             }
             Request::StreamQuery { stream, .. } => self.query(call, Until::Stream(stream)),

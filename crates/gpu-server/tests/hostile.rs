@@ -1,6 +1,11 @@
 //! Clients that break every rule: each is refused or told, and the next one is served.
 
-use std::{io::Write, sync::mpsc, thread, time::Duration};
+use std::{
+    io::Write,
+    sync::{Arc, atomic::Ordering::Relaxed, mpsc},
+    thread,
+    time::Duration,
+};
 
 use narrows::{
     Acceptor, Auth, ChannelReader, ChannelWriter, Connector, Endpoint, Engine, SessionListener,
@@ -20,6 +25,7 @@ use narrows_gpu_wire::{
 const DEADLINE: Duration = Duration::from_secs(20);
 
 struct Rig {
+    server: Arc<Server>,
     address: String,
     ended: mpsc::Receiver<Result<Freed, narrows::Error>>,
 }
@@ -38,13 +44,18 @@ impl Rig {
         let address = narrows::parse("127.0.0.1:0").unwrap();
         let listener = SessionListener::start(&address, Auth::None, acceptor).unwrap();
         let (address, (told, ended)) = (listener.local().to_string(), mpsc::channel());
+        let serves = server.clone();
         thread::spawn(move || {
             for endpoint in listener.sessions() {
-                let (server, told) = (server.clone(), told.clone());
+                let (server, told) = (serves.clone(), told.clone());
                 thread::spawn(move || told.send(server.attend(&endpoint)));
             }
         });
-        Self { address, ended }
+        Self {
+            server,
+            address,
+            ended,
+        }
     }
 
     /// A client whose hello is on its way.
@@ -74,6 +85,7 @@ impl Rig {
     fn client(&self) -> Client {
         let mut client = self.stranger();
         assert!(matches!(client.hear(), Reply::Welcome(_)));
+        assert!(matches!(client.hear(), Reply::Contents { .. }));
         client
     }
 
@@ -427,6 +439,118 @@ fn a_copy_that_never_comes_ends_with_its_client() {
         rig.client().alloc(8 << 20).is_some(),
         "all of the memory is free"
     );
+}
+
+/// A client with memory, a lane, and a piece that it says it sends on it.
+fn sends_piece(rig: &Rig, claimed: &[u8], sent: &[u8]) -> (Client, ChannelWriter, Span, [u8; 32]) {
+    let mut client = rig.client();
+    let dst = Span::linear(client.alloc(1 << 20).unwrap(), claimed.len() as u64);
+    let (mut lane, reader) = client.endpoint.open(&format!("{LANE_SERVICE}0")).unwrap();
+    // Kept open: what comes back on a lane is nothing here.
+    std::mem::forget(reader);
+    let hash = *blake3::hash(claimed).as_bytes();
+    client.send(&Request::WriteKept {
+        stream: 0,
+        lane: 0,
+        dst,
+        hash,
+    });
+    lane.write_all(sent).and_then(|()| lane.flush()).unwrap();
+    (client, lane, dst, hash)
+}
+
+fn held(dst: Span, hash: [u8; 32]) -> Request {
+    Request::WriteHeld {
+        stream: 0,
+        dst,
+        hash,
+    }
+}
+
+// Goal: a piece is what its hash says, is its session's only, and is named only while it is kept. Method: clients that
+// lie about a hash, name what they never sent or others sent, send a piece twice, and lengths that no piece has.
+#[test]
+fn pieces_are_what_their_hash_says_and_their_sessions_own() {
+    let rig = Rig::new();
+    let (right, wrong) = (vec![1; 128 << 10], vec![2; 128 << 10]);
+    let synced = |client: &mut Client| match client.ask(|call| Request::ContextSync { call }) {
+        Reply::Done { .. } => String::new(),
+        Reply::Failed { text, .. } => text,
+        other => panic!("{other:?}"),
+    };
+    let (mut liar, _lane, dst, hash) = sends_piece(&rig, &right, &wrong);
+    let told = synced(&mut liar);
+    assert!(told.contains("not what its hash says"), "{told}");
+    liar.send(&held(dst, hash));
+    assert!(synced(&mut liar).contains("hash"), "nothing of it is there");
+    // It begins anew, and so does its list.
+    liar.ask(|call| Request::Reset { call });
+    liar.send(&held(dst, hash));
+    assert_eq!(liar.fault(), 1);
+
+    let (mut good, lane, dst, hash) = sends_piece(&rig, &right, &right);
+    assert_eq!(synced(&mut good), "");
+    good.send(&held(dst, hash));
+    assert_eq!(synced(&mut good), "");
+    let src = Span::linear(dst.base, 16);
+    let back = good.ask(|call| Request::ReadInline {
+        stream: 0,
+        call,
+        src,
+    });
+    assert!(matches!(back, Reply::Data { bytes, .. } if bytes == [1; 16]));
+    let mut other = rig.client();
+    let own = other.alloc(1 << 20).unwrap();
+    other.send(&held(Span::linear(own, 128 << 10), hash));
+    assert_eq!(other.fault(), 1, "of another session");
+    let kept = |len, hash| Request::WriteKept {
+        stream: 0,
+        lane: 0,
+        dst: Span::linear(dst.base, len),
+        hash,
+    };
+    for bad in [
+        held(Span::linear(dst.base, 64 << 10), hash),
+        held(dst, [9; 32]),
+        kept(128 << 10, hash),
+        kept(1000, [9; 32]),
+        kept(2 << 20, [9; 32]),
+        kept(u64::MAX, [9; 32]),
+    ] {
+        good.send(&bad);
+        assert_eq!(good.fault(), 1, "{bad:?}");
+    }
+    drop(lane);
+    other.leave();
+    good.leave();
+    rig.freed();
+    rig.freed();
+    assert_eq!(
+        rig.server.counters().contents_saved.load(Relaxed),
+        128 << 10
+    );
+}
+
+// Goal: what is named before its bytes have come is an error, not a wait. Method: another stream names it.
+#[test]
+fn a_piece_that_has_not_come_is_an_error_not_a_wait() {
+    let rig = Rig::new();
+    let bytes = vec![1; 128 << 10];
+    let (mut client, _lane, dst, hash) = sends_piece(&rig, &bytes, &bytes[..1000]);
+    client.send(&Request::StreamCreate {
+        id: 40,
+        flags: 1,
+        priority: 0,
+    });
+    client.send(&Request::WriteHeld {
+        stream: 40,
+        dst,
+        hash,
+    });
+    assert_eq!(client.fault(), 999);
+    assert!(client.answers());
+    client.leave();
+    let _ = rig.ended.recv_timeout(DEADLINE).unwrap();
 }
 
 // Goal: kernels do not keep the server busy for ever. Method: one that never ends, with its client and without.

@@ -19,10 +19,12 @@
 #![forbid(unsafe_code)]
 
 mod codec;
+mod content;
 mod message;
 mod span;
 
 pub use codec::{Frames, WireError};
+pub use content::{CONTENT_LEN_MAX, CONTENT_LEN_MIN, CONTENTS_MAX, ContentHash, Contents};
 pub use message::{
     Attribute, DeviceInfo, Image, KernelInfo, KernelRef, Launch, Param, Reply, Request, Texture,
     ids,

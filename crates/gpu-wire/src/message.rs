@@ -411,6 +411,26 @@ messages! {
             /// Repeated in the answer.
             call: u64,
         },
+        /// As [`Request::Write`], of one piece: the server keeps its bytes and drops others, least recently used first.
+        38 => WriteKept {
+            /// Which stream.
+            stream: u64,
+            /// Which lane.
+            lane: u32,
+            /// Where.
+            dst: Span,
+            /// BLAKE3 of the bytes.
+            hash: [u8; 32],
+        },
+        /// Copies a piece that the server keeps; nothing comes on a lane.
+        39 => WriteHeld {
+            /// Which stream.
+            stream: u64,
+            /// Where.
+            dst: Span,
+            /// As [`Request::WriteKept`] said.
+            hash: [u8; 32],
+        },
     }
 }
 
@@ -483,6 +503,11 @@ messages! {
             lane: u32,
             /// How many.
             reads: u64,
+        },
+        /// Pieces of copies may be kept ([`Request::WriteKept`]). Comes right after [`Reply::Welcome`], or not at all.
+        11 => Contents {
+            /// Bytes of pieces that the server keeps for this session.
+            bytes_max: u64,
         },
     }
 }

@@ -20,7 +20,7 @@ pub struct StandIn {
 }
 
 impl StandIn {
-    /// Builds `source` (`qatzip`, `qpl`, `doca`) in `folder`, with more `flags` for the compiler. `None`, and a line
+    /// Builds `source` (`qatzip`, `qpl`, `doca`, `nvcomp`) in `folder`, with more `flags` for the compiler. `None`, and a line
     /// that says why, without a C compiler or zlib's header.
     ///
     /// Every call makes a file of its own, because the loader gives one file's globals to all who open it.

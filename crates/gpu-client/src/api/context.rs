@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use narrows_gpu_abi::Status;
-use narrows_gpu_wire::Request;
 
 use crate::{
     call::api,
@@ -43,7 +42,7 @@ fn id_or_none(context: Handle) -> Answer<u64> {
 fn synchronize() -> Answer {
     let client = client()?;
     client.current()?;
-    client.remote.sync(|call| Request::ContextSync { call })
+    client.sync_all()
 }
 
 api! {
@@ -127,7 +126,7 @@ api! {
             return synchronize();
         }
         client()?.context_of(context)?;
-        client()?.remote.sync(|call| Request::ContextSync { call })
+        client()?.sync_all()
     }
 
     fn cuCtxGetFlags(flags: Out<u32>) {

@@ -7,6 +7,7 @@
 
 mod driver;
 mod module;
+pub mod nvcomp;
 mod staging;
 
 use std::{

@@ -23,6 +23,9 @@ pub struct Args {
     /// At the end, print what the session carried on stderr
     #[arg(long)]
     pub summary: bool,
+    /// Send bytes again that the server still has of an earlier copy
+    #[arg(long)]
+    pub no_content_cache: bool,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
@@ -34,6 +37,10 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     let library = launcher::find().map_err(Usage)?;
     let dir = LibraryDir::new(&library).context("cannot make a folder for the driver library")?;
     let mut variables = args.way.variables()?;
+    variables.set(
+        settings::NO_CONTENT_CACHE,
+        args.no_content_cache.then_some(1),
+    );
     let report = tempfile::NamedTempFile::new()?;
     if args.json || args.summary {
         variables.set(settings::SUMMARY, Some(report.path().display()));
@@ -74,8 +81,12 @@ fn tell(text: &str, json: bool) {
     };
     let number = |name: &str| summary[name].as_f64().unwrap_or(0.0);
     let size = |name: &str| narrows::Size(summary[name].as_u64().unwrap_or(0));
+    let cached = match summary["content_cache_bytes"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(_) => format!(" and {} not again", size("content_cache_bytes")),
+    };
     crate::log::tell!(
-        "{:.3} s, {} messages, {} round trips; sent {} as {}, received {} as {}; {:.3} s of processor time here",
+        "{:.3} s, {} messages, {} round trips; sent {} as {}{cached}, received {} as {}; {:.3} s of processor time here",
         number("elapsed_s"),
         summary["messages"],
         summary["round_trips"],

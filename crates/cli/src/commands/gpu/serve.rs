@@ -47,6 +47,10 @@ pub struct Args {
     /// Keep images of modules in this folder, so that no program sends again what another has sent
     #[arg(long, value_name = "DIR")]
     pub image_cache: Option<PathBuf>,
+    /// Memory for bytes of copies, all clients together: what a client copies to the device again is not sent again; 0
+    /// for none
+    #[arg(long, default_value = "1G", value_name = "SIZE")]
+    pub content_cache: Size,
     /// Threads that run kernels of the host back end. [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub kernel_threads: Option<u16>,
@@ -121,6 +125,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     options.memory_max = args.memory.map(|size| size.0);
     options.clients_max = args.clients_max.into();
     options.image_dir.clone_from(&args.image_cache);
+    options.contents_max = args.content_cache.0;
     let backend = backend(args)?;
     let server = Server::new(backend, options)?;
     if let Some(address) = &args.watching.metrics {

@@ -194,6 +194,11 @@ fn lying_servers_are_errors_in_words() {
         13, 0, 0, 0, 5, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 77,
     ];
     run(&liar(odd, true)).says("the connection to the GPU is lost");
+    // It keeps pieces without end, it says: what is on its list is only what was sent.
+    let endless: &[u8] = &[
+        9, 0, 0, 0, 11, 255, 255, 255, 255, 255, 255, 255, 255, 1, 0, 0, 0, 99,
+    ];
+    run(&liar(endless, true)).says("the connection to the GPU is lost");
 }
 
 #[test]
