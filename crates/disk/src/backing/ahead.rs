@@ -46,7 +46,7 @@ impl<B: Backing> ReadAhead<B> {
     }
 
     /// Fills `out` from the window `number`, which is fetched if that is worth it. Whether it did.
-    fn from_window(&self, number: u64, offset: u64, out: &mut [u8]) -> bool {
+    fn read_window(&self, number: u64, offset: u64, out: &mut [u8]) -> bool {
         let Some(window) = self.windows.lock().want(number, out.len()) else {
             return false;
         };
@@ -123,9 +123,9 @@ impl<B: Backing> Backing for ReadAhead<B> {
         let first = offset / WINDOW as u64;
         let split = (((first + 1) * WINDOW as u64 - offset) as usize).min(out.len());
         let (head, tail) = out.split_at_mut(split);
-        let head_is_there = self.from_window(first, offset, head);
+        let head_is_there = self.read_window(first, offset, head);
         let tail_is_there =
-            tail.is_empty() || self.from_window(first + 1, offset + split as u64, tail);
+            tail.is_empty() || self.read_window(first + 1, offset + split as u64, tail);
         match (head_is_there, tail_is_there) {
             (true, true) => Ok(()),
             (true, false) => self.below.read(offset + split as u64, tail),
