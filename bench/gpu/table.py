@@ -123,7 +123,7 @@ def main():
         if parts:
             print(f"At {link} Mbit/s copies of real data (text, logs, programs, numbers; sources) of 1 MiB and more were {geomean(parts):.2f} times as fast as raw." + ("" if link > 10 else "\n"))
     print("No GPU was at hand: the device is the `host` back end, which interprets kernels, in another network namespace on the same machine.")
-    print("The links let 8 to 32 KB through at once, as cards do. Copies of a case go on for 0.2 s at least. Lupine was compared at one length, 16 MiB.\n")
+    print("The links let 8 to 32 KB through at once, as cards do. Copies of a case go on for 0.2 s at least, and are of the same bytes; so adaptive may not refer to earlier chunks at 10 Mbit/s (`--no-history`), where it remembers the most. Lupine was compared at one length, 16 MiB.\n")
     bandwidth(bandwidths)
     small(bandwidths)
     if "peer" in groups:
