@@ -158,6 +158,7 @@ def run(args):
                         if row["schema"] == "narrows.gpu-ping/1":
                             ping = row["median_s"]
                             continue
+                        row["copies"] = len(row.pop("seconds"))
                         row.update(link_mbit_s=link, case=case, round=round_, ping_s=ping, backend=args.backend)
                         rows.append(row)
                         if out:
