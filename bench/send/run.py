@@ -334,7 +334,7 @@ def to_migrate(base, auth):
         source, qmp = qemu(base, "a")
         try:
             began = time.monotonic()
-            checked(["migrate", "run", "-q", "--qmp", f"unix:{qmp}", "--to", f"127.0.0.1:{PORT}", *auth], timeout=60)
+            checked(["migrate", "run", "-q", "--channels", "0", "--qmp", f"unix:{qmp}", "--to", f"127.0.0.1:{PORT}", *auth], timeout=60)
             return time.monotonic() - began
         finally:
             for child in (source, destination):

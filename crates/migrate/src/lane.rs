@@ -262,7 +262,10 @@ fn inward(
                 listening = false;
             }
             Err(Fault::Socket(fault)) => {
-                let text = format!("the connection to the destination's QEMU broke: {fault}");
+                let text = format!(
+                    "the connection to the destination's QEMU broke: {fault}; if it was started by hand to wait for \
+                     one connection, give `migrate run --channels 0`, or `migrate serve --qmp`"
+                );
                 return migration.fail(Code::FAILED, &text);
             }
         }
