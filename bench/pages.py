@@ -178,6 +178,12 @@ def advise():
     return f"the choice within 5 % of the best in {sum(case.share >= judged.NEAR for case in cases)} of {len(cases)} cases"
 
 
+def send():
+    small = [row for row in rows("send.jsonl") if row.get("part") == "small"]
+    beside = [f"{row['over_rsync']:.1f} × `rsync -a` over {row['link'].replace('mbit', ' Mbit/s')}" for row in small]
+    return "100,000 small files " + ", ".join(beside)
+
+
 def index():
     cells = wire()
     adapt, peers = cells.ratios("adapt"), cells.ratios("peer")
@@ -194,6 +200,7 @@ def index():
          f"{states.count('passed')} of {len(states)} rows passed, {states.count('failed')} failed, {len(states) - states.count('passed') - states.count('failed')} missing, left out or not run"],
         ["[wire.md](wire.md)", "rates over shaped links against programs, own fixed settings and the published pipeline",
          f"{geomean(adapt):.2f} × `zstd --adapt` and {geomean(peers):.2f} × the best program over {len(peers)} cells, at least {min(peers):.2f} ×"],
+        ["[send.md](send.md)", "many small files beside rsync and tar, transfers begun again, strangers", send()],
         ["[latency.md](latency.md)", "small messages and bulk through the tunnel", "tens of microseconds more than a plain proxy"],
         ["[steps.md](steps.md)", "the link, the data or the receiver changes", steps()],
         ["[pages.md](pages.md)", "pages of memory under codecs, chains and profiles", "`ratio` never below the best of five peers"],

@@ -15,12 +15,13 @@ use std::{fs, path::Path, process::Command};
 use anyhow::{Context, Result, bail};
 
 /// Pages that are made whole: page, what makes it.
-const WHOLE: [(&str, &str); 5] = [
+const WHOLE: [(&str, &str); 6] = [
     ("docs/results/disk.md", "python3 bench/disk/table.py"),
     ("docs/results/file.md", "python3 bench/file/table.py"),
     ("docs/results/gpu.md", "python3 bench/gpu/table.py"),
     ("docs/results/python.md", "python3 bench/python/table.py"),
     ("docs/results/reliability.md", RELIABILITY),
+    ("docs/results/send.md", "python3 bench/send/table.py"),
 ];
 const RELIABILITY: &str = "cargo xtask reliability";
 
