@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use super::{Backing, BackingError, Geometry};
+use super::{Backing, BackingError, Geometry, check_range};
 
 /// A backing that is read ahead.
 #[derive(Debug)]
@@ -65,7 +65,9 @@ impl<B: Backing> ReadAhead<B> {
     }
 
     fn forget(&self, offset: u64, len: u64) {
-        let touched = offset / WINDOW as u64..=(offset + len.max(1) - 1) / WINDOW as u64;
+        // A range that ends nowhere is refused below.
+        let last = offset.saturating_add(len.max(1) - 1);
+        let touched = offset / WINDOW as u64..=last / WINDOW as u64;
         self.windows
             .lock()
             .held
@@ -116,6 +118,7 @@ impl<B: Backing> Backing for ReadAhead<B> {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), BackingError> {
+        check_range(offset, out.len() as u64, self.size())?;
         // Long reads are what this is for already.
         if out.len() >= WINDOW / 2 || out.is_empty() {
             return self.below.read(offset, out);
@@ -263,6 +266,16 @@ mod tests {
         // A piece that lies in two windows is one request still.
         let reads = read(&device, places);
         assert!((38..=42).contains(&reads), "{reads} requests for 40");
+    }
+
+    #[test]
+    fn ranges_beyond_the_end_are_refused() {
+        let device = device();
+        for offset in [SIZE, SIZE - 4096, u64::MAX - 4095] {
+            assert!(device.read(offset, &mut [0; 8192]).is_err(), "{offset}");
+            assert!(device.write(offset, &[&[0; 8192]]).is_err(), "{offset}");
+            assert!(device.discard(offset, 8192).is_err(), "{offset}");
+        }
     }
 
     #[test]
