@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a served disk's map takes in memory: bytes of the process for each 4 KiB block that holds data.
 
-    bench/disk/memory.py [--on /dev/shm] [--gib 8]
+    bench/disk/memory.py [--on /dev/shm] [--gib 16]
 
 Writes a device of highly compressible data from begin to end by fio and reads the server's resident set at a quarter and at the
 end, so that what does not grow with the device (code, batches, work memory) cancels out. Needs fio with the nbd engine and a
@@ -35,7 +35,7 @@ def fill(socket, begin, size):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--on", type=Path, default=Path("/dev/shm"))
-    parser.add_argument("--gib", type=int, default=8)
+    parser.add_argument("--gib", type=int, default=16)
     args = parser.parse_args()
     size = args.gib << 30
     with tempfile.TemporaryDirectory(dir=args.on) as directory:
