@@ -8,7 +8,7 @@
 //!
 //! A batch is many chunks of one format. Its pointers and lengths lie in device memory, in one block with the packed
 //! bytes, so that a batch is one copy up, one call and one copy down. What a chunk came to is its own: a bad one fails
-//! nobody else's. nvCOMP trusts its input more than our codecs do, so only bytes whose check was right may come here.
+//! nobody else's. nvCOMP does not check its input as our codecs do, so give it only bytes whose checksum was right.
 
 mod library;
 
