@@ -1,5 +1,6 @@
 """advise: what it recommends works as it is given, its words for links, and its figures against what is then measured."""
 
+import os
 import time
 
 import numpy
@@ -65,7 +66,7 @@ def test_files(tmp_path) -> None:
 
 
 def test_predictions_come_true() -> None:
-    """Arrays that nothing was tuned on. Speed varies on a busy machine, so it is printed and judged coarsely."""
+    """Arrays that nothing was tuned on. Speed is printed; it is judged where NARROWS_FULL_TESTS says that nothing else runs."""
     n = np = 6_000_000
     x = numpy.linspace(0, 50, np)
     arrays = {
@@ -97,4 +98,5 @@ def test_predictions_come_true() -> None:
         )
     print(f"median error: ratio {numpy.median(ratios):.1%}, speed {numpy.median(speeds):.1%}")
     assert numpy.median(ratios) < 0.05
-    assert numpy.median(speeds) < 0.5
+    if os.environ.get("NARROWS_FULL_TESTS"):
+        assert numpy.median(speeds) < 0.2
