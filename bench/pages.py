@@ -214,7 +214,6 @@ def index():
         ["[python.md](python.md)", "arrays in Python beside blosc2, zstandard, pcodec and OpenZL", f"the first {len({row['array'] for row in rows('python.jsonl') if 'array' in row})} of 40 arrays"],
         ["[file.md](file.md)", "`narrows pack` beside `zstd -T2`", f"numbers denser, genomes and proteins at low levels longer; the first {len({row['file'] for row in rows('file.jsonl') if 'file' in row})} files"],
         ["[advise.md](advise.md)", "predicted against measured, chosen against best", advise()],
-        ["[study.md](study.md)", "the published pipeline's conclusions", "twice the rate holds, short chunks do not"],
         ["[pair.md](pair.md)", "this build against an earlier one", f"{geomean(pair):.2f} × in the mean of {len(pair)} pairs"],
         ["[faults.md](faults.md)", "counts of single tests, earlier fuzzing", "none silent, none hung"],
     ]
