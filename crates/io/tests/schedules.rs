@@ -1,7 +1,7 @@
 //! Interleavings of the helper pool's threads, explored by a scheduler.
 
 #[path = "../src/helper_pool.rs"]
-#[allow(dead_code, missing_docs, reason = "the crate's own file, in part")]
+#[allow(dead_code, unreachable_pub, reason = "the crate's own file, in part")]
 mod helper_pool;
 mod shuttled;
 
