@@ -9,6 +9,8 @@
 //!
 //! Neighbours: [`crate::adaptive`] asks with every chunk. Units: nanoseconds, bytes.
 
+use crate::tuning::tuning;
+
 /// Which way chunks go at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DuelSide {
@@ -27,7 +29,7 @@ pub struct RawDuel {
     bytes: u64,
     /// Bytes decided on since the way changed, as long as others are in hand: no pace counts before those have left.
     since: Option<u64>,
-    /// Bytes a nanosecond that got through, priced and raw: a mean in which the last span counts [`MEMORY`].
+    /// Bytes a nanosecond that got through, priced and raw: a mean in which the last span counts `duel_memory`.
     rates: [Option<f64>; 2],
     /// Spans for which the better way stays before the other is tried.
     patience: u32,
@@ -36,7 +38,7 @@ pub struct RawDuel {
     trial: bool,
     /// The other way seemed better after the last span already.
     doubted: bool,
-    /// The most that raw bytes got through at lately: fades with each raw span, and counts [`PEAK_MAX`] at most.
+    /// The most that raw bytes got through at lately: fades with each raw span, and counts `duel_peak_max` at most.
     peak: f64,
 }
 
@@ -48,8 +50,8 @@ impl Default for RawDuel {
             bytes: 0,
             since: None,
             rates: [None; 2],
-            patience: PATIENCE_MIN,
-            stay: PATIENCE_MIN,
+            patience: tuning().duel_patience_min,
+            stay: tuning().duel_patience_min,
             trial: false,
             // Nothing speaks for either way yet: the first comparison counts.
             doubted: true,
@@ -63,19 +65,30 @@ impl RawDuel {
     /// bytes were decided on and have not left yet.
     pub fn way(&mut self, now_ns: u64, raw_len: usize, link: f64, in_hand: u64) -> DuelSide {
         // A look at raw that has begun tells more of the link than what the link is believed to carry meanwhile.
-        let looks = self.way == DuelSide::Raw && self.rates[DuelSide::Raw as usize].is_none();
-        if link < if looks { SLOW } else { FAST } && self.peak < FAST {
+        let looks = tuning().rule_duel_finish_look
+            && self.way == DuelSide::Raw
+            && self.rates[DuelSide::Raw as usize].is_none();
+        if link
+            < if looks {
+                tuning().duel_slow
+            } else {
+                tuning().duel_fast
+            }
+            && self.peak < tuning().duel_fast
+        {
             *self = Self {
                 counted_ns: now_ns,
                 ..Self::default()
             };
             return DuelSide::Priced;
         }
-        if let Some(since) = self.since {
+        if let Some(since) = self.since.filter(|_| tuning().rule_duel_since) {
             // Until all in hand went this way the pace is the other's, or that at which the queue fills and what else
             // packing leaves empty.
-            let buffers = if self.way == DuelSide::Raw {
-                BUFFERS.min((link * SPAN_NS as f64) as u64)
+            let buffers = if self.way == DuelSide::Raw && tuning().rule_duel_buffers {
+                tuning()
+                    .duel_buffers
+                    .min((link * tuning().duel_span_ns as f64) as u64)
             } else {
                 0
             };
@@ -85,16 +98,23 @@ impl RawDuel {
             return self.way;
         }
         self.bytes += raw_len as u64;
-        if now_ns >= self.counted_ns + SPAN_NS && self.bytes > raw_len as u64 {
+        if now_ns >= self.counted_ns + tuning().duel_span_ns && self.bytes > raw_len as u64 {
             let rate = self.bytes as f64 / (now_ns - self.counted_ns) as f64;
             let before = self.way;
-            let mean = self.rates[before as usize].map_or(rate, |old| old + MEMORY * (rate - old));
+            let mean = self.rates[before as usize]
+                .map_or(rate, |old| old + tuning().duel_memory * (rate - old));
             // What was found when it was tried last may have been a pause: pauses make a way slower, nothing faster.
-            let mean = if self.trial { mean.max(rate) } else { mean };
+            let mean = if self.trial && tuning().rule_duel_trial_max {
+                mean.max(rate)
+            } else {
+                mean
+            };
             self.rates[before as usize] = Some(mean);
-            if before == DuelSide::Raw {
+            if before == DuelSide::Raw && tuning().rule_duel_peak {
                 // One span may be a pause in which nobody read, and the first what buffers on the way took.
-                self.peak = rate.min(PEAK_MAX).max(FADE * self.peak);
+                self.peak = rate
+                    .min(tuning().duel_peak_max)
+                    .max(tuning().duel_fade * self.peak);
             }
             self.turn();
             (self.counted_ns, self.bytes) = (now_ns, 0);
@@ -114,25 +134,30 @@ impl RawDuel {
             };
             return;
         };
-        let better = if priced > GAIN_MIN * raw {
+        let better = if priced > tuning().duel_gain_min * raw {
             DuelSide::Priced
         } else {
             DuelSide::Raw
         };
-        let clear = priced.min(raw) < CLEAR * priced.max(raw);
+        let clear =
+            tuning().rule_duel_clear && priced.min(raw) < tuning().duel_clear * priced.max(raw);
         let doubted = std::mem::replace(&mut self.doubted, better != self.way);
         if self.trial {
             self.trial = false;
             self.patience = if better == self.way {
-                PATIENCE_MIN
+                tuning().duel_patience_min
             } else {
-                let least = if clear { PATIENCE_CLEAR } else { 0 };
+                let least = if clear {
+                    tuning().duel_patience_clear
+                } else {
+                    0
+                };
                 (self.patience * 2).clamp(
                     least,
                     if better == DuelSide::Raw {
-                        PATIENCE_MAX
+                        tuning().duel_patience_max
                     } else {
-                        PATIENCE_CLEAR
+                        tuning().duel_patience_clear
                     },
                 )
             };
@@ -140,8 +165,8 @@ impl RawDuel {
         } else if better != self.way {
             // One span may hit a pause, or a chunk that packs slowly. Two may as well: what seems better since is tried
             // against what was so soon.
-            if doubted {
-                self.patience = PATIENCE_MIN;
+            if doubted || !tuning().rule_duel_doubted {
+                self.patience = tuning().duel_patience_min;
                 self.settle(better, false);
             }
         } else if self.stay > 0 {
@@ -162,40 +187,11 @@ impl RawDuel {
         self.stay = if better == DuelSide::Raw || clear {
             self.patience
         } else {
-            self.patience / HASTE
+            self.patience / tuning().duel_haste
         };
         (self.way, self.doubted) = (better, false);
     }
 }
-
-/// Slower links are the price rule's own: 5.6 Gbit/s.
-const FAST: f64 = 0.7;
-/// A look at raw that has begun is given up if the link is believed to carry no more than this.
-const SLOW: f64 = 0.2;
-/// What a link on which raw bytes got through fast is taken for, and how that fades with each raw span in which they do
-/// not: in six spans to what is no longer fast. Buffers that took the first megabytes made a link of 2.5 Gbit/s look
-/// fast; what was compared there changed with the data, and half of a mixture went raw.
-const PEAK_MAX: f64 = 2.0 * FAST;
-const FADE: f64 = 0.89;
-/// Raw bytes that sockets and queues on the way take at once when packing left them empty: counted, they make a link look
-/// half as fast again as it is. No more than go in one span where the link is as slow as it is believed to be.
-const BUFFERS: u64 = 4 << 20;
-/// Length of one comparison.
-const SPAN_NS: u64 = 5_000_000;
-/// Weight of the last span in what a way is held to carry: one span may hit a pause, or what waited during one.
-const MEMORY: f64 = 0.6;
-/// What packing must gain to stay.
-const GAIN_MIN: f64 = 1.03;
-/// A way that gets less than this of the other's through is seldom tried: each trial takes two or three spans, and what
-/// it leaves in caches and buffers slows the next ten.
-const CLEAR: f64 = 0.7;
-/// Spans between two trials: at first, after one that lost clearly, and at most. Only raw, which is what was promised,
-/// stays for longer than that.
-const PATIENCE_MIN: u32 = 12;
-const PATIENCE_CLEAR: u32 = 128;
-const PATIENCE_MAX: u32 = 384;
-/// How much sooner it is looked whether raw is better after all.
-const HASTE: u32 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -261,9 +257,9 @@ mod tests {
         let (mut guard, mut now_ns) = (RawDuel::default(), 0);
         run(&mut guard, &mut now_ns, 100, 1.0, 2.0);
         for _ in 0..3 {
-            now_ns += 12 * SPAN_NS;
+            now_ns += 12 * tuning().duel_span_ns;
             guard.way(now_ns, 65_536, 0.1, 0);
-            assert!(guard.peak >= FAST, "{guard:?}");
+            assert!(guard.peak >= tuning().duel_fast, "{guard:?}");
             run(&mut guard, &mut now_ns, 100, 1.0, 2.0);
         }
     }
@@ -309,7 +305,7 @@ mod tests {
             guard.way(now_ns, 65_536, 0.68, 0);
         }
         assert!(
-            guard.peak >= FAST && guard.way == DuelSide::Raw,
+            guard.peak >= tuning().duel_fast && guard.way == DuelSide::Raw,
             "{guard:?}"
         );
     }
@@ -343,7 +339,7 @@ mod tests {
         let (mut guard, mut now_ns) = (RawDuel::default(), 0);
         run(&mut guard, &mut now_ns, 300, 2.0, 1.0);
         for _ in 0..5 {
-            now_ns += 3 * SPAN_NS;
+            now_ns += 3 * tuning().duel_span_ns;
             assert!(
                 run(&mut guard, &mut now_ns, 100, 2.0, 1.0) > 0.8,
                 "{guard:?}"

@@ -39,6 +39,7 @@ mod rows;
 pub mod simple;
 pub mod solve;
 pub mod table;
+pub mod tuning;
 
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
