@@ -1,8 +1,8 @@
 //! What is each constant and each rule of the adaptive policy worth? Takes each rule off, halves and doubles each constant, and
 //! runs all of it in virtual time.
 //!
-//! `cargo run --release -p narrows-policy --example ablation -- [--seeds 400] [--first 1000000] [--recordings DIR] [--only TEXT]
-//! [--minutes M] [--work FILE] [--rows FILE] [--page FILE] [--label TEXT]`
+//! `cargo run --release -p narrows-policy --example ablation -- [--seeds 400] [--first 1000000] [--recordings DIR] [--only TEXT,…]
+//! [--together RULE,…] [--minutes M] [--work FILE] [--rows FILE] [--page FILE] [--label TEXT]`
 //!
 //! Scores of blocks of seeds are appended to the work file, by which a run that was cut goes on. A part that changed no score in the first
 //! blocks is not run further: no scene exercises it, so that this says nothing of its worth. When all seeds are done, what each part is
@@ -24,7 +24,7 @@ use std::{
 use narrows_policy::{
     Offer,
     sim::{
-        data::SHAPES,
+        data::{Random, SHAPES},
         recording::Recording,
         scene::truth,
         suite::{Case, Group, Measured, Replay, offers, recorded_offers},
@@ -43,7 +43,8 @@ fn main() -> Result<(), String> {
     let options = Options::parse()?;
     let suite = Suite::new(&options)?;
     let mut known = read_work(&options.work)?;
-    let variants = variants(&options.only);
+    let mut variants = variants(&options.only);
+    variants.extend(options.together.as_deref().map(together).transpose()?);
     let began = Instant::now();
     // The recordings are block 0, the seeds the blocks from 1 on.
     for block in 0..=options.seeds / BLOCK {
@@ -83,6 +84,7 @@ struct Options {
     first: u64,
     recordings: Option<PathBuf>,
     only: String,
+    together: Option<String>,
     minutes: Option<Duration>,
     work: PathBuf,
     rows: PathBuf,
@@ -97,6 +99,7 @@ impl Options {
             first: 1_000_000,
             recordings: None,
             only: String::new(),
+            together: None,
             minutes: None,
             work: "target/policy-ablation.txt".into(),
             rows: "docs/results/policy-ablation.jsonl".into(),
@@ -116,6 +119,7 @@ impl Options {
                 "--first" => options.first = number()?,
                 "--recordings" => options.recordings = Some(value.into()),
                 "--only" => options.only = value,
+                "--together" => options.together = Some(value),
                 "--minutes" => options.minutes = Some(Duration::from_secs(60 * number()?)),
                 "--work" => options.work = value.into(),
                 "--rows" => options.rows = value.into(),
@@ -141,7 +145,7 @@ fn variants(only: &str) -> Vec<Variant> {
         tuning: &Tuning::DEFAULT,
     }];
     let mut add = |name: String, tuning: Tuning| {
-        if tuning != Tuning::DEFAULT && name.contains(only) {
+        if tuning != Tuning::DEFAULT && only.split(',').any(|some| name.contains(some)) {
             found.push(Variant {
                 name,
                 tuning: Box::leak(Box::new(tuning)),
@@ -162,6 +166,19 @@ fn variants(only: &str) -> Vec<Variant> {
         }
     }
     found
+}
+
+/// Several rules off at once: each may cover for another.
+fn together(names: &str) -> Result<Variant, String> {
+    let mut tuning = Tuning::DEFAULT;
+    for name in names.split(',') {
+        let rule = RULES.iter().find(|rule| rule.name == name);
+        (rule.ok_or(format!("no rule {name}"))?.set)(&mut tuning, false);
+    }
+    Ok(Variant {
+        name: format!("{names} off"),
+        tuning: Box::leak(Box::new(tuning)),
+    })
 }
 
 const BASE: &str = "base";
@@ -348,9 +365,13 @@ struct Worth {
     start: f64,
     /// Mean of the worst hundredth.
     worst: f64,
+    /// One standard error of that, by drawing the scenes again and again.
+    worst_unsure: f64,
     floors: i64,
 }
 
+/// How often scenes are drawn again to see how unsure a figure is.
+const DRAWS: u32 = 100;
 /// Least share of raw that is promised.
 const FLOOR: f32 = 0.97;
 
@@ -372,12 +393,30 @@ impl Worth {
             .map(|one| (one - mean(&steady)).powi(2))
             .sum::<f64>()
             / count;
-        let worst = |of: &dyn Fn(&(Measured, Measured)) -> f32| {
-            let mut all: Vec<f64> = pairs.iter().map(|pair| f64::from(of(pair))).collect();
-            all.sort_by(f64::total_cmp);
-            let some = all.len().div_ceil(100).max(5).min(all.len());
-            all[..some].iter().sum::<f64>() / some.max(1) as f64
-        };
+        let of_worst =
+            |which: usize| worst(pairs.iter().map(|pair| [pair.0, pair.1][which].steady));
+        let mut random = Random::new(1);
+        let drawn: Vec<f64> = (0..DRAWS)
+            .map(|_| {
+                let again: Vec<usize> = (0..pairs.len())
+                    .map(|_| random.below(pairs.len()))
+                    .collect();
+                let of = |which: usize| {
+                    worst(
+                        again
+                            .iter()
+                            .map(|&at| [pairs[at].0, pairs[at].1][which].steady),
+                    )
+                };
+                100.0 * (of(1) / of(0)).ln()
+            })
+            .collect();
+        let drawn_mean = drawn.iter().sum::<f64>() / f64::from(DRAWS);
+        let drawn_spread = drawn
+            .iter()
+            .map(|one| (one - drawn_mean).powi(2))
+            .sum::<f64>()
+            / f64::from(DRAWS);
         let floors = |of: &dyn Fn(&(Measured, Measured)) -> f32| {
             pairs.iter().filter(|pair| of(pair) < FLOOR).count() as i64
         };
@@ -387,11 +426,38 @@ impl Worth {
             mean: mean(&steady),
             unsure: (spread / count).sqrt(),
             start: mean(&percent(|score| score.start)),
-            worst: 100.0 * (worst(&|pair| pair.1.steady) / worst(&|pair| pair.0.steady)).ln(),
+            worst: 100.0 * (of_worst(1) / of_worst(0)).ln(),
+            worst_unsure: drawn_spread.sqrt(),
             floors: floors(&|pair| pair.1.raw) - floors(&|pair| pair.0.raw),
         }
     }
 }
+
+/// Mean of the worst hundredth, and of five scenes at least.
+fn worst(scores: impl Iterator<Item = f32>) -> f64 {
+    let mut all: Vec<f64> = scores.map(f64::from).collect();
+    all.sort_by(f64::total_cmp);
+    let some = all.len().div_ceil(100).max(5).min(all.len());
+    all[..some].iter().sum::<f64>() / some.max(1) as f64
+}
+
+/// Lines of the controller, without tests, simulator and priors.
+fn lines() -> usize {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let files = fs::read_dir(source).into_iter().flatten().flatten();
+    files
+        .map(|entry| entry.path())
+        .filter(|path| !path.ends_with("prior.rs"))
+        .filter_map(|path| fs::read_to_string(path).ok())
+        .map(|text| {
+            let code = text.lines().take_while(|line| *line != "mod tests {");
+            code.count()
+        })
+        .sum()
+}
+
+/// The sorts of scenes of which there are enough to judge a part by.
+const JUDGED: [&str; 3] = ["all", "Strange", "recordings"];
 
 /// Appends a row for each part and each sort of scenes: `all` of the ordinary ones, then each group, then recordings.
 fn write_rows(options: &Options, variants: &[Variant], known: &Known) -> Result<(), String> {
@@ -406,8 +472,10 @@ fn write_rows(options: &Options, variants: &[Variant], known: &Known) -> Result<
     let constants = CONSTANTS.len();
     let rules = RULES.len();
     text += &format!(
-        "{{\"schema\":\"narrows.policy-ablation/1\",\"label\":\"{label}\",\"constants\":{constants},\"rules\":{rules},\"seeds\":{},\"first\":{}}}\n",
-        options.seeds, options.first
+        "{{\"schema\":\"narrows.policy-ablation/1\",\"label\":\"{label}\",\"constants\":{constants},\"rules\":{rules},\"lines\":{},\"seeds\":{},\"first\":{}}}\n",
+        lines(),
+        options.seeds,
+        options.first
     );
     for variant in variants {
         let mut sorts: BTreeMap<String, Vec<(Measured, Measured)>> = BTreeMap::new();
@@ -428,10 +496,14 @@ fn write_rows(options: &Options, variants: &[Variant], known: &Known) -> Result<
                 }
             }
         }
-        let about = about(&variant.name);
+        let mut about = about(&variant.name);
         for (sort, pairs) in sorts {
             if variant.name == BASE {
                 text += &base_row(label, &sort, &pairs);
+                continue;
+            }
+            // Of one group alone there are too few scenes to tell.
+            if !JUDGED.contains(&sort.as_str()) {
                 continue;
             }
             let Worth {
@@ -441,12 +513,14 @@ fn write_rows(options: &Options, variants: &[Variant], known: &Known) -> Result<
                 unsure,
                 start,
                 worst,
+                worst_unsure,
                 floors,
             } = Worth::of(&pairs);
             text += &format!(
-                "{{\"schema\":\"narrows.policy-ablation/1\",\"label\":\"{label}\",\"part\":\"{}\",{about}\"scenes\":\"{sort}\",\"n\":{scenes},\"touched\":{touched},\"mean\":{mean:.3},\"unsure\":{unsure:.3},\"start\":{start:.3},\"worst\":{worst:.3},\"floors\":{floors}}}\n",
+                "{{\"schema\":\"narrows.policy-ablation/1\",\"label\":\"{label}\",\"part\":\"{}\",{about}\"scenes\":\"{sort}\",\"n\":{scenes},\"touched\":{touched},\"mean\":{mean:.3},\"unsure\":{unsure:.3},\"start\":{start:.3},\"worst\":{worst:.3},\"worst_unsure\":{worst_unsure:.3},\"floors\":{floors}}}\n",
                 variant.name,
             );
+            about.clear();
         }
     }
     fs::write(&options.rows, text).map_err(|error| format!("{}: {error}", options.rows.display()))
@@ -456,15 +530,14 @@ fn write_rows(options: &Options, variants: &[Variant], known: &Known) -> Result<
 fn base_row(label: &str, sort: &str, pairs: &[(Measured, Measured)]) -> String {
     let mut all: Vec<f32> = pairs.iter().map(|(base, _)| base.steady).collect();
     all.sort_by(f32::total_cmp);
-    let at = |share: f64| all[(share * (all.len() - 1) as f64) as usize];
     let below = |least: f32| all.iter().filter(|&&score| score < least).count();
     let floors = pairs.iter().filter(|(base, _)| base.raw < FLOOR).count();
     let mean = all.iter().sum::<f32>() / all.len() as f32;
     format!(
-        "{{\"schema\":\"narrows.policy-ablation/1\",\"label\":\"{label}\",\"part\":\"{BASE}\",\"scenes\":\"{sort}\",\"n\":{},\"mean_score\":{mean:.4},\"least\":{:.4},\"one_percent\":{:.4},\"below_95\":{},\"floors\":{floors}}}\n",
+        "{{\"schema\":\"narrows.policy-ablation/1\",\"label\":\"{label}\",\"part\":\"{BASE}\",\"scenes\":\"{sort}\",\"n\":{},\"mean_score\":{mean:.4},\"least\":{:.4},\"worst\":{:.4},\"below_95\":{},\"floors\":{floors}}}\n",
         all.len(),
-        at(0.0),
-        at(0.01),
+        all[0],
+        worst(all.iter().copied()),
         below(0.95),
     )
 }
@@ -474,7 +547,11 @@ fn about(part: &str) -> String {
     let (name, _) = part.split_once(' ').unwrap_or((part, ""));
     let said = |about: &str| about.trim().replace('"', "'");
     if let Some(rule) = RULES.iter().find(|rule| rule.name == name) {
-        return format!("\"about\":\"{}\",", said(rule.about));
+        return format!(
+            "\"about\":\"{}\",\"lacks\":\"{}\",",
+            said(rule.about),
+            rule.lacks
+        );
     }
     CONSTANTS
         .iter()

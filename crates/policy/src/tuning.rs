@@ -13,7 +13,7 @@
 macro_rules! tuning {
     (
         constants { $($(#[doc = $about:literal])+ $name:ident: $type:ty = $default:expr, $unit:literal, $least:literal..=$most:literal;)+ }
-        rules { $($(#[doc = $rule_about:literal])+ $rule:ident;)+ }
+        rules { $($(#[doc = $rule_about:literal])+ $rule:ident, $lacks:literal;)+ }
     ) => {
         /// Every constant and every rule's switch. See the module.
         #[derive(Debug, Clone, Copy, PartialEq)]
@@ -44,6 +44,7 @@ macro_rules! tuning {
         pub const RULES: &[Rule] = &[$(Rule {
             name: stringify!($rule),
             about: concat!($($rule_about),+),
+            lacks: $lacks,
             set: |tuning, is_on| tuning.$rule = is_on,
         },)+];
     };
@@ -459,192 +460,192 @@ constants {
 }
 rules {
     /// A codec of numbers where none were seen takes a whole chunk to prove it.
-    rule_unfit_needs_proof;
+    rule_unfit_needs_proof, "";
     /// And is believed with caution even then.
-    rule_unfit_caution;
+    rule_unfit_caution, "records that pack as numbers now and then";
     /// On one machine, what takes processors and link more than another is charged for both.
-    rule_rule_out_worse;
+    rule_rule_out_worse, "what the kernel takes to carry bytes";
     /// Raw that takes the link several times as long as a certain candidate takes any stage is out.
-    rule_rule_out_lumps;
+    rule_rule_out_lumps, "";
     /// What packs well as numbers leaves untried codecs of bytes to slices.
-    rule_left_to_slices;
+    rule_left_to_slices, "";
     /// A chunk may not take longer to pack than the queue lasts.
-    rule_hold_up;
+    rule_hold_up, "";
     /// Nor may it with all in work, on the worst assumption.
-    rule_late;
+    rule_late, "";
     /// A link that was only guessed has room for few chunks at once.
-    rule_unmeasured_workers;
+    rule_unmeasured_workers, "";
     /// A message is charged the sum of its stages and one worker.
-    rule_message;
+    rule_message, "messages";
     /// Messages go raw where they are answered sooner so.
-    rule_answer_duel;
+    rule_answer_duel, "messages";
     /// On links as fast as memory raw and packed are compared by what got through.
-    rule_raw_duel;
+    rule_raw_duel, "processor time of sending";
     /// Chunks behind many dull ones go without a look.
-    rule_rest;
+    rule_rest, "time of looks";
     /// The queue before the link is bounded.
-    rule_queue_bound;
+    rule_queue_bound, "";
     /// What is under way to a receiver that is behind is bounded.
-    rule_unconsumed_bound;
+    rule_unconsumed_bound, "";
     /// A receiver that left us without credit is behind.
-    rule_starved;
+    rule_starved, "";
     /// What a chunk was charged is corrected by its outcome.
-    rule_correct;
+    rule_correct, "";
     /// Slices of a chunk that travelled raw tell of its class.
-    rule_learn_from_slices;
+    rule_learn_from_slices, "";
     /// A slice unlike its chunk tells nothing.
-    rule_slice_like;
+    rule_slice_like, "";
     /// A surprise begins a new round of auditions.
-    rule_surprise;
+    rule_surprise, "";
     /// A candidate whose size is unsure is asked for again.
-    rule_ask_unsure;
+    rule_ask_unsure, "";
     /// A new class and a new length of chunks are solved for at once.
-    rule_solve_at_once;
+    rule_solve_at_once, "";
 
     /// Stages with slack are discounted.
-    rule_balance_slack;
+    rule_balance_slack, "";
     /// Stages that take more than foreseen are dearer.
-    rule_balance_over;
+    rule_balance_over, "";
 
     /// Processor time over clock time says what packing gets.
-    rule_cpu_efficiency;
+    rule_cpu_efficiency, "";
     /// A link that runs dry trims what packing is reckoned with.
-    rule_cpu_trim;
+    rule_cpu_trim, "";
 
     /// Until all in hand went one way its pace is the other's.
-    rule_duel_since;
+    rule_duel_since, "";
     /// And so for what buffers take.
-    rule_duel_buffers;
+    rule_duel_buffers, "sockets that take megabytes at once";
     /// Two spans, not one, show that the other way is better.
-    rule_duel_doubted;
+    rule_duel_doubted, "pauses";
     /// A link on which bytes got through fast stays a fast one for a while.
-    rule_duel_peak;
+    rule_duel_peak, "sockets that take megabytes at once";
     /// What lost clearly is seldom tried.
-    rule_duel_clear;
+    rule_duel_clear, "processor time of sending";
     /// What was found in a trial may have been a pause: the better of two counts.
-    rule_duel_trial_max;
+    rule_duel_trial_max, "pauses";
     /// A look at raw that has begun is finished on a link somewhat slower.
-    rule_duel_finish_look;
+    rule_duel_finish_look, "pauses";
 
     /// How much of a surprise is the class's adapts to whether surprises go on.
-    rule_estimate_adapt;
+    rule_estimate_adapt, "";
     /// Of a run of one candidate's outcomes the later ones move its guess less.
-    rule_estimate_run;
+    rule_estimate_run, "transfers of minutes";
     /// A sample far off a firm guess loosens the guess.
-    rule_estimate_far;
+    rule_estimate_far, "";
     /// Outcomes of candidates not tried before say nothing of how unlike chunks are.
-    rule_estimate_tried;
+    rule_estimate_tried, "";
     /// A level comes back while chunks travel raw.
-    rule_estimate_fade;
+    rule_estimate_fade, "";
     /// The first chunk of a class may show only so much of sizes.
-    rule_estimate_first_size;
+    rule_estimate_first_size, "";
 
     /// Candidates are tried on slices.
-    rule_audition;
+    rule_audition, "";
     /// Candidates are tried on whole chunks.
-    rule_whole;
+    rule_whole, "";
     /// Whole chunks are tried more often on slow links.
-    rule_whole_slow;
+    rule_whole_slow, "";
     /// Auditions may cost more where the workers have time to spare.
-    rule_budget_idle;
+    rule_budget_idle, "";
     /// One of each family is tried, whatever the priors say.
-    rule_family_tried;
+    rule_family_tried, "";
     /// Candidates that only few slices told of are tried again.
-    rule_hasty;
+    rule_hasty, "pauses";
     /// A round waits for auditions that idle processors will have paid for.
-    rule_refused_waits;
+    rule_refused_waits, "";
     /// Rounds of auditions are held again and again.
-    rule_rounds_again;
+    rule_rounds_again, "";
 
     /// The first chunks are short.
-    rule_length_slow_start;
+    rule_length_slow_start, "";
     /// Chunks that would hold a slow link for long are short.
-    rule_length_hold;
+    rule_length_hold, "links below 10 Mbit/s";
     /// Chunks that pack to next to nothing are long.
-    rule_length_tiny;
+    rule_length_tiny, "time of handing chunks on";
     /// Chunks packed with history are twice as long.
-    rule_length_refers;
+    rule_length_refers, "";
 
     /// Floats that are short decimals are a kind.
-    rule_probe_decimals;
+    rule_probe_decimals, "";
     /// Numbers that take all values are known by their differences.
-    rule_probe_smooth;
+    rule_probe_smooth, "numbers that take all values";
     /// Order is looked for among bytes other than zero, too.
-    rule_probe_without_zeros;
+    rule_probe_without_zeros, "";
     /// Bytes that show order and repeat are classes of their own.
-    rule_probe_ordered;
+    rule_probe_ordered, "";
 
     /// Until a link was measured, what buffers may have taken does not show its rate.
-    rule_rate_unseen;
+    rule_rate_unseen, "sockets that take megabytes at once";
     /// A link as fast as memory must be measured, or have taken much.
-    rule_rate_surely;
+    rule_rate_surely, "sockets that take megabytes at once";
     /// What was measured since a receiver fell behind is forgotten.
-    rule_rate_remember;
+    rule_rate_remember, "";
     /// Short waits tell of the link only together.
-    rule_rate_pool;
+    rule_rate_pool, "acknowledgements in bursts";
     /// A wait that begins within a window is no slower link.
-    rule_rate_begins;
+    rule_rate_begins, "acknowledgements that are late";
     /// One short window may be a pause.
-    rule_rate_pause;
+    rule_rate_pause, "pauses";
     /// A link that is idle is believed to be faster.
-    rule_rate_climb;
+    rule_rate_climb, "";
     /// What passed is a lower bound where nothing was measured lately.
-    rule_rate_passed;
+    rule_rate_passed, "";
     /// Windows are short while nothing was measured.
-    rule_rate_hurry;
+    rule_rate_hurry, "";
     /// What a token bucket may have let through is left out.
-    rule_rate_bucket;
+    rule_rate_bucket, "token buckets";
     /// A sample far off is taken at its word.
-    rule_rate_far;
+    rule_rate_far, "";
     /// A sample that was clamped is stale at once.
-    rule_rate_stale;
+    rule_rate_stale, "token buckets";
     /// Acknowledgements in bursts are waited for.
-    rule_rate_carried;
+    rule_rate_carried, "acknowledgements in bursts";
 
     /// The receiver's share of its processors is followed.
-    rule_receiver_efficiency;
+    rule_receiver_efficiency, "";
     /// A share that rises does so no further than what was used, while it is behind.
-    rule_receiver_ahead;
+    rule_receiver_ahead, "";
     /// A receiver without processors is starved though nothing waits for it.
-    rule_receiver_served;
+    rule_receiver_served, "a receiver without processors";
     /// What reading and writing take is counted.
-    rule_receiver_io;
+    rule_receiver_io, "time of reading and writing";
     /// The receiver is behind until several reports were calm.
-    rule_receiver_calm;
+    rule_receiver_calm, "";
 
     /// Classes too rare to count have no part in the prices.
-    rule_rows_share;
+    rule_rows_share, "";
 
     /// A class has sizes of its own beside its kind's.
-    rule_table_own_sizes;
+    rule_table_own_sizes, "";
     /// Chunks that pack to nothing say nothing of candidates.
-    rule_table_nothing;
+    rule_table_nothing, "chunks of zeros among others";
     /// A candidate never tried is corrected by one of its family.
-    rule_table_family;
+    rule_table_family, "";
     /// And if there is none by any other.
-    rule_table_other_family;
+    rule_table_other_family, "";
     /// What was never tried is doubted.
-    rule_table_doubt;
+    rule_table_doubt, "";
     /// How two candidates compare is carried from kind to kind.
-    rule_table_beside;
+    rule_table_beside, "";
     /// What other kinds show of this machine's speed counts for a new kind.
-    rule_table_speed;
+    rule_table_speed, "";
     /// Slices that say the same again and again are believed more.
-    rule_table_unlike;
+    rule_table_unlike, "";
     /// One outcome may show only so much of packing time.
-    rule_table_pack_step;
+    rule_table_pack_step, "pauses";
     /// A candidate slower than thought shows at once.
-    rule_table_slower_at_once;
+    rule_table_slower_at_once, "";
     /// Packing time that few chunks exceed is at least the prior's.
-    rule_table_most;
+    rule_table_most, "";
     /// What packs to less is unpacked sooner.
-    rule_table_unpack_by_size;
+    rule_table_unpack_by_size, "";
     /// Unpacking times are learnt from the receiver's reports.
-    rule_table_unpack;
+    rule_table_unpack, "";
     /// And each candidate's own beside the receiver's.
-    rule_table_unpack_own;
+    rule_table_unpack_own, "";
     /// Indexing history costs more before short chunks.
-    rule_table_indexing;
+    rule_table_indexing, "";
 }
 }
 
@@ -676,6 +677,8 @@ pub struct Rule {
     pub name: &'static str,
     /// What it says.
     pub about: &'static str,
+    /// What it is about that the simulator lacks, so that no scene shows its worth; empty where there is no such thing.
+    pub lacks: &'static str,
     /// Switches it.
     pub set: fn(&mut Tuning, bool),
 }
