@@ -3,10 +3,12 @@
 bench/policy/table.py [FILE]"""
 
 import json
+import math
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import pages  # noqa: E402
 from pages import RESULTS  # noqa: E402
 
 # A part stays where its loss costs this much of the worst scenes, in percent, or a floor.
@@ -29,7 +31,7 @@ class Part:
 
     def __init__(self, name, rows):
         self.name, self.rows = name, {row["scenes"]: row for row in rows}
-        self.about = rows[0].get("about", "")
+        self.about, self.lacks = rows[0].get("about", ""), rows[0].get("lacks", "")
         self.what, _, self.change = name.rpartition(" ")
 
     def get(self, sort, key):
@@ -38,19 +40,24 @@ class Part:
     def touched(self):
         return sum(self.get(sort, "touched") for sort in JUDGED)
 
-    def cost(self):
-        """What its loss costs: the most of any sort that is judged, in the worst hundredth and in the mean, in percent."""
-        return max(max(-self.get(sort, "worst"), -self.get(sort, "mean")) for sort in JUDGED)
+    def cost(self, sure=0):
+        """What its loss costs in percent, by so many standard errors at least: the most of any sort that is judged, in the mean or in the worst hundredth."""
+        found = [-self.get(sort, key) - sure * self.get(sort, unsure)
+                 for sort in JUDGED for key, unsure in (("mean", "unsure"), ("worst", "worst_unsure"))]
+        return max(found)
 
     def floors(self):
         return max(self.get(sort, "floors") for sort in JUDGED)
 
+    def is_worth(self):
+        return self.cost(1) >= WORTH or self.floors() > 0
+
     def verdict(self):
-        if not self.touched():
-            return "no scene exercises it"
-        if self.floors() > 0:
-            return "keeps the floor"
-        return "worth it" if self.cost() >= WORTH else "within the noise"
+        if self.is_worth():
+            return "keeps the floor" if self.floors() > 0 and self.cost(1) < WORTH else "worth it"
+        if self.lacks:
+            return f"the simulator lacks {self.lacks}"
+        return "within the noise" if self.touched() else "no scene exercises it"
 
 
 def read(path):
@@ -69,6 +76,8 @@ def read(path):
 
 
 def percent(value):
+    """Of a logarithm in hundredths."""
+    value = 100 * math.expm1(value / 100)
     return f"{value:+.2f}" if abs(value) >= 0.005 else "0"
 
 
@@ -102,44 +111,55 @@ def whole(labels):
     return rows
 
 
+def taken_apart(labels):
+    """Of the build whose every part was changed: the one with the most rows."""
+    return max(labels.values(), key=lambda build: len(build[2]))
+
+
+def scenes(parts):
+    """How many fresh scenes the parts were changed on, the least and the most of those that any scene exercises."""
+    return pages.span([part.get("all", "n") + part.get("Strange", "n") for part in parts if part.touched()], 0)
+
+
 def page(labels):
-    label, (head, base, parts) = list(labels.items())[-1]
+    head, base, parts = taken_apart(labels)
     rules = [part for part in parts if part.name.startswith("rule_")]
     constants = [part for part in parts if not part.name.startswith("rule_")]
-    worth = [part for part in parts if part.verdict() in ("worth it", "keeps the floor")]
+    worth = [part for part in parts if part.is_worth()]
     counted = {}
     for part in rules:
         counted.setdefault(part.verdict(), []).append(part)
-    counts = ", ".join(f"{len(found)} {verdict}" for verdict, found in sorted(counted.items(), key=lambda pair: -len(pair[1])))
-    dearest = sorted(rules, key=lambda part: -part.cost())[:10]
-    n = base["all"]["n"] + base["Strange"]["n"]
+    lacking = sum(not part.is_worth() and bool(part.lacks) for part in rules)
+    counts = (f"{sum(part.is_worth() for part in rules)} are worth it or keep the floor, {lacking} are about what the simulator lacks, "
+              f"{len(counted.get('within the noise', []))} are within the noise and {len(counted.get('no scene exercises it', []))} no scene exercises")
+    dearest = sorted(rules, key=lambda part: -part.cost(1))[:10]
     lines = [
         "# What each part of the adaptive policy is worth", "",
-        f"Each of the policy's {head['rules']} rules was taken off, and each of its {head['constants']} constants halved and doubled, on {n} fresh scenes of the "
-        f"simulator and {base.get('recordings', {}).get('n', 0)} runs of recorded real data. Of the rules {counts}. "
+        f"Each of the policy's {head['rules']} rules was taken off, on {scenes(rules)} fresh scenes of the simulator, and each of its {head['constants']} constants halved and doubled, "
+        f"on {scenes(constants)}; both on {base.get('recordings', {}).get('n', 0)} runs of recorded real data. Of the rules {counts}. "
         f"The ten whose loss costs most, in percent:", "",
         *table(dearest), "",
         "## What the words mean", "",
         "A figure is the change in percent when the part is taken off, halved or doubled. *Mean* and *worst*: of the share of what a linear program that knows every cost says is possible, "
         "once begun, over ordinary scenes; *worst* is the mean of the worst hundredth. *Worst, wrong priors*: the same where costs are "
         "unlike the priors. *Recordings*: mean time of real data beside the best fixed setting. *Start*: what came through in the time that 4 MB would take. *Floors*: how many more scenes fall "
-        f"below 0.97 of raw. A part is *worth it* where its loss costs {WORTH} % of the mean or the worst in any of the three sorts of scenes, and *within the noise* below that. "
-        "Where *no scene exercises it* this says nothing of its worth: it is about what the simulator does not have, such as sockets that take megabytes at once, "
-        "acknowledgements in bursts or messages that wait for an answer.", "",
+        f"below 0.97 of raw. A part is *worth it* where its loss costs {WORTH} % of the mean or the worst in any of the three sorts of scenes, one standard error taken off, and *within the noise* below that. "
+        "Where *the simulator lacks* what a rule is about, or no scene exercises it, this says nothing of its worth.", "",
         "## How much there is", "",
         *whole(labels), "",
-        "Lines are those of the controller without tests, simulator and priors. All builds ran the same scenes.", "",
+        "*Before* is the build whose parts the tables below change, *after* the one without those that were taken out ([what and why](../notebook/policy.md)). Lines are those of the controller without tests, "
+        "simulator and priors. Both ran the same scenes.", "",
         "## How to reproduce it", "",
         "    cargo run --release -p narrows-lab --example replay -- record DIR FILE…",
         "    cargo run --release -p narrows-policy --example ablation -- --seeds "
         f"{head['seeds']} --first {head['first']} --recordings DIR", "",
-        "The number of seeds was chosen so that two processors are done in 25 minutes: fewer than the 5,000 that would show a tenth of a percent. "
+        "The number of scenes was chosen so that two busy processors are done in half an hour: fewer than the 5,000 that would show a tenth of a percent, so that a figure below 1 in the worst columns is noise. "
         "Without recordings the first command is not needed. All figures are in [policy-ablation.jsonl](policy-ablation.jsonl).", "",
         "| scenes | what they are | how many | mean share | least | at 0.95 or more |", "|---|---|---:|---:|---:|---:|",
         *(f"| {sort} | {what} | {base[sort]['n']} | {base[sort]['mean_score']:.4f} | {base[sort]['least']:.3f} | {1 - base[sort]['below_95'] / base[sort]['n']:.1%} |"
           for sort, what in GROUPS.items() if sort in base), "",
         "## Every rule, taken off", "",
-        *table(sorted(rules, key=lambda part: (part.verdict() == "no scene exercises it", -part.cost()))), "",
+        *table(sorted(rules, key=lambda part: (not part.is_worth(), bool(part.lacks), -part.cost()))), "",
         "## Every constant, halved and doubled", "",
         f"{sum(1 for part in constants if part in worth)} of {len(constants)} changes are worth it or keep the floor.", "",
         *table(sorted(constants, key=lambda part: (part.what, part.change)), with_about=False),

@@ -51,7 +51,10 @@ fn main() -> Result<(), String> {
         let due: Vec<&Variant> = variants
             .iter()
             .filter(|variant| !known.contains_key(&(variant.name.clone(), block)))
-            .filter(|variant| block <= UNTOUCHED_AFTER || touched(&known, &variant.name, block))
+            .filter(|variant| {
+                let is_base = variant.name == BASE;
+                is_base || block <= UNTOUCHED_AFTER || touched(&known, &variant.name, block)
+            })
             .collect();
         if options.minutes.is_some_and(|most| began.elapsed() >= most) {
             eprintln!("out of time before block {block}: run it again to go on");

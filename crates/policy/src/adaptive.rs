@@ -21,7 +21,7 @@ use crate::{
     capacity::Capacity,
     config::Config,
     cpu_capacity::CpuCapacity,
-    duel::{DuelSide, RawDuel},
+    duel::{DuelSide, FastLink, RawDuel},
     explore::{Explorer, Situation},
     length,
     offers::Offer,
@@ -309,7 +309,14 @@ impl Adaptive {
         let in_hand = u64::from(gauges.packing) * self.chunk_len_last as u64
             + (gauges.queued_bytes as f32 / self.size.max(0.1)) as u64
             + tuning().choice_in_kernel;
-        let link = self.rate.surely(gauges.sent_bytes);
+        let link = FastLink {
+            believed: self.rate.surely(gauges.sent_bytes),
+            at_most: if self.rate.is_measured() && !self.peer.is_behind() {
+                self.rate.bytes_per_ns()
+            } else {
+                f64::INFINITY
+            },
+        };
         if tuning().rule_raw_duel
             && self.guard.way(gauges.now_ns, raw_len, link, in_hand) == DuelSide::Raw
         {
@@ -379,7 +386,6 @@ impl Adaptive {
             index,
             why,
             reference,
-            without_history,
             audition,
         } = choice;
         let row = &mut self.rows[at];
@@ -406,9 +412,7 @@ impl Adaptive {
             times,
             cost,
             reference,
-            without_history,
             most_ns: pack_most * len,
-            size: 1.0,
             slice: None,
         });
         Decision {
@@ -434,8 +438,6 @@ struct Choice {
     why: &'static str,
     /// The candidate that auditions are compared with.
     reference: usize,
-    /// Size by the reference of what was chosen first, over its own.
-    without_history: f32,
     audition: Option<Arc<[Candidate]>>,
 }
 
@@ -470,13 +472,7 @@ impl Adaptive {
             }
             self.pending.auditioned(pending.ticket, [size, pack]);
         } else if let Some([slice_size, slice_pack]) = pending.slice {
-            // A slice unlike its chunk says nothing of how another candidate would have done.
-            let range = tuning().choice_like_min..=tuning().choice_like_max;
-            let like = slice_size > tuning().table_nothing
-                && (pending.chosen == 0
-                    || !tuning().rule_slice_like
-                    || range.contains(&(pending.size * pending.without_history / slice_size)));
-            if like {
+            if slice_size > tuning().table_nothing {
                 let (size, pack) = (size / slice_size, pack / slice_pack);
                 self.table
                     .learn_audition(pending.class, index, pending.reference, size, pack);
@@ -557,7 +553,6 @@ impl Policy for Adaptive {
             index,
             why,
             reference,
-            without_history: row.costs[reference].cost.size / row.costs[index].cost.size,
             audition: None,
         };
         // A message is answered before anything could be learnt from it.
@@ -601,7 +596,7 @@ impl Policy for Adaptive {
                 basis: Basis::Chunks,
             },
         );
-        self.pending.done(outcome.ticket, size);
+        self.pending.done(outcome.ticket);
         let off = (size / pending.cost.size).ln().abs();
         if index > 0
             && tuning().rule_surprise

@@ -6,7 +6,7 @@
 //! link.
 //!
 //! Budget: after a small start-up allowance 1 % of the workers' time, up to 15 % where the link leaves them idle; whole
-//! chunks at most one in 48 of a class (12 where chunks are few) and each candidate once, which over any longer run is
+//! chunks at most one in 48 of a class and each candidate once, which over any longer run is
 //! far below 2 % of the bytes. Neighbours: [`crate::adaptive`] asks with every chunk it looked at. Units: nanoseconds
 //! of CPU.
 
@@ -65,12 +65,9 @@ impl Default for Explorer {
 impl Explorer {
     pub(crate) fn propose(&mut self, row: &mut Row, situation: &Situation<'_>) -> Proposal {
         let Situation {
-            chosen,
-            raw_len,
             worth,
             gauges,
             offers,
-            link,
             ..
         } = *situation;
         let passed = gauges.now_ns.saturating_sub(self.last_ns) as f32;
@@ -96,12 +93,7 @@ impl Explorer {
         if tuning().rule_audition {
             proposal.audition = self.audition(row, situation, budget > tuning().explore_budget);
         }
-        let slow = raw_len as f32 * row.costs[chosen].cost.size / link > tuning().explore_slow_ns;
-        let every = if slow && tuning().rule_whole_slow {
-            tuning().explore_every_slow
-        } else {
-            tuning().explore_every
-        };
+        let every = tuning().explore_every;
         if row.chunks % every == every / 2 && tuning().rule_whole {
             proposal.instead = whole(row, situation);
         }

@@ -3,7 +3,7 @@
 //!
 //! Why corrected priors: nobody can try thirty candidates on every class. A candidate never tried on a class takes its
 //! prior times what the *nearest tried candidate of the same family* showed against its own prior, so that one
-//! audition of zstd 1 also tells about zstd 3, and the speed of this machine is learned by whatever runs.
+//! audition of zstd 1 also tells about zstd 3.
 //!
 //! Why three layers: how candidates compare depends on the kind of data and the width of its numbers; how well all of
 //! them do together, on the class. So a candidate's guess is kept per kind, relative to a level that each class has of
@@ -39,11 +39,8 @@ pub struct CostTable {
     spreads: Vec<Spread>,
     kinds: BTreeMap<Class, Known>,
     classes: BTreeMap<Class, Own>,
-    /// Measured over prior packing time, per candidate, over all classes.
-    speed: Vec<f32>,
-    /// The same for unpacking, as the receiver tells: each candidate's own factor, and the one common to all.
-    unpack_speed: Vec<f32>,
-    unpack_speed_all: f32,
+    /// Measured over prior unpacking time, as the receiver tells, common to all candidates.
+    unpack_speed: f32,
 }
 
 /// One kind: what the priors say of each candidate, and what was measured.
@@ -137,7 +134,6 @@ impl CostTable {
             .iter()
             .map(|o| offers.iter().position(|p| p.name == o.name).unwrap_or(0) as u16)
             .collect();
-        let speed = vec![1.0; offers.len()];
         let reference = |(index, offer): (usize, &Offer)| {
             let like = |other: &usize| {
                 offers[*other].name == offer.name && offers[*other].candidate.history_len == 0
@@ -153,10 +149,8 @@ impl CostTable {
             families,
             kinds: BTreeMap::new(),
             classes: BTreeMap::new(),
-            unpack_speed: vec![1.0; offers.len()],
-            unpack_speed_all: 1.0,
+            unpack_speed: 1.0,
             offers,
-            speed,
         }
     }
 
@@ -218,8 +212,6 @@ impl CostTable {
         } else {
             cell.pack.learn(relative, pack_noise, share);
         }
-        let ratio = pack / known.priors[index].pack;
-        self.learn_speed(index, ratio);
     }
 
     /// One audition: `size` and `pack` are those of candidate `index` over those of `reference` on the same slice.
@@ -263,44 +255,19 @@ impl CostTable {
         let pack =
             (beside.pack * pack).clamp(believed / pack_step_max(), believed * pack_step_max());
         cell.pack.learn_sure(pack, tuning().estimate_pack_slice);
-        let ratio = cell.pack.value() / known.priors[index].pack;
-        self.learn_speed(index, ratio);
     }
 
-    fn learn_speed(&mut self, index: usize, ratio: f32) {
-        let (speed, ratio) = (&mut self.speed[index], ratio.clamp(0.02, 50.0));
-        *speed = if *speed == 1.0 {
-            ratio
-        } else {
-            *speed + (ratio - *speed) * tuning().table_speed_follow
-        };
-    }
-
-    /// The receiver unpacked these. One factor for the machine does most; each candidate's own follows slowly, because
-    /// a report does not say which of them took longer than thought.
+    /// The receiver unpacked these. One factor for the machine is learnt: a report does not say which candidate took longer
+    /// than thought.
     pub fn learn_unpack(&mut self, unpacked: &UnpackedReport) {
-        let factor = |index: usize| self.unpack_speed[index] * self.unpack_speed_all;
-        let expected: f32 = unpacked
-            .prior_ns
-            .iter()
-            .map(|&(index, prior)| prior * factor(index))
-            .sum();
+        let prior: f32 = unpacked.prior_ns.iter().map(|&(_, prior)| prior).sum();
+        let expected = prior * self.unpack_speed;
         if !tuning().rule_table_unpack || expected <= 0.0 || unpacked.measured_ns <= 0.0 {
             return;
         }
         let ratio = (unpacked.measured_ns / expected).clamp(0.1, 10.0);
-        let own = if tuning().rule_table_unpack_own {
-            tuning().table_unpack_own
-        } else {
-            0.0
-        };
-        for &(index, prior) in &unpacked.prior_ns {
-            let share = prior * self.unpack_speed[index] * self.unpack_speed_all / expected;
-            self.unpack_speed[index] =
-                (self.unpack_speed[index] * ratio.powf(own * share)).clamp(0.2, 5.0);
-        }
-        self.unpack_speed_all =
-            (self.unpack_speed_all * ratio.powf(tuning().table_unpack_all)).clamp(0.05, 50.0);
+        let step = ratio.powf(tuning().table_unpack_follow);
+        self.unpack_speed = (self.unpack_speed * step).clamp(0.05, 50.0);
     }
 
     /// What every candidate is expected to cost on `class` with chunks of `raw_len` bytes, in the order of the offers.
@@ -330,7 +297,7 @@ impl CostTable {
             };
             let pack_most = likely * noise.sqrt().exp().max(doubt);
             let unpack_prior = unpacking(known.priors[index], cost.size);
-            cost.unpack = unpack_prior * self.unpack_speed[index] * self.unpack_speed_all;
+            cost.unpack = unpack_prior * self.unpack_speed;
             let Cell {
                 size,
                 auditions: slices,
@@ -390,7 +357,7 @@ impl CostTable {
         }
     }
 
-    /// The prior, corrected by the nearest candidate of the family that was tried, or by the machine's speed. The further
+    /// The prior, corrected by the nearest candidate of the family that was tried, or by any. The further
     /// that one is from it, the more it is doubted.
     fn corrected(&self, known: &Known, index: usize) -> Relative {
         let mut cost = known.priors[index];
@@ -431,15 +398,12 @@ impl CostTable {
                     like,
                 }
             }
-            None => {
-                cost.pack *= self.speed_near(index);
-                Relative {
-                    cost,
-                    basis: Basis::Prior,
-                    doubt: doubt(1.0),
-                    like: index,
-                }
-            }
+            None => Relative {
+                cost,
+                basis: Basis::Prior,
+                doubt: doubt(1.0),
+                like: index,
+            },
         }
     }
 
@@ -459,21 +423,6 @@ impl CostTable {
         let most = tuning().table_beside_max;
         (logs.1 > 0.0 && tuning().rule_table_beside)
             .then(|| (logs.0 / logs.1).exp().clamp(1.0 / most, most))
-    }
-
-    /// Speed of this machine against the priors' by what was measured on other classes.
-    fn speed_near(&self, index: usize) -> f32 {
-        let most = tuning().table_beside_max;
-        (0..self.speed.len())
-            .filter(|&other| self.speed[other] != 1.0 && self.families[other] != 0)
-            .min_by_key(|&other| {
-                (
-                    self.families[other] != self.families[index],
-                    other.abs_diff(index),
-                )
-            })
-            .filter(|_| tuning().rule_table_speed)
-            .map_or(1.0, |other| self.speed[other].clamp(1.0 / most, most))
     }
 }
 

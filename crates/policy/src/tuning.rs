@@ -78,10 +78,6 @@ constants {
     choice_unmeasured_workers: f32 = 2.0, "chunks", 0.5..=64.0;
     /// Numbers that pack to this have no need of a codec of bytes that nobody tried.
     choice_packs_well: f32 = 0.1, "share", 0.0..=1.0;
-    /// Least size of a chunk over that of its slice, where the slice is taken to be like the chunk.
-    choice_like_min: f32 = 0.6, "factor", 0.0..=1.0;
-    /// Most of the same.
-    choice_like_max: f32 = 1.6, "factor", 1.0..=10.0;
     /// Size of a chunk over that of its slice where no reference says.
     choice_slice_bias: f32 = 0.95, "factor", 0.3..=2.0;
     /// A packed length this far off is a surprise.
@@ -166,6 +162,8 @@ constants {
     /// A way that gets less than this of the other's through is seldom tried: each trial takes two or three spans, and what
     /// it leaves in caches and buffers slows the next ten.
     duel_clear: f64 = 0.7, "share", 0.0..=1.0;
+    /// How many times what the link carries packing must get through for raw not to be tried.
+    duel_beyond: f64 = 2.0, "factor", 1.0..=100.0;
     /// Spans between two trials at first.
     duel_patience_min: u32 = 12, "spans", 1.0..=1e4;
     /// The same after a trial that lost clearly.
@@ -247,10 +245,6 @@ constants {
     explore_again: u64 = 400, "chunks", 2.0..=1e6;
     /// Chunks of a class between two whole-chunk trials.
     explore_every: u64 = 48, "chunks", 2.0..=1e6;
-    /// The same on slow links, where chunks are few and far between.
-    explore_every_slow: u64 = 12, "chunks", 2.0..=1e6;
-    /// Slow is a link that one chunk holds for this long.
-    explore_slow_ns: f32 = 10e6, "ns", 0.0..=1e10;
     /// What a prior may be off by besides, on data unlike those measured.
     explore_unseen: f32 = 0.1, "logarithm", 0.0..=3.0;
     /// What a candidate known from chunks or slices would have to be off by to be tried again.
@@ -436,16 +430,12 @@ constants {
     table_doubt: f32 = 0.7, "power", 0.0..=3.0;
     /// How much is believed of what another family shows, in powers.
     table_trust: f32 = 0.5, "power", 0.0..=1.0;
-    /// How far two candidates may differ from their priors beside each other, and a machine from the priors'.
+    /// How far two candidates may differ from their priors beside each other.
     table_beside_max: f32 = 5.0, "factor", 1.0..=100.0;
-    /// Weight of an outcome in this machine's speed.
-    table_speed_follow: f32 = 0.25, "share", 0.0..=1.0;
     /// How unpacking time follows packed size, in powers: zstd's on logs and on mostly zeros, of the priors.
     table_unpack_by_size: f32 = 0.8, "power", 0.0..=3.0;
-    /// How much of what unpacking was off by is the candidate's own, in powers.
-    table_unpack_own: f32 = 0.2, "power", 0.0..=1.0;
-    /// How much of it is the receiver's, in powers.
-    table_unpack_all: f32 = 0.5, "power", 0.0..=1.0;
+    /// How much is believed of what a report says unpacking was off by, in powers.
+    table_unpack_follow: f32 = 0.5, "power", 0.0..=1.0;
     /// Data that pack to less are next to nothing, such as zeros: they take one codec a hundredth and the other a
     /// thousandth, in no time, and say nothing of how these compare.
     table_nothing: f32 = 0.02, "share", 0.0..=0.5;
@@ -493,8 +483,6 @@ rules {
     rule_correct, "";
     /// Slices of a chunk that travelled raw tell of its class.
     rule_learn_from_slices, "";
-    /// A slice unlike its chunk tells nothing.
-    rule_slice_like, "";
     /// A surprise begins a new round of auditions.
     rule_surprise, "";
     /// A candidate whose size is unsure is asked for again.
@@ -520,6 +508,8 @@ rules {
     rule_duel_doubted, "pauses";
     /// A link on which bytes got through fast stays a fast one for a while.
     rule_duel_peak, "sockets that take megabytes at once";
+    /// Raw is not tried where packing gets clearly more through than the link was measured to carry.
+    rule_duel_beyond, "";
     /// What lost clearly is seldom tried.
     rule_duel_clear, "processor time of sending";
     /// What was found in a trial may have been a pause: the better of two counts.
@@ -544,8 +534,6 @@ rules {
     rule_audition, "";
     /// Candidates are tried on whole chunks.
     rule_whole, "";
-    /// Whole chunks are tried more often on slow links.
-    rule_whole_slow, "";
     /// Auditions may cost more where the workers have time to spare.
     rule_budget_idle, "";
     /// One of each family is tried, whatever the priors say.
@@ -614,7 +602,7 @@ rules {
     rule_receiver_calm, "";
 
     /// Classes too rare to count have no part in the prices.
-    rule_rows_share, "";
+    rule_rows_share, "time of solving";
 
     /// A class has sizes of its own beside its kind's.
     rule_table_own_sizes, "";
@@ -628,8 +616,6 @@ rules {
     rule_table_doubt, "";
     /// How two candidates compare is carried from kind to kind.
     rule_table_beside, "";
-    /// What other kinds show of this machine's speed counts for a new kind.
-    rule_table_speed, "";
     /// Slices that say the same again and again are believed more.
     rule_table_unlike, "";
     /// One outcome may show only so much of packing time.
@@ -642,8 +628,6 @@ rules {
     rule_table_unpack_by_size, "";
     /// Unpacking times are learnt from the receiver's reports.
     rule_table_unpack, "";
-    /// And each candidate's own beside the receiver's.
-    rule_table_unpack_own, "";
     /// Indexing history costs more before short chunks.
     rule_table_indexing, "";
 }
