@@ -23,13 +23,14 @@ use std::{
 
 use narrows_policy::{
     Offer,
+    probe::looks_again,
     sim::{
         data::{Random, SHAPES},
         recording::Recording,
         scene::truth,
         suite::{Case, Group, Measured, Replay, offers, recorded_offers},
     },
-    tuning::{CONSTANTS, RULES, Tuning, looks_again, with},
+    tuning::{CONSTANTS, RULES, Tuning, with},
 };
 
 /// Seeds of one task.

@@ -78,7 +78,7 @@ impl ChunkProbe {
     /// Looks at `raw`. `None` where it is too short to tell anything.
     pub fn look(&mut self, raw: &[u8]) -> Option<ChunkFeatures> {
         #[cfg(feature = "ablation")]
-        return crate::tuning::looked(raw, || self.count_features(raw));
+        return kept::looked(raw, || self.count_features(raw));
         #[cfg(not(feature = "ablation"))]
         self.count_features(raw)
     }
@@ -457,6 +457,49 @@ const SPOT_LEN: usize = 256;
 const WORDS: usize = 1024;
 /// Numbers looked at in each spot for being decimals.
 const DECIMALS_PER_SPOT: usize = 4;
+
+#[cfg(feature = "ablation")]
+pub use kept::looks_again;
+
+/// Looks that a simulation need not take again.
+#[cfg(feature = "ablation")]
+mod kept {
+    use std::{cell::RefCell, collections::HashMap};
+
+    use super::ChunkFeatures;
+
+    /// What looks at chunks showed, by address and length.
+    type Looks = HashMap<(usize, usize), Option<ChunkFeatures>>;
+
+    thread_local! {
+        /// Data that stay where they are, and what was seen of them.
+        static KEPT: RefCell<(Vec<&'static [u8]>, Looks)> = RefCell::default();
+    }
+
+    /// From now on this thread looks once at each chunk of `data`, of which a simulation has few and looks at each thousands of
+    /// times. Where other constants change what a look shows, this is to be called again.
+    pub fn looks_again(data: &[&'static [u8]]) {
+        KEPT.with_borrow_mut(|kept| *kept = (data.to_vec(), Looks::new()));
+    }
+
+    /// What a look shows, or showed before.
+    pub(super) fn looked(
+        raw: &[u8],
+        look: impl FnOnce() -> Option<ChunkFeatures>,
+    ) -> Option<ChunkFeatures> {
+        KEPT.with_borrow_mut(|(data, looks)| {
+            let at = raw.as_ptr() as usize;
+            let is_kept = data.iter().any(|data| {
+                let start = data.as_ptr() as usize;
+                (start..start + data.len()).contains(&at)
+            });
+            if !is_kept {
+                return look();
+            }
+            *looks.entry((at, raw.len())).or_insert_with(look)
+        })
+    }
+}
 
 #[cfg(test)]
 mod tests {

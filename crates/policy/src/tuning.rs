@@ -2,7 +2,7 @@
 //!
 //! Why one table: a constant or a rule whose worth nobody measured cannot be changed without fear. The example `ablation` halves and
 //! doubles each constant and takes each rule off, over scenes of the simulator and recordings, and writes what each is worth
-//! ([policy-ablation.md](../../../docs/results/policy-ablation.md)).
+//! (`docs/results/policy-ablation.md`).
 //!
 //! In an ordinary build the values are constants and the compiler folds them: nothing can be set. Only tests and the feature
 //! `ablation` may have others, one set a thread ([`with`]), so that the policy stays a pure function of its calls. What is not here: lengths of
@@ -674,56 +674,20 @@ pub(crate) const fn tuning() -> &'static Tuning {
     &Tuning::DEFAULT
 }
 
-#[cfg(feature = "ablation")]
-pub(crate) use switched::looked;
 #[cfg(any(test, feature = "ablation"))]
 pub(crate) use switched::tuning;
 #[cfg(any(test, feature = "ablation"))]
-pub use switched::{looks_again, with};
+pub use switched::with;
 
 /// Values that tests and the example `ablation` set, a thread each.
 #[cfg(any(test, feature = "ablation"))]
 mod switched {
-    use std::{
-        cell::{Cell, RefCell},
-        collections::HashMap,
-    };
+    use std::cell::Cell;
 
     use super::Tuning;
-    use crate::probe::ChunkFeatures;
-
-    /// What looks at chunks showed, by address and length.
-    type Looks = HashMap<(usize, usize), Option<ChunkFeatures>>;
 
     thread_local! {
         static CURRENT: Cell<&'static Tuning> = const { Cell::new(&Tuning::DEFAULT) };
-        /// Data that stay where they are, and what was seen of them.
-        static KEPT: RefCell<(Vec<&'static [u8]>, Looks)> = RefCell::default();
-    }
-
-    /// From now on this thread looks once at each chunk of `data`, of which a simulation has few and looks at each thousands of
-    /// times. Where other [`Tuning`]s change what a look shows, this is to be called again.
-    pub fn looks_again(data: &[&'static [u8]]) {
-        KEPT.with_borrow_mut(|kept| *kept = (data.to_vec(), Looks::new()));
-    }
-
-    /// What a look shows, or showed before.
-    #[cfg(feature = "ablation")]
-    pub(crate) fn looked(
-        raw: &[u8],
-        look: impl FnOnce() -> Option<ChunkFeatures>,
-    ) -> Option<ChunkFeatures> {
-        KEPT.with_borrow_mut(|(data, looks)| {
-            let at = raw.as_ptr() as usize;
-            let is_kept = data.iter().any(|data| {
-                let start = data.as_ptr() as usize;
-                (start..start + data.len()).contains(&at)
-            });
-            if !is_kept {
-                return look();
-            }
-            *looks.entry((at, raw.len())).or_insert_with(look)
-        })
     }
 
     /// The values in force on this thread.
