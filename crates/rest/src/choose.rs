@@ -97,6 +97,8 @@ pub(crate) fn choose(chunk: &[u8], options: &FileOptions, ws: &mut Workspace) ->
     let candidates = candidates(chunk, options.element, &mut scratch.probe, level);
     let chosen = match candidates.is_empty() {
         true => vec![Choice::zstd(level)],
+        // What repeats in a mask lies too far apart for samples, and both are fast on all of it.
+        false if candidates[0].codec == BITS => vec![Choice::zstd(level), candidates[0]],
         false => contest(chunk, level, &candidates, &mut scratch, ws),
     };
     *ws.get::<Scratch>() = scratch;
