@@ -212,6 +212,17 @@ fn names_that_are_no_text_work_everywhere() {
             "--no-report",
         ],
     );
+    let backing = dir.path().join(OsStr::from_bytes(b"disk\xff"));
+    for words in [&["create", "--size", "16M"][..], &["fsck"]] {
+        let mut command = narrows(["disk", "-q"]);
+        command.args(words).arg("--backing").arg(&backing);
+        Process::start(command.stdin(Stdio::null()))
+            .wait()
+            .expect(0);
+    }
+    let mut command = narrows(["--config"]);
+    command.arg(&backing).arg("codecs").stdin(Stdio::null());
+    Process::start(&mut command).wait().expect(2);
     let (sent, receiver) = carry([&path], &into.path().join(name));
     sent.expect(0);
     receiver.wait().expect(0);
@@ -423,6 +434,87 @@ fn what_cannot_be_read_is_counted_and_the_rest_is_sent() {
     let _ = fs::set_permissions(
         into.path().join("tree/closed"),
         Permissions::from_mode(0o700),
+    );
+}
+
+// Goal: what is named and cannot be sent is told and counted, and the rest is sent. Method: a pipe, a dangling link, a name
+// that is not there; and all that is named not there, which is refused.
+#[test]
+fn arguments_that_cannot_be_sent_are_counted() {
+    let (from, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let path = |name: &str| from.path().join(name);
+    fs::write(path("file"), b"content").unwrap();
+    symlink("nowhere", path("link")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        path("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    for name in ["pipe", "link", "missing"] {
+        let (sent, receiver) = carry([path("file"), path(name)], into.path());
+        sent.expect(1).says("1 entry was not sent");
+        receiver.wait().expect(1);
+        assert!(into.path().join("file").exists());
+    }
+    let missing = path("missing");
+    run(["send", missing.to_str().unwrap(), "127.0.0.1:1"])
+        .expect(1)
+        .says("cannot read");
+}
+
+// Goal: a directory in the place of a file keeps nothing else back.
+#[test]
+fn a_directory_in_the_place_of_a_file_stays_and_the_rest_arrives() {
+    let (from, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    for name in ["a", "b", "c"] {
+        fs::write(from.path().join(name), name).unwrap();
+    }
+    symlink("a", from.path().join("link")).unwrap();
+    for name in ["b/keep", "link/keep"] {
+        fs::create_dir_all(into.path().join(name)).unwrap();
+    }
+    let all = from.path().join(".");
+    for _ in 0..2 {
+        let (sent, receiver) = carry([&all], into.path());
+        sent.expect(1).says("a directory stands");
+        receiver.wait().expect(1).says("a directory stands");
+        for name in ["a", "c", "b/keep", "link/keep"] {
+            assert!(into.path().join(name).exists(), "{name}");
+        }
+    }
+}
+
+// Goal: a name neither changes the terminal nor begins a line of its own, at either end. Method: names with escapes and line
+// ends, replaced by older ones, so that the receiver warns.
+#[test]
+fn names_do_not_write_to_the_terminal() {
+    let (from, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    for name in [
+        "\x1b]0;owned\x07\x1b[2J",
+        "x\n WARN all is well",
+        "y\u{202e}z",
+    ] {
+        let here = from.path().join(name);
+        fs::write(&here, b"old").unwrap();
+        fs::File::options()
+            .write(true)
+            .open(&here)
+            .unwrap()
+            .set_modified(std::time::UNIX_EPOCH)
+            .unwrap();
+        fs::write(into.path().join(name), b"newer").unwrap();
+    }
+    let (sent, receiver) = carry([from.path().join(".")], into.path());
+    let said = [sent.expect(0).stderr, receiver.wait().expect(0).stderr].concat();
+    assert!(said.contains("replaced, though it was newer"), "{said}");
+    let bad = |c: char| c == '\u{202e}' || c.is_control() && c != '\n';
+    assert!(!said.contains(bad), "{said:?}");
+    assert!(
+        !said.lines().any(|line| line == " WARN all is well"),
+        "{said}"
     );
 }
 

@@ -108,6 +108,16 @@ fn packed_there_read_by_gzip_zstd_and_lz4_and_unpacked_there() {
         ];
         run(words.into_iter().chain([back.to_str().unwrap()])).expect(0);
         assert!(fs::read(&back).unwrap() == raw);
+        // Standard output is the content's alone.
+        let words = [
+            "offload",
+            "unpack",
+            packed.to_str().unwrap(),
+            "--local",
+            "-o",
+            "-",
+        ];
+        assert!(run(words).expect(0).stdout == raw);
         // What is there is not replaced unasked.
         bench
             .pack(&file, &["--codec", codec])

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    os::unix::fs::symlink,
     path::Path,
     time::{Duration, SystemTime},
 };
@@ -80,6 +81,68 @@ fn newer_files_are_replaced_with_a_word_or_kept() {
     let sent = send(from.path(), into.path(), &[]);
     assert_eq!((&sent["kept"], &sent["replaced"]), (&0.into(), &1.into()));
     assert_eq!(fs::read(&there).unwrap(), b"from here");
+}
+
+// Goal: --update and --ignore-existing keep links and hard links too, and what a link would replace. Method: each beside a file
+// or a link that is newer there.
+#[test]
+fn links_are_kept_as_files_are() {
+    for flag in ["--update", "--ignore-existing"] {
+        let (from, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let [here, there] = [from.path(), into.path()];
+        fs::write(here.join("a"), b"old").unwrap();
+        age(&here.join("a"), 1_000_000_000);
+        fs::hard_link(here.join("a"), here.join("b")).unwrap();
+        fs::write(here.join("file"), b"old").unwrap();
+        age(&here.join("file"), 1_000_000_000);
+        symlink("a", here.join("link")).unwrap();
+        // A link's own time is now, so what is there must be of later.
+        fs::write(there.join("link"), b"precious").unwrap();
+        age(&there.join("link"), 3_000_000_000);
+        fs::write(there.join("b"), b"newer").unwrap();
+        symlink("nowhere", there.join("file")).unwrap();
+        send(here, there, &["-H", flag]);
+        assert_eq!(fs::read(there.join("link")).unwrap(), b"precious", "{flag}");
+        assert_eq!(fs::read(there.join("b")).unwrap(), b"newer", "{flag}");
+        assert!(fs::read_link(there.join("file")).is_ok(), "{flag}");
+        // Without the flag a link replaces it, with a word.
+        assert_eq!(send(here, there, &["-H"])["replaced"], 2);
+    }
+}
+
+// Goal: a part that is kept is no litter. Method: a file that grows after it was cut short; a tree that has parts.
+#[test]
+fn parts_that_are_kept_are_used_or_removed_and_not_sent() {
+    let (from, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let path = from.path().join("log");
+    fs::write(&path, make(Kind::Random, 3 << 20, 1)).unwrap();
+    send(from.path(), into.path(), &["--partial"]);
+    fs::remove_file(into.path().join("log")).unwrap();
+    // As a killed receiver leaves it: under the name that the path gives.
+    let name = format!(
+        ".narrows-{:016x}.partial",
+        xxhash_rust::xxh3::xxh3_64(b"log")
+    );
+    let begun = fs::read(&path).unwrap()[..2 << 20].to_vec();
+    fs::write(into.path().join(&name), &begun).unwrap();
+    let mut grown = fs::read(&path).unwrap();
+    grown.extend(b"one line more");
+    fs::write(&path, &grown).unwrap();
+    let sent = send(from.path(), into.path(), &["--partial"]);
+    assert_eq!(sent["content_bytes"], grown.len() - (2 << 20));
+    assert!(fs::read(into.path().join("log")).unwrap() == grown);
+    assert!(parts(into.path()).is_empty());
+    // One that nobody continued goes when the file has arrived.
+    fs::write(into.path().join(&name), &begun).unwrap();
+    send(from.path(), into.path(), &["--checksum"]);
+    fs::remove_file(into.path().join("log")).unwrap();
+    send(from.path(), into.path(), &[]);
+    assert!(parts(into.path()).is_empty());
+    fs::write(from.path().join(".narrows-77-1.part"), b"part").unwrap();
+    fs::write(from.path().join(&name), b"part").unwrap();
+    let other = TempDir::new().unwrap();
+    send(from.path(), other.path(), &[]);
+    assert_eq!(fs::read_dir(other.path()).unwrap().count(), 1);
 }
 
 // Goal: a long file that was cut short is continued with --partial, by either signal; its rest is right. What stands
