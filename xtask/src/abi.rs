@@ -67,8 +67,14 @@ pub(crate) fn write(include: &Path) -> Result<()> {
     );
     let versions = versions(include)?;
     let rows = rows(&functions, &versions)?;
-    let out = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/gpu-abi/src/facts.rs");
-    fs::write(&out, render(&text, &rows)?).with_context(|| format!("writing {}", out.display()))?;
+    let out = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/gpu-abi/src");
+    for (name, facts) in [
+        ("symbols.rs", symbols(&rows)?),
+        ("numbers.rs", numbers(&text)?),
+    ] {
+        let (out, text) = (out.join(name), format!("{HEAD}\n\n{}\n", facts.trim_end()));
+        fs::write(&out, text).with_context(|| format!("writing {}", out.display()))?;
+    }
     println!(
         "abi: {} symbols, {} with a version",
         rows.len(),
@@ -380,11 +386,11 @@ fn members(text: &str, name: &str) -> Result<Vec<(String, u32)>> {
     Ok(found)
 }
 
-fn render(text: &str, rows: &[(String, String, u32, u8, String)]) -> Result<String> {
-    let mut out = String::from(
-        "//! Facts of the CUDA driver's ABI, made by `cargo xtask abi` from its public headers. Do not edit.\n\n\
-         use crate::Symbol;\n\n",
-    );
+/// First line of every file that is made.
+const HEAD: &str = "//! Facts of the CUDA driver's ABI, made by `cargo xtask abi` from its public headers. Do not edit.";
+
+fn symbols(rows: &[(String, String, u32, u8, String)]) -> Result<String> {
+    let mut out = String::from("use crate::Symbol;\n\n");
     writeln!(
         out,
         "/// Every function that a driver exports, sorted by name.\n#[rustfmt::skip]\npub static SYMBOLS: &[Symbol] = &["
@@ -396,7 +402,12 @@ fn render(text: &str, rows: &[(String, String, u32, u8, String)]) -> Result<Stri
             "    Symbol::new({name:?}, {base:?}, {since}, {per_thread}, {shape:?}),"
         )?;
     }
-    out.push_str("];\n\n");
+    out.push_str("];\n");
+    Ok(out)
+}
+
+fn numbers(text: &str) -> Result<String> {
+    let mut out = String::new();
     for (constant, name, doc) in [
         ("RESULTS", "cudaError_enum", "Results: number and name."),
         (
