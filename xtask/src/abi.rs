@@ -67,14 +67,8 @@ pub(crate) fn write(include: &Path) -> Result<()> {
     );
     let versions = versions(include)?;
     let rows = rows(&functions, &versions)?;
-    let out = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/gpu-abi/src");
-    for (name, facts) in [
-        ("symbols.rs", symbols(&rows)?),
-        ("numbers.rs", numbers(&text)?),
-    ] {
-        let (out, text) = (out.join(name), format!("{HEAD}\n\n{}\n", facts.trim_end()));
-        fs::write(&out, text).with_context(|| format!("writing {}", out.display()))?;
-    }
+    let out = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/gpu-abi/src/facts.rs");
+    fs::write(&out, render(&text, &rows)?).with_context(|| format!("writing {}", out.display()))?;
     println!(
         "abi: {} symbols, {} with a version",
         rows.len(),
@@ -386,11 +380,11 @@ fn members(text: &str, name: &str) -> Result<Vec<(String, u32)>> {
     Ok(found)
 }
 
-/// First line of every file that is made.
-const HEAD: &str = "//! Facts of the CUDA driver's ABI, made by `cargo xtask abi` from its public headers. Do not edit.";
-
-fn symbols(rows: &[(String, String, u32, u8, String)]) -> Result<String> {
-    let mut out = String::from("use crate::Symbol;\n\n");
+fn render(text: &str, rows: &[(String, String, u32, u8, String)]) -> Result<String> {
+    let mut out = String::from(
+        "//! Facts of the CUDA driver's ABI, made by `cargo xtask abi` from its public headers. Do not edit.\n\n\
+         use crate::Symbol;\n\n",
+    );
     writeln!(
         out,
         "/// Every function that a driver exports, sorted by name.\n#[rustfmt::skip]\npub static SYMBOLS: &[Symbol] = &["
@@ -402,12 +396,7 @@ fn symbols(rows: &[(String, String, u32, u8, String)]) -> Result<String> {
             "    Symbol::new({name:?}, {base:?}, {since}, {per_thread}, {shape:?}),"
         )?;
     }
-    out.push_str("];\n");
-    Ok(out)
-}
-
-fn numbers(text: &str) -> Result<String> {
-    let mut out = String::new();
+    out.push_str("];\n\n");
     for (constant, name, doc) in [
         ("RESULTS", "cudaError_enum", "Results: number and name."),
         (

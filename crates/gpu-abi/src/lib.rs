@@ -4,14 +4,12 @@
 //! Floor: format. No I/O, no unsafe, no code of anybody else: names and numbers from public headers (`cargo xtask abi`).
 #![forbid(unsafe_code)]
 
+mod facts;
 pub mod layout;
-mod numbers;
 pub mod result;
-mod symbols;
 
-pub use numbers::{DEVICE_ATTRIBUTES, RESULTS};
+pub use facts::{DEVICE_ATTRIBUTES, RESULTS, SYMBOLS};
 pub use result::Status;
-pub use symbols::SYMBOLS;
 
 /// CUDA version of the headers that [`SYMBOLS`] comes from: 1000 × major + 10 × minor.
 pub const HEADER_VERSION: u32 = 13_050;
