@@ -159,7 +159,7 @@ def run(args):
                             ping = row["median_s"]
                             continue
                         row["copies"] = len(row.pop("seconds"))
-                        row.update(link_mbit_s=link, case=case, round=round_, ping_s=row.pop("round_trip_s", ping), backend=args.backend)
+                        row.update(link_mbit_s=link, case=case, round=round_, ping_s=ping, backend=args.backend)
                         rows.append(row)
                         if out:
                             out.write(json.dumps(row) + "\n")

@@ -84,30 +84,20 @@ pub struct Row {
     pub client_cpu_s: f64,
     /// Processor seconds of the server, which may have served others meanwhile.
     pub server_cpu_s: f64,
-    /// Seconds of a bare round trip right after the copies: what the session takes at least, in the state that they have
-    /// left both hosts in.
-    pub round_trip_s: f64,
 }
 
 impl Row {
     /// Seconds of the middle copy.
     #[must_use]
     pub fn median_s(&self) -> f64 {
-        median(self.seconds.clone())
+        let mut sorted = self.seconds.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
     }
-}
-
-fn median(mut seconds: Vec<f64>) -> f64 {
-    seconds.sort_by(f64::total_cmp);
-    seconds.get(seconds.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// Copies of a case at most, unless more are asked for.
 const COPIES_MAX: usize = 200;
-/// Bare round trips that are measured, and for how long where the link is slow.
-const PINGS: usize = 51;
-const PINGS_MIN: usize = 3;
-const PINGS_LAST: Duration = Duration::from_millis(100);
 
 /// A device that is ready.
 #[derive(Debug)]
@@ -144,20 +134,19 @@ impl Bench {
         Ok(Self(()))
     }
 
-    /// Seconds of a bare round trip of the session: the median of 51, or of as many as there is time for.
+    /// Seconds of `repeats` bare round trips of the session.
     ///
     /// # Errors
     /// The session has ended.
-    pub fn round_trip(&self) -> Result<f64, BenchError> {
+    pub fn pings(&self, repeats: usize) -> Result<Vec<f64>, BenchError> {
         let remote = &client().map_err(failed)?.remote;
-        let (mut seconds, all) = (Vec::new(), Instant::now());
-        while seconds.len() < PINGS_MIN || seconds.len() < PINGS && all.elapsed() < PINGS_LAST {
+        let ping = |_| {
             let began = Instant::now();
             let answered = remote.ask(|call| Request::Ping { call });
             answered.map_err(failed)?;
-            seconds.push(began.elapsed().as_secs_f64());
-        }
-        Ok(median(seconds))
+            Ok(began.elapsed().as_secs_f64())
+        };
+        (0..repeats).map(ping).collect()
     }
 
     /// Measures one case. What comes back is compared with what went.
@@ -180,7 +169,6 @@ impl Bench {
         let after = self.usage()?;
         row.wire_bytes = after.0 - before.0;
         row.server_cpu_s = (after.1 - before.1) as f64 / 1e9;
-        row.round_trip_s = self.round_trip()?;
         buffers.compare()?;
         Ok(row)
     }
