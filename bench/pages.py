@@ -184,6 +184,14 @@ def send():
     return "100,000 small files " + ", ".join(beside)
 
 
+def ablation():
+    table = harness("bench/policy/table.py")
+    head, _, parts = table.taken_apart(table.read(RESULTS / "policy-ablation.jsonl"))
+    rules = [part for part in parts if part.name.startswith("rule_")]
+    kept = sum(part.is_worth() for part in rules)
+    return f"{head['rules']} rules and {head['constants']} constants; {kept} rules are seen to be worth something in virtual time"
+
+
 def index():
     cells = wire()
     adapt, peers = cells.ratios("adapt"), cells.ratios("peer")
@@ -214,8 +222,8 @@ def index():
         ["[python.md](python.md)", "arrays in Python beside blosc2, zstandard, pcodec and OpenZL", f"the first {len({row['array'] for row in rows('python.jsonl') if 'array' in row})} of 40 arrays"],
         ["[file.md](file.md)", "`narrows pack` beside `zstd -T2`", f"numbers denser, genomes and proteins at low levels longer; the first {len({row['file'] for row in rows('file.jsonl') if 'file' in row})} files"],
         ["[advise.md](advise.md)", "predicted against measured, chosen against best", advise()],
-        ["[study.md](study.md)", "the published pipeline's conclusions", "twice the rate holds, short chunks do not"],
         ["[pair.md](pair.md)", "this build against an earlier one", f"{geomean(pair):.2f} × in the mean of {len(pair)} pairs"],
+        ["[policy-ablation.md](policy-ablation.md)", "each rule of the adaptive policy off, each constant halved and doubled", ablation()],
         ["[faults.md](faults.md)", "counts of single tests, earlier fuzzing", "none silent, none hung"],
     ]
     table(["page", "what", "in short"], lines)

@@ -1,4 +1,4 @@
-"""``advise``: which codec for this data and this link, with figures measured on pieces of the data."""
+"""``advise``: which codec for this data and this link, with figures measured on the data or pieces of it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from ._narrows import compress, decompress
 _MIB = 1 << 20
 #: Bytes of a piece: what one chunk of an array or a file has, about.
 _PIECE = 4 * _MIB
+#: Bytes that are packed at once, at most: what comes of them, and out of that, is in memory, too.
+_WHOLE = 128 * _MIB
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A codec with its settings, and what it did with pieces of the data."""
+    """A codec with its settings, and what it did with the data or pieces of it."""
 
     name: str
     #: Content over packed.
@@ -55,7 +57,7 @@ class Advice:
     goal: str
     #: Bytes a second; ``None`` where none was given.
     link: float | None
-    #: Bytes of the data, and of the pieces that were packed.
+    #: Bytes of the data, and the most of them that a codec was tried on.
     size: int
     sampled: int
     dtype: str | None
@@ -92,7 +94,7 @@ def advise(
     budget: float = 10.0,
     others: bool = True,
 ) -> Advice:
-    """Measures codecs on pieces of ``data`` and says which one to take.
+    """Measures codecs on ``data``, or pieces of it, and says which one to take.
 
     ``data`` is an array, a buffer, a path, or several paths. ``link`` is what the packed bytes pass: bytes a second, or
     a text such as ``"10Gbit"``, ``"200MB"``. ``goal`` is
@@ -109,22 +111,24 @@ def advise(
         raise ValueError(f"goal is time, size or balanced, not {goal!r}")
     rate = _rate(link)
     workers = threads or os.cpu_count() or 1
-    pieces, size, dtype, item = _pieces(data)
+    pieces, whole, size, dtype, item = _pieces(data)
     if not pieces:
         raise ValueError("there is no data to look at")
     tried, missing = _tried(dtype, item, others)
-    until = time.perf_counter() + budget
+    trials = [_Trial(pack, unpack) for _, pack, unpack, _, _ in tried]
+    _measure(trials, pieces, whole, budget)
     candidates = []
-    for left, (name, pack, unpack, numcodecs, zarr) in enumerate(tried):
-        share = (until - time.perf_counter()) / (len(tried) - left)
-        ratio, pack_rate, unpack_rate = _measure(pieces, pack, unpack, share)
-        slowest = max(1 / pack_rate, 1 / unpack_rate) / workers
+    for trial, (name, _, _, numcodecs, zarr) in zip(trials, tried):
+        ratio = trial.raw / trial.packed
+        slowest = max(1 / trial.pack_rate, 1 / trial.unpack_rate) / workers
         if rate is not None:
             slowest = max(slowest, 1 / ratio / rate)
         candidates.append(
-            Candidate(name, ratio, pack_rate, unpack_rate, size * slowest, numcodecs, zarr)
+            Candidate(
+                name, ratio, trial.pack_rate, trial.unpack_rate, size * slowest, numcodecs, zarr
+            )
         )
-    sampled = sum(len(piece) for piece in pieces)
+    sampled = max(trial.raw for trial in trials)
     best = _best(candidates, goal, rate, workers)
     return Advice(
         best, tuple(candidates), goal, rate, size, sampled, dtype, tuple(missing)
@@ -154,35 +158,64 @@ _Pack = Callable[[Any], Any]
 _Tried = tuple[str, _Pack, _Pack, dict[str, Any] | None, dict[str, Any] | None]
 
 
+class _Trial:
+    """One codec: what it made of the data so far, and how long it took."""
+
+    def __init__(self, pack: _Pack, unpack: _Pack) -> None:
+        self.pack, self.unpack = pack, unpack
+        #: Distinct content, and what it became.
+        self.raw = self.packed = 0
+        self.content = self.packing = self.unpacking = 0.0
+
+    def run(self, span: Any, is_new: bool) -> None:
+        begun = time.perf_counter()
+        packed = self.pack(span)
+        packed_at = time.perf_counter()
+        self.unpack(packed)
+        self.unpacking += time.perf_counter() - packed_at
+        self.packing += packed_at - begun
+        self.content += len(span)
+        if is_new:
+            self.raw += len(span)
+            self.packed += memoryview(packed).nbytes
+
+    @property
+    def seconds(self) -> float:
+        return self.packing + self.unpacking
+
+    @property
+    def pack_rate(self) -> float:
+        return self.content / max(self.packing, 1e-9)
+
+    @property
+    def unpack_rate(self) -> float:
+        return self.content / max(self.unpacking, 1e-9)
+
+
 def _measure(
-    pieces: Sequence[Any], pack: _Pack, unpack: _Pack, seconds: float
-) -> tuple[float, float, float]:
-    """Ratio and rates: the pieces in turn, all of them once if time allows, and again while there is some."""
-    until = time.perf_counter() + seconds
-    pack(pieces[0][: 64 << 10])
-    raw = packed_len = 0
-    pack_rates, unpack_rates = [], []
-    for turn in range(3):
-        for at, piece in enumerate(pieces):
-            if (turn or at) and time.perf_counter() > until:
-                break
-            begun = time.perf_counter()
-            packed = pack(piece)
-            packed_at = time.perf_counter()
-            unpack(packed)
-            unpacked_at = time.perf_counter()
-            length = len(piece)
-            if not turn:
-                raw += length
-                packed_len += memoryview(packed).nbytes
-            pack_rates.append(length / max(packed_at - begun, 1e-9))
-            unpack_rates.append(length / max(unpacked_at - packed_at, 1e-9))
-    return raw / packed_len, _mean(pack_rates), _mean(unpack_rates)
+    trials: list[_Trial], pieces: Sequence[Any], whole: Any | None, budget: float
+) -> None:
+    """All codecs in turn, so that each sees the machine as it is now and then. A codec that packs all of the data in its
+    share of the time does just that, since a caller's first call, large result included, is slower than pieces in a warm
+    cache; others pack the pieces, as many as there is time for."""
+    share = budget / len(trials)
+    spans = []
+    for n, trial in enumerate(trials):
+        trial.pack(pieces[0][: 64 << 10])
+        trial.run(pieces[0], True)
+        expected = trial.seconds * (len(whole) / len(pieces[0]) if whole else math.inf)
+        if expected < share / 2:
+            trials[n] = trial = _Trial(trial.pack, trial.unpack)
+            trial.run(whole, True)
+        spans.append([whole] if expected < share / 2 else pieces)
+    for turn in range(1, _TURNS * len(pieces)):
+        for trial, its in zip(trials, spans):
+            if turn < _TURNS * len(its) and trial.seconds * (turn + 1) / turn < share:
+                trial.run(its[turn % len(its)], turn < len(its))
 
 
-def _mean(rates: Sequence[float]) -> float:
-    """The mean over time: pieces have one length, so it is the harmonic one."""
-    return len(rates) / math.fsum(1 / rate for rate in rates)
+#: Times that the same is packed, at most.
+_TURNS = 3
 
 
 def _tried(dtype: str | None, item: int, others: bool) -> tuple[list[_Tried], list[str]]:
@@ -267,8 +300,9 @@ def _rate(link: float | str | None) -> float | None:
     return _rate(rate)
 
 
-def _pieces(data: Any) -> tuple[list[memoryview], int, str | None, int]:
-    """Pieces spread evenly over the data, its length, its type and the bytes of one element."""
+def _pieces(data: Any) -> tuple[list[memoryview], memoryview | None, int, str | None, int]:
+    """Pieces spread evenly over the data, all of it if it may be packed at once, its length, its type and the bytes of
+    one element."""
     if isinstance(data, (str, os.PathLike)):
         data = [data]
     if isinstance(data, (list, tuple)):
@@ -283,10 +317,13 @@ def _pieces(data: Any) -> tuple[list[memoryview], int, str | None, int]:
     view = memoryview(view).cast("B")
     item = getattr(dtype, "itemsize", 1)
     pieces = [view[at : at + length] for at, length in _places(view.nbytes, item) if length]
-    return pieces, view.nbytes, hint(dtype), item
+    whole = view if view.nbytes <= _WHOLE else None
+    return pieces, whole, view.nbytes, hint(dtype), item
 
 
-def _pieces_of_files(paths: Sequence[str]) -> tuple[list[memoryview], int, str | None, int]:
+def _pieces_of_files(
+    paths: Sequence[str],
+) -> tuple[list[memoryview], None, int, str | None, int]:
     sizes = [os.path.getsize(path) for path in paths]
     pieces = []
     most = max(1, _PIECES // max(1, len(paths)))
@@ -295,7 +332,7 @@ def _pieces_of_files(paths: Sequence[str]) -> tuple[list[memoryview], int, str |
             for at, length in _places(size, 8, most):
                 file.seek(at)
                 pieces.append(memoryview(file.read(length)))
-    return [piece for piece in pieces[:_PIECES] if piece.nbytes], sum(sizes), None, 1
+    return [piece for piece in pieces[:_PIECES] if piece.nbytes], None, sum(sizes), None, 1
 
 
 #: Pieces that are looked at, at most.

@@ -81,13 +81,17 @@ def test_predictions_come_true() -> None:
         "labels": rng.choice(numpy.array([1, 17, 99, 1234]), n),
         "zeros and some": numpy.where(rng.random(n) < 0.02, rng.normal(0, 1, n), 0.0),
     }
+    full = bool(os.environ.get("NARROWS_FULL_TESTS"))
     ratios, speeds = [], []
     for name, array in arrays.items():
-        advice = narrows.advise(array, goal="balanced", threads=1, budget=3)
+        advice = narrows.advise(array, goal="balanced", threads=1, budget=3 if full else 1)
         it = next(c for c in advice.candidates if c.name == "narrows balanced")
-        begun = time.perf_counter()
-        packed = narrows.compress(array, dtype=advice.dtype, threads=1)
-        seconds = time.perf_counter() - begun
+        times = []
+        for _ in range(3 if full else 1):
+            begun = time.perf_counter()
+            packed = narrows.compress(array, dtype=advice.dtype, threads=1)
+            times.append(time.perf_counter() - begun)
+        seconds = numpy.median(times)
         ratio = array.nbytes / len(packed)
         ratios.append(abs(it.ratio / ratio - 1))
         speeds.append(abs(it.pack_rate * seconds / array.nbytes - 1))
@@ -98,5 +102,5 @@ def test_predictions_come_true() -> None:
         )
     print(f"median error: ratio {numpy.median(ratios):.1%}, speed {numpy.median(speeds):.1%}")
     assert numpy.median(ratios) < 0.05
-    if os.environ.get("NARROWS_FULL_TESTS"):
+    if full:
         assert numpy.median(speeds) < 0.2

@@ -41,6 +41,13 @@ def test_numcodecs(name: str) -> None:
         assert len(packed) < array.nbytes + 200
 
 
+def test_booleans_take_a_bit_each() -> None:
+    mask = rng.random(1_000_001) < 0.5
+    packed = numcodecs.get_codec({"id": "narrows"}).encode(mask)
+    assert len(packed) < mask.size / 8 + 500
+    assert numpy.array_equal(numpy.frombuffer(narrows.decompress(packed), bool), mask)
+
+
 def test_numcodecs_configuration() -> None:
     for config in (
         {"id": "narrows"},

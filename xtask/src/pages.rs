@@ -15,18 +15,26 @@ use std::{fs, path::Path, process::Command};
 use anyhow::{Context, Result, bail};
 
 /// Pages that are made whole: page, what makes it.
-const WHOLE: [(&str, &str); 6] = [
+const WHOLE: [(&str, &str); 8] = [
     ("docs/results/disk.md", "python3 bench/disk/table.py"),
     ("docs/results/file.md", "python3 bench/file/table.py"),
     ("docs/results/gpu.md", "python3 bench/gpu/table.py"),
+    (
+        "docs/results/policy-ablation.md",
+        "python3 bench/policy/table.py",
+    ),
     ("docs/results/python.md", "python3 bench/python/table.py"),
     ("docs/results/reliability.md", RELIABILITY),
     ("docs/results/send.md", "python3 bench/send/table.py"),
+    (
+        "docs/results/unseen.md",
+        "python3 bench/wire/unseen.py page",
+    ),
 ];
 const RELIABILITY: &str = "cargo xtask reliability";
 
 /// Result pages whose figures are still written by hand: no rows of their runs were kept.
-const NOT_YET: [&str; 2] = ["latency.md", "study.md"];
+const NOT_YET: [&str; 1] = ["latency.md"];
 
 /// Writes the made parts anew, or says what differs.
 ///

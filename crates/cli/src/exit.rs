@@ -32,12 +32,10 @@ pub fn say(fault: &anyhow::Error) -> u8 {
         return 0;
     }
     let code = code(fault);
-    // What a peer says may hold control characters; a terminal must not obey them.
-    let text: String = words(fault)
-        .chars()
-        .map(|c| if c.is_control() && c != '\n' { '?' } else { c })
-        .collect();
-    crate::log::fault(&text);
+    // What a peer says may hold control characters; a terminal must not obey them. Lines of our own are indented, so
+    // that no other begins where they do.
+    let text: Vec<String> = words(fault).lines().map(crate::log::plain).collect();
+    crate::log::fault(&text.join("\n    "));
     code
 }
 
@@ -82,7 +80,10 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if let Some(fault) = cause.downcast_ref::<FileError>() {
         return Some(match fault {
             FileError::Damaged { .. } | FileError::Truncated { .. } => 3,
-            FileError::NotNarrows | FileError::Version(_) | FileError::Codec { .. } => 5,
+            FileError::NotNarrows
+            | FileError::Version(_)
+            | FileError::Codec { .. }
+            | FileError::Foreign(_) => 5,
             FileError::Limit { .. } => 6,
             FileError::Setting(_) => 2,
             _ => 1,
@@ -128,6 +129,7 @@ impl std::error::Error for Usage {}
 pub struct LeftOut {
     left_out: u64,
     unset: u64,
+    blocked: u64,
 }
 
 impl LeftOut {
@@ -135,17 +137,27 @@ impl LeftOut {
     ///
     /// # Errors
     /// Itself, if there are.
-    pub fn check(left_out: u64, unset: u64) -> anyhow::Result<()> {
-        if left_out + unset == 0 {
+    pub fn check(all: &[narrows_wire::Received]) -> anyhow::Result<()> {
+        let sum = |of: fn(&narrows_wire::Received) -> u64| all.iter().map(of).sum();
+        let it = Self {
+            left_out: sum(|received| received.left_out),
+            unset: sum(|received| received.unset),
+            blocked: sum(|received| received.blocked),
+        };
+        if it.left_out + it.unset + it.blocked == 0 {
             return Ok(());
         }
-        Err(Self { left_out, unset }.into())
+        Err(it.into())
     }
 }
 
 impl std::fmt::Display for LeftOut {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { left_out, unset } = self;
+        let Self {
+            left_out,
+            unset,
+            blocked,
+        } = self;
         let entries = |count: &u64| if *count == 1 { "entry" } else { "entries" };
         if *left_out > 0 {
             let was = if *left_out == 1 { "was" } else { "were" };
@@ -158,8 +170,15 @@ impl std::fmt::Display for LeftOut {
         if *unset > 0 {
             write!(
                 f,
-                "owner, access list or attributes of {unset} {} could not be set; ",
+                "mode, time, owner, access list or attributes of {unset} {} could not be set; ",
                 entries(unset)
+            )?;
+        }
+        if *blocked > 0 {
+            write!(
+                f,
+                "in the place of {blocked} {} a directory stands; ",
+                entries(blocked)
             )?;
         }
         f.write_str("the rest is in place")

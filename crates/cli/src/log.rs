@@ -8,9 +8,18 @@ use std::{
     sync::OnceLock,
 };
 
+use indicatif::ProgressBar;
+use parking_lot::Mutex;
 use serde::Serialize;
-use tracing::{Level, Metadata};
-use tracing_subscriber::{filter::LevelFilter, fmt::MakeWriter};
+use tracing::{Level, Metadata, field::Field};
+use tracing_subscriber::{
+    field::MakeExt,
+    filter::LevelFilter,
+    fmt::{
+        MakeWriter,
+        format::{Writer, debug_fn},
+    },
+};
 
 /// Whether what is written to stderr has colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -53,8 +62,50 @@ pub fn start(verbose: u8, quiet: bool, color: Color, format: Format) {
         })
         .with_target(false);
     match format {
-        Format::Text => lines.without_time().with_ansi(is_coloured(color)).init(),
+        Format::Text => lines
+            .fmt_fields(debug_fn(field).delimited(" "))
+            .without_time()
+            .with_ansi(is_coloured(color))
+            .init(),
         Format::Json => lines.json().flatten_event(true).init(),
+    }
+}
+
+/// One field of a line, without what would change the terminal or begin another line: names of files and words of peers
+/// are among them.
+fn field(to: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    let text = plain(&format!("{value:?}"));
+    match field.name() {
+        "message" => write!(to, "{text}"),
+        name => write!(to, "{name}={text}"),
+    }
+}
+
+/// Text of which each control character and each mark that changes the direction of writing is a question mark.
+pub fn plain(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '?',
+            c if c.is_control() => '?',
+            c => c,
+        })
+        .collect()
+}
+
+/// What is drawn on stderr just now, and must not be written into.
+static DRAWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// From now on lines go above this bar.
+pub fn draw_below(bar: &ProgressBar) {
+    *DRAWN.lock() = Some(bar.clone());
+}
+
+/// Writes to stderr in one piece, so that no other thread's line comes between, and above a bar.
+fn write_above(bytes: &[u8]) -> io::Result<()> {
+    let bar = DRAWN.lock().clone();
+    match bar.filter(|bar| !bar.is_finished()) {
+        Some(bar) => bar.suspend(|| io::stderr().write_all(bytes)),
+        None => io::stderr().write_all(bytes),
     }
 }
 
@@ -105,9 +156,8 @@ impl<'a> MakeWriter<'a> for Stderr {
 
 impl Write for Line {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        // In one piece, so that no other thread's line comes between.
         let line = [self.0.as_bytes(), text].concat();
-        io::stderr().write_all(&line).map(|()| text.len())
+        write_above(&line).map(|()| text.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -156,7 +206,7 @@ fn say(level: Level, text: &str) {
         _ => text.to_owned(),
     };
     let priority = if is_journal() { priority(level) } else { "" };
-    let _ = io::stderr().write_all(format!("{priority}{line}\n").as_bytes());
+    let _ = write_above(format!("{priority}{line}\n").as_bytes());
 }
 
 /// `eprintln!` in the format asked for.

@@ -39,6 +39,7 @@ pub fn progress(quiet: bool) -> ProgressBar {
     );
     bar.set_style(style.expect("the template is well formed"));
     bar.enable_steady_tick(Duration::from_millis(200));
+    crate::log::draw_below(&bar);
     bar
 }
 
@@ -51,6 +52,7 @@ pub fn bar(quiet: bool) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {msg}");
     bar.set_style(style.expect("the template is well formed"));
     bar.enable_steady_tick(Duration::from_millis(500));
+    crate::log::draw_below(&bar);
     bar
 }
 
@@ -70,8 +72,10 @@ pub struct Transfer {
     pub replaced: u64,
     /// Files and directories that the sender could not read.
     pub left_out: u64,
-    /// Entries of which owner, access list or attributes could not be set.
+    /// Entries of which mode, time, owner, access list or attributes could not be set.
     pub unset: u64,
+    /// Entries in whose place a directory stands.
+    pub blocked: u64,
     /// Content bytes that were sent, holes included.
     pub content_bytes: u64,
     /// Of those, in holes.
@@ -115,6 +119,7 @@ impl Transfer {
             replaced: received.replaced,
             left_out: received.left_out,
             unset: received.unset,
+            blocked: received.blocked,
             content_bytes: received.bytes,
             hole_bytes: received.holes,
             raw_bytes,
@@ -158,6 +163,7 @@ impl Transfer {
             (self.replaced, "replaced though newer or write-protected"),
             (self.left_out, "not sent"),
             (self.unset, "not as they are at the sender"),
+            (self.blocked, "not in place"),
             (self.resumed, "times resumed"),
         ];
         for (count, what) in counts {
@@ -201,6 +207,7 @@ impl Watched {
         let bar = ProgressBar::new_spinner();
         let style = ProgressStyle::with_template("{spinner} {wide_msg}");
         bar.set_style(style.expect("the template is well formed"));
+        crate::log::draw_below(&bar);
         let shared = Arc::new(Mutex::new(Shown::default()));
         let (drawn, from, endpoint) = (bar.clone(), shared.clone(), Arc::downgrade(endpoint));
         // Where there is no thread for it, the transfer goes on unseen.

@@ -47,9 +47,14 @@ pub enum MakeError {
 ///
 /// # Errors
 /// See [`MakeError`]. A file that was made is removed again; an image stays, empty.
-pub fn make(name: &str, physical: Option<u64>, creation: &Creation) -> Result<Made, MakeError> {
+pub fn make(
+    name: impl AsRef<Path>,
+    physical: Option<u64>,
+    creation: &Creation,
+) -> Result<Made, MakeError> {
+    let name = name.as_ref();
     let failed = |source| MakeError::Backing {
-        name: name.to_owned(),
+        name: name.display().to_string(),
         source,
     };
     if creation.logical == 0 {
@@ -67,7 +72,7 @@ pub fn make(name: &str, physical: Option<u64>, creation: &Creation) -> Result<Ma
     if made.is_err() && is_new && !is_image(name) {
         drop(backing);
         // The reason is in `made`; that an empty file of ours stays would be the smaller trouble.
-        let _: io::Result<()> = fs::remove_file(Path::new(name));
+        let _: io::Result<()> = fs::remove_file(name);
     }
     made
 }

@@ -35,6 +35,8 @@ pub mod blockdev;
 pub mod deadline;
 pub mod emulator;
 pub mod helper_pool;
+#[cfg(test)]
+mod helper_pool_tests;
 pub mod histogram;
 pub mod input;
 pub mod limits;
@@ -46,6 +48,7 @@ pub mod part;
 pub mod region;
 pub mod secure;
 pub mod service;
+mod sync;
 mod sys;
 pub mod thread;
 pub mod transport;

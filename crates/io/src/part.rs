@@ -167,6 +167,16 @@ pub fn sweep(dir: &Path) {
     }
 }
 
+/// Whether a file of this name is a part: of a process, or one that is to be continued.
+#[must_use]
+pub fn is_part(name: &std::ffi::OsStr) -> bool {
+    let name = name.to_str().unwrap_or_default();
+    let hash = name
+        .strip_prefix(".narrows-")
+        .and_then(|rest| rest.strip_suffix(".partial"));
+    writer_of(name).is_some() || hash.is_some_and(|hash| u64::from_str_radix(hash, 16).is_ok())
+}
+
 /// The process that `.narrows-PID-N.part` names.
 fn writer_of(name: &str) -> Option<Pid> {
     let inner = name.strip_prefix(".narrows-")?.strip_suffix(".part")?;

@@ -1,8 +1,9 @@
 //! Threads, by name.
 
+pub use std::thread::JoinHandle;
 use std::{
     io,
-    thread::{Builder, JoinHandle, Scope, ScopedJoinHandle},
+    thread::{Builder, Scope, ScopedJoinHandle},
 };
 
 /// Runs `run` on a thread of that name.

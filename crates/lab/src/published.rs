@@ -33,9 +33,12 @@ use crate::{
     data::Data,
     race::DataPath,
     report::{Block, Cell, Mark, Section, Table},
-    result::Run,
+    result::{Row, Run},
     sample,
-    study::{Grid, pictures::Verdict},
+    study::{
+        Grid,
+        pictures::{self, Verdict},
+    },
 };
 
 /// Name of the tool in results.
@@ -218,6 +221,18 @@ pub fn markdown(runs: &[Run]) -> String {
             claim.ours,
             said(claim.verdict)
         );
+    }
+    let rows = runs.iter().flat_map(|run| &run.rows);
+    let rows: Vec<&Row> = rows.filter(|row| row.fault.is_none()).collect();
+    let findings = pictures::findings(&rows);
+    if !findings.is_empty() {
+        text.push_str(
+            "\n## The pipeline's study in its own words\n\n| Peñaranda et al. | here | |\n|---|---|---|\n",
+        );
+    }
+    for finding in &findings {
+        let verdict = said(Some(finding.holds));
+        let _ = writeln!(text, "| {} | {} | {verdict} |", finding.paper, finding.ours);
     }
     let _ = write!(
         text,

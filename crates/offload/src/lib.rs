@@ -35,9 +35,14 @@ mod ledger;
 pub mod message;
 pub mod method;
 mod queue;
+#[cfg(test)]
+mod queue_tests;
 pub mod report;
 mod room;
 pub mod server;
+mod sync {
+    pub(crate) use parking_lot::{Condvar, Mutex};
+}
 
 use std::{io, path::Path};
 

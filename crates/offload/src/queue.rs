@@ -8,7 +8,8 @@ use std::{
     fmt,
 };
 
-use parking_lot::{Condvar, Mutex};
+// From the parent, so that `tests/schedules.rs` can put a scheduler's in their place.
+use super::sync::{Condvar, Mutex};
 
 /// Lines of `T`, by job.
 pub(crate) struct Queue<T> {
@@ -98,48 +99,5 @@ impl<T> Queue<T> {
 impl<T> fmt::Debug for Queue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn jobs_take_turns_whatever_the_length_of_their_lines() {
-        let queue = Queue::new();
-        (0..5).for_each(|n| queue.push(1, (1, n)));
-        (0..2).for_each(|n| queue.push(2, (2, n)));
-        queue.push(3, (3, 0));
-        let order: Vec<_> = (0..8).filter_map(|_| queue.pop(&mut 0)?).collect();
-        assert_eq!(
-            order,
-            [
-                (1, 0),
-                (2, 0),
-                (3, 0),
-                (1, 1),
-                (2, 1),
-                (1, 2),
-                (1, 3),
-                (1, 4)
-            ]
-        );
-    }
-
-    #[test]
-    fn a_forgotten_job_has_nothing_waiting_and_may_come_again() {
-        let queue = Queue::new();
-        queue.push(1, "old");
-        queue.push(2, "other");
-        queue.forget(1);
-        queue.push(1, "new");
-        let heard = &mut 0;
-        assert_eq!(queue.pop(heard), Some(Some("other")));
-        queue.call();
-        assert_eq!(queue.pop(heard), Some(None), "a call");
-        assert_eq!(queue.pop(heard), Some(Some("new")));
-        queue.close();
-        assert_eq!(queue.pop(heard), None);
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     capacity::Capacity,
     config::Config,
     cpu_capacity::CpuCapacity,
-    duel::{DuelSide, RawDuel},
+    duel::{DuelSide, FastLink, RawDuel},
     explore::{Explorer, Situation},
     length,
     offers::Offer,
@@ -31,7 +31,8 @@ use crate::{
     receiver::{ReceiverModel, UnpackedReport},
     rows::{Found, Row, Rows},
     solve::{NEVER, PriceWeights, Times, solve, weighted},
-    table::{Basis, CostSample, CostTable, ExpectedCost, NOTHING},
+    table::{Basis, CostSample, CostTable, ExpectedCost},
+    tuning::tuning,
 };
 
 /// See the module.
@@ -138,30 +139,35 @@ impl Adaptive {
                 // and programs have pages of all sorts, and the few that did so drew the rest after them. So it has to
                 // be so for sure.
                 let is_unfit = offer.is_typed() && !has_numbers;
+                let unproved =
+                    is_unfit && tuning().rule_unfit_needs_proof && expected.basis != Basis::Chunks;
                 if !is_raw
-                    && (expected.cost.size > 1.0 - SAVING_MIN
+                    && (expected.cost.size > 1.0 - tuning().choice_saving_min
                         || !self.allowed[index]
-                        || is_unfit && expected.basis != Basis::Chunks)
+                        || unproved)
                 {
                     return [NEVER; 3];
                 }
-                let caution = if is_unfit {
-                    (CAUTION * expected.size_noise).exp()
+                let caution = if is_unfit && tuning().rule_unfit_caution {
+                    (tuning().choice_caution * expected.size_noise).exp()
                 } else {
                     1.0
                 };
                 capacity.times(expected.cost, &offer.candidate, is_raw, caution)
             });
             row.times.extend(times);
-            if capacity.is_shared {
+            if capacity.is_shared && tuning().rule_rule_out_worse {
                 row.rule_out_worse(capacity.pack);
             }
-            row.rule_out_lumps();
-            row.packs_as_numbers = row.costs.iter().zip(&self.offers).any(|(expected, offer)| {
-                expected.basis == Basis::Chunks
-                    && expected.cost.size < PACKS_WELL
-                    && offer.is_typed()
-            });
+            if tuning().rule_rule_out_lumps {
+                row.rule_out_lumps();
+            }
+            row.packs_as_numbers = tuning().rule_left_to_slices
+                && row.costs.iter().zip(&self.offers).any(|(expected, offer)| {
+                    expected.basis == Basis::Chunks
+                        && expected.cost.size < tuning().choice_packs_well
+                        && offer.is_typed()
+                });
         }
         let classes: Vec<(f32, &[Times])> = self
             .rows
@@ -207,10 +213,10 @@ impl Adaptive {
         let drain_ns = gauges.queued_bytes as f32 / link + in_work_ns;
         let workers = gauges.workers.max(1) as f32;
         // Chunks that many workers pack at once may each take long, if the link is as slow as it is thought to be.
-        let at_once = if self.rate.is_measured() {
+        let at_once = if self.rate.is_measured() || !tuning().rule_unmeasured_workers {
             workers
         } else {
-            workers.min(UNMEASURED_WORKERS)
+            workers.min(tuning().choice_unmeasured_workers)
         };
         let efficiency = self.effort.efficiency();
         // With nothing before it, a message takes the sum of its stages, not the longest of them, and one worker at each end.
@@ -218,9 +224,10 @@ impl Adaptive {
         let price = |index: usize| match index {
             _ if !message => weighted(row.times[index], weights),
             0 => alone(row.times[0]),
-            _ => alone(row.times[index]) + MESSAGE_NS / raw_len,
+            _ => alone(row.times[index]) + tuning().choice_message_ns / raw_len,
         };
-        let hold_up_ns = (HOLD_UP_SHARE * raw_len / link).clamp(HOLD_UP_NS, HOLD_UP_MAX_NS);
+        let hold_up_ns = (tuning().choice_hold_up_share * raw_len / link)
+            .clamp(tuning().choice_hold_up_ns, tuning().choice_hold_up_max_ns);
         let backlog_ns = self.pending.backlog_ns() / workers;
         let mut best = (0, price(0));
         let mut capped = false;
@@ -229,14 +236,16 @@ impl Adaptive {
             if price < best.1 && !row.is_left_to_slices(index, &self.offers) {
                 let cost = row.costs[index].cost;
                 let pack_ns = row.costs[index].doubt * cost.pack * raw_len / efficiency;
-                let room_ns = (DRAIN_SHARE * drain_ns).max(at_once * cost.size * raw_len / link);
+                let room_ns = (tuning().choice_drain_share * drain_ns)
+                    .max(at_once * cost.size * raw_len / link);
                 // Slow chunks chosen one after the other, before the first of them showed how slow, all come late. One
                 // that is packed at once is no later than raw would be.
                 let most_ns = row.costs[index].pack_most * raw_len / efficiency;
                 let late_ns = most_ns + backlog_ns / efficiency;
-                if pack_ns > room_ns.clamp(hold_up_ns, HOLD_UP_MAX_NS)
-                    || most_ns > hold_up_ns && late_ns > (room_ns + in_work_ns).max(LATE_NS)
-                {
+                let holds_up = pack_ns > room_ns.clamp(hold_up_ns, tuning().choice_hold_up_max_ns);
+                let is_late = most_ns > hold_up_ns
+                    && late_ns > (room_ns + in_work_ns).max(tuning().choice_late_ns);
+                if holds_up && tuning().rule_hold_up || is_late && tuning().rule_late {
                     capped = true;
                 } else {
                     best = (index, price);
@@ -253,7 +262,10 @@ impl Adaptive {
 
     /// Keeps what a raw byte takes lately: by bytes, so that long chunks on slow links do not take seconds to show.
     fn note_size(&mut self, size: f32, history: bool, raw_len: f32) {
-        let weight = (raw_len / SIZE_MEMORY).clamp(0.125, 0.5);
+        let weight = (raw_len / tuning().choice_size_memory).clamp(
+            tuning().choice_size_weight_min,
+            tuning().choice_size_weight_max,
+        );
         self.size += (size - self.size) * weight;
         self.with_history += (f32::from(u8::from(history)) - self.with_history) * weight;
         self.frame_len = self.size * raw_len;
@@ -287,7 +299,7 @@ impl Adaptive {
         index == 0
             && row.times[1..]
                 .iter()
-                .all(|&times| weighted(times, self.weights) > CLEAR * raw)
+                .all(|&times| weighted(times, self.weights) > tuning().choice_clear * raw)
     }
 }
 
@@ -296,13 +308,24 @@ impl Adaptive {
     fn without_a_look(&mut self, raw_len: usize, gauges: &Gauges) -> Option<Decision> {
         let in_hand = u64::from(gauges.packing) * self.chunk_len_last as u64
             + (gauges.queued_bytes as f32 / self.size.max(0.1)) as u64
-            + IN_KERNEL;
-        let link = self.rate.surely(gauges.sent_bytes);
-        if self.guard.way(gauges.now_ns, raw_len, link, in_hand) == DuelSide::Raw {
+            + tuning().choice_in_kernel;
+        let link = FastLink {
+            believed: self.rate.surely(gauges.sent_bytes),
+            at_most: if self.rate.is_measured() && !self.peer.is_behind() {
+                self.rate.bytes_per_ns()
+            } else {
+                f64::INFINITY
+            },
+        };
+        if tuning().rule_raw_duel
+            && self.guard.way(gauges.now_ns, raw_len, link, in_hand) == DuelSide::Raw
+        {
             return Some(self.raw(gauges.now_ns, raw_len, "floor"));
         }
-        (is_message(raw_len, gauges) && self.answers.raw_is_better(raw_len, gauges.now_ns))
-            .then(|| self.raw(gauges.now_ns, raw_len, "answers"))
+        (tuning().rule_answer_duel
+            && is_message(raw_len, gauges)
+            && self.answers.raw_is_better(raw_len, gauges.now_ns))
+        .then(|| self.raw(gauges.now_ns, raw_len, "answers"))
     }
 
     /// Adds an audition to the choice, or tries another candidate instead, if either is due.
@@ -353,7 +376,7 @@ impl Adaptive {
                 );
             }
         }
-        let dull = self.is_dull(&self.rows[at], choice.index);
+        let dull = tuning().rule_rest && self.is_dull(&self.rows[at], choice.index);
         self.rows.rest(dull, raw_len as f32 / link);
     }
 
@@ -363,7 +386,6 @@ impl Adaptive {
             index,
             why,
             reference,
-            without_history,
             audition,
         } = choice;
         let row = &mut self.rows[at];
@@ -390,9 +412,7 @@ impl Adaptive {
             times,
             cost,
             reference,
-            without_history,
             most_ns: pack_most * len,
-            size: 1.0,
             slice: None,
         });
         Decision {
@@ -418,14 +438,12 @@ struct Choice {
     why: &'static str,
     /// The candidate that auditions are compared with.
     reference: usize,
-    /// Size by the reference of what was chosen first, over its own.
-    without_history: f32,
     audition: Option<Arc<[Candidate]>>,
 }
 
 /// Whether the peer waits for these bytes alone: they are few, and nothing is before them.
 fn is_message(raw_len: usize, gauges: &Gauges) -> bool {
-    raw_len <= MESSAGE_LEN_MAX && gauges.queued_bytes == 0 && gauges.packing <= 1
+    raw_len <= tuning().choice_message_len_max && gauges.queued_bytes == 0 && gauges.packing <= 1
 }
 
 impl Adaptive {
@@ -439,14 +457,14 @@ impl Adaptive {
         pack: f32,
     ) {
         if index == pending.reference {
-            if pending.chosen == 0 {
+            if pending.chosen == 0 && tuning().rule_learn_from_slices {
                 // Nothing else tells how these data pack.
                 self.table.learn(
                     pending.class,
                     index,
                     CostSample {
                         raw_len,
-                        size: (size * SLICE_BIAS).min(1.0),
+                        size: (size * tuning().choice_slice_bias).min(1.0),
                         pack,
                         basis: Basis::Slices,
                     },
@@ -454,16 +472,13 @@ impl Adaptive {
             }
             self.pending.auditioned(pending.ticket, [size, pack]);
         } else if let Some([slice_size, slice_pack]) = pending.slice {
-            // A slice unlike its chunk says nothing of how another candidate would have done.
-            let like = slice_size > NOTHING
-                && (pending.chosen == 0
-                    || LIKE.contains(&(pending.size * pending.without_history / slice_size)));
-            if like {
+            if slice_size > tuning().table_nothing {
                 let (size, pack) = (size / slice_size, pack / slice_pack);
                 self.table
                     .learn_audition(pending.class, index, pending.reference, size, pack);
             }
-            if let Some(row) = self.rows.iter_mut().find(|row| row.class == pending.class)
+            if tuning().rule_ask_unsure
+                && let Some(row) = self.rows.iter_mut().find(|row| row.class == pending.class)
                 && row.costs.get(index).is_some_and(ExpectedCost::is_unsure)
                 && let Some(asked) = row.asked.get_mut(index)
             {
@@ -492,13 +507,15 @@ impl Policy for Adaptive {
 
     fn ahead_max(&self) -> Ahead {
         let queued_bytes = if self.rate.is_measured() {
-            ((self.rate.bytes_per_ns() * QUEUE_NS) as u64).max(QUEUE_LEN_MIN)
+            ((self.rate.bytes_per_ns() * tuning().choice_queue_ns) as u64)
+                .max(tuning().choice_queue_len_min)
         } else {
-            QUEUE_LEN_MIN
+            tuning().choice_queue_len_min
         };
+        let unbounded = |is_bound: bool, bytes: u64| if is_bound { bytes } else { u64::MAX };
         Ahead {
-            queued_bytes,
-            unconsumed_bytes: self.peer.unconsumed_max(),
+            queued_bytes: unbounded(tuning().rule_queue_bound, queued_bytes),
+            unconsumed_bytes: unbounded(tuning().rule_unconsumed_bound, self.peer.unconsumed_max()),
         }
     }
 
@@ -514,28 +531,32 @@ impl Policy for Adaptive {
             return decision;
         }
         let Found { at, looked, new } = self.rows.find(raw);
-        if new {
+        if new && tuning().rule_solve_at_once {
             self.solved_ns = 0;
         }
         let raw_len = raw.len() as f32;
         let resized = raw.len() != std::mem::replace(&mut self.chunk_len_last, raw.len());
-        if self.solved_ns == 0 || resized || gauges.now_ns >= self.solved_ns + SOLVE_NS {
+        let is_new = self.rows[at].times.is_empty();
+        if self.solved_ns == 0
+            || is_new
+            || resized && tuning().rule_solve_at_once
+            || gauges.now_ns >= self.solved_ns + tuning().choice_solve_ns
+        {
             self.solve(gauges);
         }
         let weights = self.account.tilt(self.weights);
         let row = &self.rows[at];
-        let message = is_message(raw.len(), gauges);
+        let message = tuning().rule_message && is_message(raw.len(), gauges);
         let (index, why) = self.choose(row, raw_len, message, weights, gauges);
         let reference = self.table.reference(index);
         let mut choice = Choice {
             index,
             why,
             reference,
-            without_history: row.costs[reference].cost.size / row.costs[index].cost.size,
             audition: None,
         };
         // A message is answered before anything could be learnt from it.
-        if looked && raw.len() > ANSWERED_LEN {
+        if looked && raw.len() > tuning().choice_answered_len {
             self.explore(at, &mut choice, raw.len(), weights, gauges);
         }
         self.enter(at, choice, raw.len(), gauges.now_ns)
@@ -575,10 +596,11 @@ impl Policy for Adaptive {
                 basis: Basis::Chunks,
             },
         );
-        self.pending.done(outcome.ticket, size);
+        self.pending.done(outcome.ticket);
         let off = (size / pending.cost.size).ln().abs();
         if index > 0
-            && off > SURPRISE
+            && tuning().rule_surprise
+            && off > tuning().choice_surprise
             && let Some(row) = self.rows.iter_mut().find(|row| row.class == pending.class)
         {
             row.surprised = true;
@@ -586,10 +608,12 @@ impl Policy for Adaptive {
         self.effort.learn(outcome.cpu_ns, outcome.wall_ns);
         for (stage, expected, found) in [(0, pending.cost.pack, pack), (1, pending.cost.size, size)]
         {
-            if expected > 0.0 {
+            if expected > 0.0 && tuning().rule_correct {
                 self.account.correct(
                     stage,
-                    pending.times[stage] * raw_len * (found / expected - 1.0).min(4.0),
+                    pending.times[stage]
+                        * raw_len
+                        * (found / expected - 1.0).min(tuning().choice_correct_max),
                 );
             }
         }
@@ -598,7 +622,9 @@ impl Policy for Adaptive {
     fn feedback(&mut self, feedback: &Feedback) {
         // Without credit there is more at the receiver than it can unpack, wherever it waits there.
         let [(from_ns, before), (now_ns, after)] = self.starved;
-        let starved = (after - before) as f32 > STARVED * now_ns.saturating_sub(from_ns) as f32;
+        let starved = tuning().rule_starved
+            && (after - before) as f32
+                > tuning().choice_starved * now_ns.saturating_sub(from_ns) as f32;
         self.starved[0] = self.starved[1];
         let link = self.rate.bytes_per_ns() as f32;
         self.peer
@@ -606,48 +632,3 @@ impl Policy for Adaptive {
         self.table.learn_unpack(&self.unpacked);
     }
 }
-
-/// A chunk up to this length that leaves alone is a message that somebody waits for, in bytes: a request, a copy to a GPU.
-const MESSAGE_LEN_MAX: usize = 64 << 10;
-/// A message up to this length is answered before anything could be learnt from it, in bytes.
-const ANSWERED_LEN: usize = 16 << 10;
-/// What packing takes of a message's time beside the codecs' own, at both ends together, in nanoseconds: tables and code
-/// that are in no cache, as measured round a tunnel with messages of 1 and 4 KiB.
-const MESSAGE_NS: f32 = 15e3;
-/// Least saving worth unpacking for, as zstd has it.
-const SAVING_MIN: f32 = 1.0 / 64.0;
-/// What a codec of numbers must be better by where none were seen, in what its size may be off by.
-const CAUTION: f32 = 2.0;
-/// Share of the time the queue needs to drain that one chunk may take to pack.
-const DRAIN_SHARE: f32 = 0.67;
-/// A chunk packed in less holds nobody up, in nanoseconds, nor does one in this share of the time that the link takes
-/// for it raw.
-const HOLD_UP_NS: f32 = 1e6;
-const HOLD_UP_SHARE: f32 = 0.1;
-/// What all that is in work may take at most, on the worst assumption, however little is queued before it.
-const LATE_NS: f32 = 2e7;
-/// No chunk may take longer, in nanoseconds: what is in work when the link recovers must be done well within a second.
-const HOLD_UP_MAX_NS: f32 = 3e8;
-/// Chunks packed at once that a link which only was guessed is taken to have room for.
-const UNMEASURED_WORKERS: f32 = 2.0;
-/// Numbers that pack to this have no need of a codec of bytes that nobody tried.
-const PACKS_WELL: f32 = 0.1;
-/// Size of a chunk over that of its slice, where the slice is taken to be like the chunk.
-const LIKE: std::ops::RangeInclusive<f32> = 0.6..=1.6;
-/// The same where no reference says.
-const SLICE_BIAS: f32 = 0.95;
-/// A packed length this far off, as a logarithm, is a surprise.
-const SURPRISE: f32 = 0.15;
-/// Longest queue before the link, in nanoseconds of its time; and the bytes it may hold in any case.
-const QUEUE_NS: f64 = 5e8;
-const QUEUE_LEN_MIN: u64 = 192 << 10;
-/// What a fast link's socket holds, in bytes, as far as it cannot be seen.
-const IN_KERNEL: u64 = 512 << 10;
-/// Raw wins clearly if everything else costs this much more.
-const CLEAR: f32 = 1.1;
-/// Bytes after which the packed share of lately is mostly forgotten.
-const SIZE_MEMORY: f32 = (2 << 20) as f32;
-/// Share of the time without credit from which the receiver is behind.
-const STARVED: f32 = 0.2;
-/// Time between two solutions, in nanoseconds.
-const SOLVE_NS: u64 = 4_000_000;

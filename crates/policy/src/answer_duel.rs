@@ -9,6 +9,8 @@
 //! longest one's: the bytes of a copy leave between two short requests. What else it waited for, the server, the way
 //! back, is in both ways alike. Neighbours: [`crate::adaptive`] asks it before the price rule. Units: nanoseconds.
 
+use crate::tuning::tuning;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct AnswerDuel {
@@ -46,7 +48,7 @@ impl Median {
         if self.count == 1 {
             self.ns = ns;
         } else {
-            let step = (1.0 / self.count as f32).max(STEP_MIN);
+            let step = (1.0 / self.count as f32).max(tuning().answer_step_min);
             self.ns *= if ns > self.ns {
                 1.0 + step
             } else {
@@ -76,13 +78,13 @@ impl AnswerDuel {
         let [raw, priced] = ways.seen;
         let turn = ways.asked;
         ways.asked = turn.wrapping_add(1);
-        let sooner = raw.ns < SOONER * priced.ns;
+        let sooner = raw.ns < tuning().answer_sooner * priced.ns;
         let goes_raw = match () {
             // Nobody answers, or too little is known to try.
-            () if priced.count < TRIED => false,
+            () if priced.count < tuning().answer_tried => false,
             // Several of a kind in a row: the peer tries too, and each of its ways should meet each of ours.
-            () if raw.count < TRIED => turn / TRIED % 2 == 1,
-            () => sooner != turn.is_multiple_of(AGAIN),
+            () if raw.count < tuning().answer_tried => turn / tuning().answer_tried % 2 == 1,
+            () => sooner != turn.is_multiple_of(tuning().answer_again),
         };
         if self.waiting.is_none_or(|waiting| waiting.length <= length) {
             self.waiting = Some(Waiting {
@@ -97,14 +99,6 @@ impl AnswerDuel {
 
 /// Lengths up to 64 KiB, by their logarithm.
 const LENGTHS: usize = 17;
-/// AnswerDuel of each way before one is believed to be the better.
-const TRIED: u32 = 16;
-/// Every so many messages go the other way.
-const AGAIN: u32 = 32;
-/// Raw must take less than this of the time: packed takes less of the link from others.
-const SOONER: f32 = 0.92;
-/// Least step of a running median, as a share of it.
-const STEP_MIN: f32 = 1.0 / 64.0;
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,10 @@
 //! Neighbours: [`crate::solve`] gives the weights it tilts, [`crate::adaptive`] charges it. Units: nanoseconds of a
 //! stage.
 
-use crate::solve::{PriceWeights, Times, weighted};
+use crate::{
+    solve::{PriceWeights, Times, weighted},
+    tuning::tuning,
+};
 
 /// Stage times of the last decisions, fading.
 #[derive(Debug, Clone, Copy, Default)]
@@ -20,7 +23,7 @@ impl StageBalance {
     /// One more chunk of `raw_len` bytes, at `times` per byte.
     pub fn charge(&mut self, times: Times, raw_len: f32) {
         for (spent, time) in self.spent.iter_mut().zip(times) {
-            *spent = *spent * (1.0 - 1.0 / HORIZON) + time * raw_len;
+            *spent = *spent * (1.0 - 1.0 / tuning().balance_horizon) + time * raw_len;
         }
     }
 
@@ -40,17 +43,15 @@ impl StageBalance {
         let foreseen = weighted(self.spent, weights).max(1.0);
         std::array::from_fn(|stage| {
             let over = (self.spent[stage] / foreseen - 1.0).max(0.0);
-            weights[stage] * (GAIN * (self.spent[stage] / most - 1.0)).exp() + OVER * over
+            let [gain, over_gain] = [
+                (tuning().rule_balance_slack, tuning().balance_gain),
+                (tuning().rule_balance_over, tuning().balance_over),
+            ]
+            .map(|(is_on, value)| if is_on { value } else { 0.0 });
+            weights[stage] * (gain * (self.spent[stage] / most - 1.0)).exp() + over_gain * over
         })
     }
 }
-
-/// Chunks after which a charge has faded to a third: about what a pipeline holds in flight.
-const HORIZON: f32 = 16.0;
-/// A stage with 10 % slack gets a tenth off.
-const GAIN: f32 = 1.0;
-/// A stage that takes 10 % more than foreseen weighs this tenth more.
-const OVER: f32 = 0.5;
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use narrows_core::Candidate;
 
-use crate::{prior::PriorCost, solve::Times};
+use crate::{prior::PriorCost, solve::Times, tuning::tuning};
 
 /// Capacities of packing, link and receiver.
 #[derive(Debug, Clone, Copy)]
@@ -54,10 +54,7 @@ impl Capacity {
             times
         } else {
             // Raw is certain, everything else a forecast.
-            times.map(|time| time * (caution * (1.0 + RAW_MARGIN)))
+            times.map(|time| time * (caution * (1.0 + tuning().choice_raw_margin)))
         }
     }
 }
-
-/// What a forecast must beat raw by.
-const RAW_MARGIN: f32 = 0.01;

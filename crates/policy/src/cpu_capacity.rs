@@ -10,7 +10,7 @@
 
 use narrows_core::Gauges;
 
-use crate::rate::RateVerdict;
+use crate::{rate::RateVerdict, tuning::tuning};
 
 /// Processors that packing can use.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +25,7 @@ impl Default for CpuCapacity {
         Self {
             cpu_ns: 0.0,
             wall_ns: 0.0,
-            trim: TRIM_MAX,
+            trim: tuning().cpu_trim_max,
         }
     }
 }
@@ -34,30 +34,37 @@ impl CpuCapacity {
     /// A chunk took this much.
     pub fn learn(&mut self, cpu_ns: u64, wall_ns: u64) {
         // Short work fits between two interruptions and would say nothing.
-        if cpu_ns < SHORT_NS {
+        if cpu_ns < tuning().cpu_short_ns {
             return;
         }
-        self.cpu_ns = self.cpu_ns * FADE + cpu_ns as f32;
-        self.wall_ns = self.wall_ns * FADE + wall_ns.max(cpu_ns) as f32;
+        self.cpu_ns = self.cpu_ns * tuning().cpu_fade + cpu_ns as f32;
+        self.wall_ns = self.wall_ns * tuning().cpu_fade + wall_ns.max(cpu_ns) as f32;
     }
 
     /// A window of the link ended with `verdict`; frames are of some `frame_len` bytes.
     pub fn judge(&mut self, verdict: RateVerdict, gauges: &Gauges, frame_len: f32) {
+        if !tuning().rule_cpu_trim {
+            return;
+        }
         match verdict {
-            RateVerdict::Idle if gauges.packing >= gauges.workers.max(1) => self.trim *= 0.96,
+            RateVerdict::Idle if gauges.packing >= gauges.workers.max(1) => {
+                self.trim *= tuning().cpu_trim_down
+            }
             RateVerdict::Link if gauges.queued_bytes as f32 > gauges.packing as f32 * frame_len => {
-                self.trim *= 1.02
+                self.trim *= tuning().cpu_trim_up
             }
             _ => {}
         }
-        self.trim = self.trim.clamp(TRIM_MIN, TRIM_MAX);
+        self.trim = self
+            .trim
+            .clamp(tuning().cpu_trim_min, tuning().cpu_trim_max);
     }
 
     /// Share of its wall time packing spends on a processor, 0 to 1.
     #[must_use]
     pub fn efficiency(&self) -> f32 {
-        if self.wall_ns > 0.0 {
-            (self.cpu_ns / self.wall_ns).clamp(0.05, 1.0)
+        if self.wall_ns > 0.0 && tuning().rule_cpu_efficiency {
+            (self.cpu_ns / self.wall_ns).clamp(tuning().cpu_efficiency_min, 1.0)
         } else {
             1.0
         }
@@ -69,13 +76,6 @@ impl CpuCapacity {
         self.trim
     }
 }
-
-const FADE: f32 = 0.96;
-const SHORT_NS: u64 = 30_000;
-/// Least and most of the workers' time that packing is reckoned with. With 1.1 at most, as where the link was full for
-/// long, three times as many scenes of the simulator fell short of the bound as with 0.97 or 0.98.
-const TRIM_MIN: f32 = 0.6;
-const TRIM_MAX: f32 = 0.97;
 
 #[cfg(test)]
 mod tests {
@@ -98,10 +98,10 @@ mod tests {
             ..Gauges::default()
         };
         effort.judge(RateVerdict::Idle, &idle, 1e3);
-        assert_eq!(effort.trim(), TRIM_MAX);
+        assert_eq!(effort.trim(), tuning().cpu_trim_max);
         let busy = Gauges { packing: 2, ..idle };
         (0..99).for_each(|_| effort.judge(RateVerdict::Idle, &busy, 1e3));
-        assert_eq!(effort.trim(), TRIM_MIN);
+        assert_eq!(effort.trim(), tuning().cpu_trim_min);
         // Workers are as busy where there is room in the queue as where it is full enough.
         effort.judge(
             RateVerdict::Link,
@@ -111,7 +111,7 @@ mod tests {
             },
             1e3,
         );
-        assert_eq!(effort.trim(), TRIM_MIN);
+        assert_eq!(effort.trim(), tuning().cpu_trim_min);
         (0..99).for_each(|_| {
             effort.judge(
                 RateVerdict::Link,
@@ -122,6 +122,6 @@ mod tests {
                 1e3,
             )
         });
-        assert_eq!(effort.trim(), TRIM_MAX);
+        assert_eq!(effort.trim(), tuning().cpu_trim_max);
     }
 }

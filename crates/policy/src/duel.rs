@@ -9,6 +9,8 @@
 //!
 //! Neighbours: [`crate::adaptive`] asks with every chunk. Units: nanoseconds, bytes.
 
+use crate::tuning::tuning;
+
 /// Which way chunks go at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DuelSide {
@@ -16,6 +18,16 @@ pub enum DuelSide {
     Priced,
     /// Raw, whatever the rule says.
     Raw,
+}
+
+/// A link, in bytes a nanosecond.
+#[derive(Debug, Clone, Copy)]
+pub struct FastLink {
+    /// What it is believed to carry.
+    pub believed: f64,
+    /// What it carries at most, as measured while more waited for it; infinite where nothing ever did, and where the
+    /// receiver may be what held it up.
+    pub at_most: f64,
 }
 
 /// Compares the two ways.
@@ -27,7 +39,7 @@ pub struct RawDuel {
     bytes: u64,
     /// Bytes decided on since the way changed, as long as others are in hand: no pace counts before those have left.
     since: Option<u64>,
-    /// Bytes a nanosecond that got through, priced and raw: a mean in which the last span counts [`MEMORY`].
+    /// Bytes a nanosecond that got through, priced and raw: a mean in which the last span counts `duel_memory`.
     rates: [Option<f64>; 2],
     /// Spans for which the better way stays before the other is tried.
     patience: u32,
@@ -36,7 +48,7 @@ pub struct RawDuel {
     trial: bool,
     /// The other way seemed better after the last span already.
     doubted: bool,
-    /// The most that raw bytes got through at lately: fades with each raw span, and counts [`PEAK_MAX`] at most.
+    /// The most that raw bytes got through at lately: fades with each raw span, and counts `duel_peak_max` at most.
     peak: f64,
 }
 
@@ -48,8 +60,8 @@ impl Default for RawDuel {
             bytes: 0,
             since: None,
             rates: [None; 2],
-            patience: PATIENCE_MIN,
-            stay: PATIENCE_MIN,
+            patience: tuning().duel_patience_min,
+            stay: tuning().duel_patience_min,
             trial: false,
             // Nothing speaks for either way yet: the first comparison counts.
             doubted: true,
@@ -59,23 +71,37 @@ impl Default for RawDuel {
 }
 
 impl RawDuel {
-    /// Notes a chunk and says which way it goes. `link` is what the link carries, in bytes a nanosecond; `in_hand` raw
-    /// bytes were decided on and have not left yet.
-    pub fn way(&mut self, now_ns: u64, raw_len: usize, link: f64, in_hand: u64) -> DuelSide {
+    /// Notes a chunk and says which way it goes. `in_hand` raw bytes were decided on and have not left yet.
+    pub fn way(&mut self, now_ns: u64, raw_len: usize, link: FastLink, in_hand: u64) -> DuelSide {
+        let FastLink {
+            believed: link,
+            at_most,
+        } = link;
         // A look at raw that has begun tells more of the link than what the link is believed to carry meanwhile.
-        let looks = self.way == DuelSide::Raw && self.rates[DuelSide::Raw as usize].is_none();
-        if link < if looks { SLOW } else { FAST } && self.peak < FAST {
+        let looks = tuning().rule_duel_finish_look
+            && self.way == DuelSide::Raw
+            && self.rates[DuelSide::Raw as usize].is_none();
+        if link
+            < if looks {
+                tuning().duel_slow
+            } else {
+                tuning().duel_fast
+            }
+            && self.peak < tuning().duel_fast
+        {
             *self = Self {
                 counted_ns: now_ns,
                 ..Self::default()
             };
             return DuelSide::Priced;
         }
-        if let Some(since) = self.since {
+        if let Some(since) = self.since.filter(|_| tuning().rule_duel_since) {
             // Until all in hand went this way the pace is the other's, or that at which the queue fills and what else
             // packing leaves empty.
-            let buffers = if self.way == DuelSide::Raw {
-                BUFFERS.min((link * SPAN_NS as f64) as u64)
+            let buffers = if self.way == DuelSide::Raw && tuning().rule_duel_buffers {
+                tuning()
+                    .duel_buffers
+                    .min((link * tuning().duel_span_ns as f64) as u64)
             } else {
                 0
             };
@@ -85,18 +111,25 @@ impl RawDuel {
             return self.way;
         }
         self.bytes += raw_len as u64;
-        if now_ns >= self.counted_ns + SPAN_NS && self.bytes > raw_len as u64 {
+        if now_ns >= self.counted_ns + tuning().duel_span_ns && self.bytes > raw_len as u64 {
             let rate = self.bytes as f64 / (now_ns - self.counted_ns) as f64;
             let before = self.way;
-            let mean = self.rates[before as usize].map_or(rate, |old| old + MEMORY * (rate - old));
+            let mean = self.rates[before as usize]
+                .map_or(rate, |old| old + tuning().duel_memory * (rate - old));
             // What was found when it was tried last may have been a pause: pauses make a way slower, nothing faster.
-            let mean = if self.trial { mean.max(rate) } else { mean };
+            let mean = if self.trial && tuning().rule_duel_trial_max {
+                mean.max(rate)
+            } else {
+                mean
+            };
             self.rates[before as usize] = Some(mean);
-            if before == DuelSide::Raw {
+            if before == DuelSide::Raw && tuning().rule_duel_peak {
                 // One span may be a pause in which nobody read, and the first what buffers on the way took.
-                self.peak = rate.min(PEAK_MAX).max(FADE * self.peak);
+                self.peak = rate
+                    .min(tuning().duel_peak_max)
+                    .max(tuning().duel_fade * self.peak);
             }
-            self.turn();
+            self.turn(at_most);
             (self.counted_ns, self.bytes) = (now_ns, 0);
             self.since = (self.way != before).then_some(0);
         }
@@ -104,8 +137,14 @@ impl RawDuel {
     }
 
     /// A span is over: which way next?
-    fn turn(&mut self) {
+    fn turn(&mut self, at_most: f64) {
         let [priced, raw] = self.rates;
+        // Raw gets through what the link carries at most. Where packing gets clearly more through there is nothing to try:
+        // with sixteen workers at 10 Gbit/s each look at raw cost what packing sends in a tenth of a second.
+        let is_beyond = priced.is_some_and(|priced| priced > tuning().duel_beyond * at_most);
+        if tuning().rule_duel_beyond && self.way == DuelSide::Priced && !self.trial && is_beyond {
+            return;
+        }
         let (Some(priced), Some(raw)) = (priced, raw) else {
             self.way = if raw.is_none() {
                 DuelSide::Raw
@@ -114,25 +153,30 @@ impl RawDuel {
             };
             return;
         };
-        let better = if priced > GAIN_MIN * raw {
+        let better = if priced > tuning().duel_gain_min * raw {
             DuelSide::Priced
         } else {
             DuelSide::Raw
         };
-        let clear = priced.min(raw) < CLEAR * priced.max(raw);
+        let clear =
+            tuning().rule_duel_clear && priced.min(raw) < tuning().duel_clear * priced.max(raw);
         let doubted = std::mem::replace(&mut self.doubted, better != self.way);
         if self.trial {
             self.trial = false;
             self.patience = if better == self.way {
-                PATIENCE_MIN
+                tuning().duel_patience_min
             } else {
-                let least = if clear { PATIENCE_CLEAR } else { 0 };
+                let least = if clear {
+                    tuning().duel_patience_clear
+                } else {
+                    0
+                };
                 (self.patience * 2).clamp(
                     least,
                     if better == DuelSide::Raw {
-                        PATIENCE_MAX
+                        tuning().duel_patience_max
                     } else {
-                        PATIENCE_CLEAR
+                        tuning().duel_patience_clear
                     },
                 )
             };
@@ -140,8 +184,8 @@ impl RawDuel {
         } else if better != self.way {
             // One span may hit a pause, or a chunk that packs slowly. Two may as well: what seems better since is tried
             // against what was so soon.
-            if doubted {
-                self.patience = PATIENCE_MIN;
+            if doubted || !tuning().rule_duel_doubted {
+                self.patience = tuning().duel_patience_min;
                 self.settle(better, false);
             }
         } else if self.stay > 0 {
@@ -162,44 +206,45 @@ impl RawDuel {
         self.stay = if better == DuelSide::Raw || clear {
             self.patience
         } else {
-            self.patience / HASTE
+            self.patience / tuning().duel_haste
         };
         (self.way, self.doubted) = (better, false);
     }
 }
 
-/// Slower links are the price rule's own: 5.6 Gbit/s.
-const FAST: f64 = 0.7;
-/// A look at raw that has begun is given up if the link is believed to carry no more than this.
-const SLOW: f64 = 0.2;
-/// What a link on which raw bytes got through fast is taken for, and how that fades with each raw span in which they do
-/// not: in six spans to what is no longer fast. Buffers that took the first megabytes made a link of 2.5 Gbit/s look
-/// fast; what was compared there changed with the data, and half of a mixture went raw.
-const PEAK_MAX: f64 = 2.0 * FAST;
-const FADE: f64 = 0.89;
-/// Raw bytes that sockets and queues on the way take at once when packing left them empty: counted, they make a link look
-/// half as fast again as it is. No more than go in one span where the link is as slow as it is believed to be.
-const BUFFERS: u64 = 4 << 20;
-/// Length of one comparison.
-const SPAN_NS: u64 = 5_000_000;
-/// Weight of the last span in what a way is held to carry: one span may hit a pause, or what waited during one.
-const MEMORY: f64 = 0.6;
-/// What packing must gain to stay.
-const GAIN_MIN: f64 = 1.03;
-/// A way that gets less than this of the other's through is seldom tried: each trial takes two or three spans, and what
-/// it leaves in caches and buffers slows the next ten.
-const CLEAR: f64 = 0.7;
-/// Spans between two trials: at first, after one that lost clearly, and at most. Only raw, which is what was promised,
-/// stays for longer than that.
-const PATIENCE_MIN: u32 = 12;
-const PATIENCE_CLEAR: u32 = 128;
-const PATIENCE_MAX: u32 = 384;
-/// How much sooner it is looked whether raw is better after all.
-const HASTE: u32 = 2;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A link that nothing ever waited for.
+    fn unmeasured(believed: f64) -> FastLink {
+        FastLink {
+            believed,
+            at_most: f64::INFINITY,
+        }
+    }
+
+    // Goal: packing that gets five times through what the link was measured to carry is not compared with raw; as much as
+    // the link carries is.
+    #[test]
+    fn a_measured_link_needs_no_look_at_raw_where_packing_gets_more_through() {
+        let raw_chunks = |rate: f64| {
+            let (mut guard, mut now_ns, mut raw) = (RawDuel::default(), 0, 0);
+            let link = FastLink {
+                believed: 1.25,
+                at_most: 1.25,
+            };
+            while now_ns < 500_000_000 {
+                let way = guard.way(now_ns, 262_144, link, 0);
+                raw += u32::from(way == DuelSide::Raw);
+                let rate = if way == DuelSide::Raw { 1.2 } else { rate };
+                now_ns += (262_144.0 / rate) as u64;
+            }
+            raw
+        };
+        assert_eq!(raw_chunks(6.0), 0);
+        assert!(raw_chunks(1.3) > 20);
+    }
 
     /// Runs chunks of 64 KiB for `ms` where raw gets `raw` bytes a nanosecond through and priced `priced`; returns the
     /// share of time that went priced.
@@ -207,7 +252,7 @@ mod tests {
         let (end, mut in_priced) = (*now_ns + ms * 1_000_000, 0);
         let begin = *now_ns;
         while *now_ns < end {
-            let rate = match guard.way(*now_ns, 65_536, 2.0, 0) {
+            let rate = match guard.way(*now_ns, 65_536, unmeasured(2.0), 0) {
                 DuelSide::Priced => priced,
                 DuelSide::Raw => raw,
             };
@@ -240,15 +285,15 @@ mod tests {
         run(&mut guard, &mut now_ns, 100, 1.0, 2.0);
         let raw = (0..100).filter(|_| {
             now_ns += 32_768;
-            guard.way(now_ns, 65_536, 0.05, 0) == DuelSide::Raw
+            guard.way(now_ns, 65_536, unmeasured(0.05), 0) == DuelSide::Raw
         });
         assert!(raw.count() > 60, "{guard:?}");
         for _ in 0..200 {
             now_ns += 655_360;
-            guard.way(now_ns, 65_536, 0.1, 0);
+            guard.way(now_ns, 65_536, unmeasured(0.1), 0);
         }
         assert_eq!(
-            guard.way(now_ns, 65_536, 0.1, 0),
+            guard.way(now_ns, 65_536, unmeasured(0.1), 0),
             DuelSide::Priced,
             "{guard:?}"
         );
@@ -261,9 +306,9 @@ mod tests {
         let (mut guard, mut now_ns) = (RawDuel::default(), 0);
         run(&mut guard, &mut now_ns, 100, 1.0, 2.0);
         for _ in 0..3 {
-            now_ns += 12 * SPAN_NS;
-            guard.way(now_ns, 65_536, 0.1, 0);
-            assert!(guard.peak >= FAST, "{guard:?}");
+            now_ns += 12 * tuning().duel_span_ns;
+            guard.way(now_ns, 65_536, unmeasured(0.1), 0);
+            assert!(guard.peak >= tuning().duel_fast, "{guard:?}");
             run(&mut guard, &mut now_ns, 100, 1.0, 2.0);
         }
     }
@@ -306,10 +351,10 @@ mod tests {
         run(&mut guard, &mut now_ns, 6, 0.6, 0.9);
         for _ in 0..200 {
             now_ns += 72_818;
-            guard.way(now_ns, 65_536, 0.68, 0);
+            guard.way(now_ns, 65_536, unmeasured(0.68), 0);
         }
         assert!(
-            guard.peak >= FAST && guard.way == DuelSide::Raw,
+            guard.peak >= tuning().duel_fast && guard.way == DuelSide::Raw,
             "{guard:?}"
         );
     }
@@ -321,7 +366,7 @@ mod tests {
         let (mut guard, mut now_ns, mut raw_ns) = (RawDuel::default(), 0, 0);
         while now_ns < 1_000_000_000 {
             let belief = if now_ns < 20_000_000 { 0.71 } else { 0.3 };
-            let way = guard.way(now_ns, 65_536, belief, 0);
+            let way = guard.way(now_ns, 65_536, unmeasured(belief), 0);
             let rate = match way {
                 DuelSide::Raw if raw_ns < 6_000_000 => 2.0,
                 DuelSide::Raw => 0.3,
@@ -343,7 +388,7 @@ mod tests {
         let (mut guard, mut now_ns) = (RawDuel::default(), 0);
         run(&mut guard, &mut now_ns, 300, 2.0, 1.0);
         for _ in 0..5 {
-            now_ns += 3 * SPAN_NS;
+            now_ns += 3 * tuning().duel_span_ns;
             assert!(
                 run(&mut guard, &mut now_ns, 100, 2.0, 1.0) > 0.8,
                 "{guard:?}"
@@ -357,7 +402,7 @@ mod tests {
     fn a_queue_that_fills_is_no_pace() {
         let (mut guard, mut now_ns, mut queued, mut priced) = (RawDuel::default(), 0, 0_u64, 0);
         while now_ns < 1_000_000_000 {
-            let way = guard.way(now_ns, 65_536, 1.0, queued);
+            let way = guard.way(now_ns, 65_536, unmeasured(1.0), queued);
             priced += if way == DuelSide::Priced { 1 } else { 0 };
             let took = match way {
                 DuelSide::Priced => 59_578,
@@ -396,7 +441,7 @@ mod tests {
     fn a_buffer_that_fills_is_no_pace() {
         let (mut guard, mut now_ns, mut looked, mut filled) = (RawDuel::default(), 0, 0.0_f64, 0);
         while now_ns < 2_000_000_000 {
-            let way = guard.way(now_ns, 65_536, 1.2, 0);
+            let way = guard.way(now_ns, 65_536, unmeasured(1.2), 0);
             filled = if way == DuelSide::Raw {
                 filled + 65_536
             } else {
@@ -417,7 +462,10 @@ mod tests {
     fn a_slow_link_is_left_to_the_prices() {
         let mut guard = RawDuel::default();
         for now_ns in (0..1_000_000_000).step_by(1_000_000) {
-            assert_eq!(guard.way(now_ns, 65_536, 0.3, 0), DuelSide::Priced);
+            assert_eq!(
+                guard.way(now_ns, 65_536, unmeasured(0.3), 0),
+                DuelSide::Priced
+            );
         }
     }
 }

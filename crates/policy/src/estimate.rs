@@ -13,7 +13,7 @@
 //! Neighbours: [`crate::table`] holds guesses and levels. Units: values as they come, noise as standard deviations of
 //! natural logarithms, so that 0.1 is ten percent.
 
-use crate::offers::Offer;
+use crate::{offers::Offer, tuning::tuning};
 
 /// A value, and how sure of it we are.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +32,7 @@ impl CostEstimate {
         Self {
             value,
             variance,
-            drift: DRIFT * variance,
+            drift: tuning().estimate_drift * variance,
         }
     }
 
@@ -83,7 +83,10 @@ impl CostEstimate {
         noise: f32,
     ) {
         let (off, variance) = Self::off(&factors, sample);
-        let scale = ((off * off / FAR - noise * noise) / variance).max(1.0);
+        if !tuning().rule_estimate_far {
+            return Self::learn_product(factors, sample, noise, 1.0);
+        }
+        let scale = ((off * off / tuning().estimate_far - noise * noise) / variance).max(1.0);
         factors
             .iter_mut()
             .for_each(|factor| factor.variance *= scale);
@@ -101,7 +104,7 @@ impl CostEstimate {
 
     /// A sample of what no forecast depends on, such as raw's copying.
     pub fn follow(&mut self, sample: f32) {
-        self.value += (sample - self.value) * FOLLOW;
+        self.value += (sample - self.value) * tuning().estimate_follow;
     }
 }
 
@@ -122,36 +125,37 @@ pub struct Spread {
 /// shows that difference to 1 to 6, 4 to 14, and 5 to 30 percent. From class to class of one kind, on 33 recordings, they
 /// differ by 0 to 2, 3 to 6 and 4 to 10 percent in the mean, and by up to 18.
 impl Spread {
-    const LEVELS: Self = Self {
-        prior: 0.05,
-        class: 0.04,
-        slice: 0.04,
-    };
-    const PLAIN: Self = Self {
-        prior: 0.12,
-        class: 0.08,
-        slice: 0.09,
-    };
-    const TYPED: Self = Self {
-        prior: 0.3,
-        class: 0.08,
-        slice: 0.2,
-    };
-    /// Of packing times, whatever the candidate, on a slice and at most from chunk to chunk. Candidates differ by
-    /// factors, so that noise changes their order little; one taken for fast that is not must show at once.
-    pub const PACK: Self = Self {
-        prior: 0.3,
-        class: 0.0,
-        slice: 0.3,
-    };
+    fn levels() -> Self {
+        Self {
+            prior: tuning().estimate_levels_prior,
+            class: tuning().estimate_levels_class,
+            slice: tuning().estimate_levels_slice,
+        }
+    }
+
+    fn plain() -> Self {
+        Self {
+            prior: tuning().estimate_plain_prior,
+            class: tuning().estimate_plain_class,
+            slice: tuning().estimate_plain_slice,
+        }
+    }
+
+    fn typed() -> Self {
+        Self {
+            prior: tuning().estimate_typed_prior,
+            class: tuning().estimate_typed_class,
+            slice: tuning().estimate_typed_slice,
+        }
+    }
 
     /// A candidate's own.
     #[must_use]
     pub fn of(offer: &Offer) -> Self {
         match () {
-            () if offer.is_typed() => Self::TYPED,
-            () if offer.name == "zstd" && offer.candidate.level.0 > 0 => Self::LEVELS,
-            () => Self::PLAIN,
+            () if offer.is_typed() => Self::typed(),
+            () if offer.name == "zstd" && offer.candidate.level.0 > 0 => Self::levels(),
+            () => Self::plain(),
         }
     }
 
@@ -159,7 +163,7 @@ impl Spread {
     #[must_use]
     pub fn against(self, other: Self, same_family: bool) -> Self {
         match () {
-            () if same_family && self == Self::TYPED => Self::LEVELS,
+            () if same_family && self == Self::typed() => Self::levels(),
             () if self.slice > other.slice => self,
             () => other,
         }
@@ -177,11 +181,14 @@ pub struct Level {
 
 impl Level {
     /// As the guesses have it.
-    pub const UNKNOWN: Self = Self {
-        size: Trend::UNKNOWN,
-        pack: Trend::UNKNOWN,
-        run: (0, 0),
-    };
+    #[must_use]
+    pub fn unknown() -> Self {
+        Self {
+            size: Trend::unknown(),
+            pack: Trend::unknown(),
+            run: (0, 0),
+        }
+    }
 
     /// Of packed sizes.
     #[must_use]
@@ -198,7 +205,8 @@ impl Level {
     /// How many outcomes in a row, up to now, were this candidate's.
     #[must_use]
     pub fn run_of(&self, index: usize) -> u32 {
-        if self.run.0 == index { self.run.1 } else { 0 }
+        let is_its = self.run.0 == index && tuning().rule_estimate_run;
+        if is_its { self.run.1 } else { 0 }
     }
 
     /// A chunk of candidate `index` took this much, size and time, of what the level scales, and by `unsure`,
@@ -216,16 +224,24 @@ impl Level {
         self.run = (index, run + 1);
         // What the outcomes before had of the candidate's own, the level has taken already.
         let unsure = if run == 0 { unsure } else { [0.0; 2] };
+        let first_size_max = if tuning().rule_estimate_first_size {
+            tuning().estimate_first_size_max
+        } else {
+            tuning().estimate_level_max
+        };
         [
-            self.size.learn(found[0], unsure[0], tried, FIRST_SIZE_MAX),
-            self.pack.learn(found[1], unsure[1], tried, LEVEL_MAX),
+            self.size.learn(found[0], unsure[0], tried, first_size_max),
+            self.pack
+                .learn(found[1], unsure[1], tried, tuning().estimate_level_max),
         ]
     }
 
     /// How unlike its chunks are in packing time.
     #[must_use]
     pub fn pack_noise(&self) -> f32 {
-        self.pack.noise.map_or(NOISE_START, f32::sqrt)
+        self.pack
+            .noise
+            .map_or(tuning().estimate_noise_start, f32::sqrt)
     }
 
     /// A packed size at this level.
@@ -236,8 +252,11 @@ impl Level {
 
     /// A chunk travelled raw.
     pub fn fade(&mut self) {
+        if !tuning().rule_estimate_fade {
+            return;
+        }
         for trend in [&mut self.size, &mut self.pack] {
-            trend.value = trend.value.powf(FADE);
+            trend.value = trend.value.powf(tuning().estimate_fade);
         }
     }
 }
@@ -255,66 +274,51 @@ struct Trend {
 }
 
 impl Trend {
-    const UNKNOWN: Self = Self {
-        value: 1.0,
-        noise: None,
-        share: SHARE_START,
-        last: 0.0,
-    };
+    fn unknown() -> Self {
+        Self {
+            value: 1.0,
+            noise: None,
+            share: tuning().estimate_share_start,
+            last: 0.0,
+        }
+    }
 
     fn learn(&mut self, found: f32, unsure: f32, tried: bool, first_max: f32) -> f32 {
         let surprise = (found / self.value).ln();
         let (share, most) = self.noise.map_or((1.0, first_max), |noise| {
-            (self.share * noise / (noise + unsure), STEP_MAX)
+            (
+                self.share * noise / (noise + unsure),
+                tuning().estimate_step_max,
+            )
         });
         let step = share * surprise.clamp(-most.ln(), most.ln());
-        self.value = (self.value * step.exp()).clamp(1.0 / LEVEL_MAX, LEVEL_MAX);
+        self.value = (self.value * step.exp()).clamp(
+            1.0 / tuning().estimate_level_max,
+            tuning().estimate_level_max,
+        );
         let noise = match self.noise {
-            None => NOISE_START * NOISE_START,
+            None => tuning().estimate_noise_start * tuning().estimate_noise_start,
             Some(noise) => {
                 // One surprise after the other in one direction says that too little was followed, in turns that too
                 // much.
                 let alike = (surprise * self.last / noise).clamp(-1.0, 1.0);
-                self.share = (self.share * (ADAPT * alike).exp()).clamp(SHARE_MIN, SHARE_MAX);
+                if tuning().rule_estimate_adapt {
+                    self.share = (self.share * (tuning().estimate_adapt * alike).exp())
+                        .clamp(tuning().estimate_share_min, tuning().estimate_share_max);
+                }
                 self.last = surprise;
-                if tried {
-                    noise + (surprise.powi(2) - noise) / NOISE_MEMORY
+                if tried || !tuning().rule_estimate_tried {
+                    noise + (surprise.powi(2) - noise) / tuning().estimate_noise_memory
                 } else {
                     noise
                 }
             }
         };
-        let noise = noise.max(NOISE_MIN * NOISE_MIN);
+        let noise = noise.max(tuning().estimate_noise_min * tuning().estimate_noise_min);
         self.noise = Some(noise);
         noise.sqrt()
     }
 }
-
-/// What a guess's variance grows by with every sample, as a share of the prior's.
-const DRIFT: f32 = 0.03;
-/// Squares of how far off a sample may be, in variances.
-const FAR: f32 = 4.0;
-/// Share of a sample in a guess that only follows.
-const FOLLOW: f32 = 0.2;
-/// How unlike chunks of a class are until it was seen, and at least.
-const NOISE_START: f32 = 0.15;
-const NOISE_MIN: f32 = 0.02;
-/// Chunks after which what was measured of it has faded to a third.
-const NOISE_MEMORY: f32 = 8.0;
-/// Share of a surprise, in powers, that is taken for the class's: at first, at least and at most; and by how much, as a
-/// logarithm, one surprise moves it.
-const SHARE_START: f32 = 0.6;
-const SHARE_MIN: f32 = 0.05;
-const SHARE_MAX: f32 = 0.8;
-const ADAPT: f32 = 0.1;
-/// Most that one chunk may show, and most that a class may be off its kind, as factors.
-const STEP_MAX: f32 = 1.5;
-const LEVEL_MAX: f32 = 30.0;
-/// Most that the first chunk of a class may show of packed sizes: one that packs to a hundredth as differences of
-/// numbers does not show that any other candidate would do as well.
-const FIRST_SIZE_MAX: f32 = 4.0;
-/// What is left of a level, in powers, after a chunk that travelled raw.
-const FADE: f32 = 0.97;
 
 #[cfg(test)]
 mod tests {
@@ -333,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_level_tells_how_unlike_chunks_are() {
-        let (mut alike, mut unlike) = (Level::UNKNOWN, Level::UNKNOWN);
+        let (mut alike, mut unlike) = (Level::unknown(), Level::unknown());
         let noise = |level: &mut Level, sizes: [f32; 2]| {
             (0..40).fold(0.0, |_, at| {
                 level.learn(1, [sizes[at % 2], 1.0], [0.0; 2], true)[0]

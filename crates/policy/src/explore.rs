@@ -6,7 +6,7 @@
 //! link.
 //!
 //! Budget: after a small start-up allowance 1 % of the workers' time, up to 15 % where the link leaves them idle; whole
-//! chunks at most one in 48 of a class (12 where chunks are few) and each candidate once, which over any longer run is
+//! chunks at most one in 48 of a class and each candidate once, which over any longer run is
 //! far below 2 % of the bytes. Neighbours: [`crate::adaptive`] asks with every chunk it looked at. Units: nanoseconds
 //! of CPU.
 
@@ -19,6 +19,7 @@ use crate::{
     rows::Row,
     solve::{NEVER, PriceWeights, weighted},
     table::{Basis, ExpectedCost},
+    tuning::tuning,
 };
 
 /// Keeps the budget.
@@ -55,7 +56,7 @@ pub(crate) struct Proposal {
 impl Default for Explorer {
     fn default() -> Self {
         Self {
-            allowance_ns: START_NS,
+            allowance_ns: tuning().explore_start_ns,
             last_ns: 0,
         }
     }
@@ -64,31 +65,36 @@ impl Default for Explorer {
 impl Explorer {
     pub(crate) fn propose(&mut self, row: &mut Row, situation: &Situation<'_>) -> Proposal {
         let Situation {
-            chosen,
-            raw_len,
             worth,
             gauges,
             offers,
-            link,
             ..
         } = *situation;
         let passed = gauges.now_ns.saturating_sub(self.last_ns) as f32;
         self.last_ns = gauges.now_ns;
-        let budget = (COST / worth).clamp(BUDGET, BUDGET_IDLE);
-        self.allowance_ns =
-            (self.allowance_ns + budget * passed * gauges.workers.max(1) as f32).min(SAVED_MAX_NS);
+        let budget_max = if tuning().rule_budget_idle {
+            tuning().explore_budget_idle
+        } else {
+            tuning().explore_budget
+        };
+        let budget = (tuning().explore_cost / worth).clamp(tuning().explore_budget, budget_max);
+        self.allowance_ns = (self.allowance_ns + budget * passed * gauges.workers.max(1) as f32)
+            .min(tuning().explore_saved_max_ns);
         let mut proposal = Proposal::default();
         row.asked.resize(offers.len(), false);
-        if row.chunks >= row.next_round || row.surprised {
-            row.next_round = (row.chunks / AGAIN + 1) * AGAIN;
+        let is_due =
+            row.chunks >= row.next_round && (tuning().rule_rounds_again || row.next_round == 0);
+        if is_due || row.surprised {
+            row.next_round = (row.chunks / tuning().explore_again + 1) * tuning().explore_again;
             row.asked.fill(false);
             row.round = 0;
             row.surprised = false;
         }
-        proposal.audition = self.audition(row, situation, budget > BUDGET);
-        let slow = raw_len as f32 * row.costs[chosen].cost.size / link > SLOW_NS;
-        let every = if slow { EXPLORE_SLOW } else { EXPLORE };
-        if row.chunks % every == every / 2 {
+        if tuning().rule_audition {
+            proposal.audition = self.audition(row, situation, budget > tuning().explore_budget);
+        }
+        let every = tuning().explore_every;
+        if row.chunks % every == every / 2 && tuning().rule_whole {
             proposal.instead = whole(row, situation);
         }
         proposal
@@ -112,7 +118,10 @@ impl Explorer {
             offers,
             ..
         } = *situation;
-        let (round, again) = (row.round < ROUNDS, row.chunks > ROUNDS);
+        let (round, again) = (
+            row.round < tuning().explore_rounds,
+            row.chunks > tuning().explore_rounds,
+        );
         let slice = raw_len.min(AUDITION_LEN) as f32;
         let best = weighted(row.times[chosen], weights);
         let mut list: Vec<(f32, usize)> = Vec::new();
@@ -129,19 +138,23 @@ impl Explorer {
             } = expected;
             // The first slices may have met a pause: taken at its word, one that took ten times too long kept zstd 1 from
             // being tried again.
-            let hasty = again && *basis == Basis::Slices && *slices < SLICES;
+            let hasty = tuning().rule_hasty
+                && again
+                && *basis == Basis::Slices
+                && *slices < tuning().explore_slices;
             let hope = match basis {
-                Basis::Prior if round => (-size_noise - UNSEEN).exp(),
+                Basis::Prior if round => (-size_noise - tuning().explore_unseen).exp(),
                 Basis::Slices if expected.is_unsure() => (-size_noise).exp(),
-                _ if round && again => 0.95,
+                _ if round && again => tuning().explore_hope_again,
                 _ => continue,
             };
             let price = optimistic(row, index, weights, hope);
             // One of each family makes sure, whatever the priors say: 2 KiB cannot show everything, and what it shows
             // corrects the others of its family.
             let noise = again && row.times[index][0] >= NEVER && offers[index].name == "zstd";
-            let doubt =
-                (*basis == Basis::Prior || noise || hasty) && offers[index].candidate.level.0 == 1;
+            let doubt = tuning().rule_family_tried
+                && (*basis == Basis::Prior || noise || hasty)
+                && offers[index].candidate.level.0 == 1;
             if price < best || doubt {
                 list.push((price, index));
             }
@@ -150,17 +163,17 @@ impl Explorer {
         let mut picked = Vec::new();
         // What idle processors will have paid for soon is waited for: asked again only chunks later, it may be too late.
         let mut refused = false;
-        for (price, index) in list.into_iter().take(PER_ROUND) {
+        for (price, index) in list.into_iter().take(tuning().explore_per_round) {
             let cost_ns = row.costs[index].cost.pack * slice;
             if cost_ns <= self.allowance_ns {
                 self.allowance_ns -= cost_ns;
                 row.asked[index] = true;
                 picked.push(offers[index].candidate);
             } else {
-                refused |= price < best && cost_ns < SAVED_MAX_NS;
+                refused |= price < best && cost_ns < tuning().explore_saved_max_ns;
             }
         }
-        row.round += u64::from(round && !(refused && idle));
+        row.round += u64::from(round && !(refused && idle && tuning().rule_refused_waits));
         (!picked.is_empty()).then(|| picked.into())
     }
 }
@@ -168,7 +181,7 @@ impl Explorer {
 impl ExpectedCost {
     /// Whether more slices would tell something of a candidate that only slices told of.
     pub(crate) fn is_unsure(&self) -> bool {
-        self.size_noise > SURE && self.slices < SLICES
+        self.size_noise > tuning().explore_sure && self.slices < tuning().explore_slices
     }
 }
 
@@ -187,13 +200,19 @@ fn whole(row: &Row, situation: &Situation<'_>) -> Option<usize> {
     let pack_ns =
         |index: usize| row.costs[index].doubt * row.costs[index].cost.pack * raw_len as f32;
     // The stream waits for a slow chunk: there must be enough before it to keep the link busy.
-    let room_ns = (0.5 * gauges.queued_bytes as f32 / link).max(2.0 * pack_ns(chosen));
+    let room_ns = (tuning().explore_room * gauges.queued_bytes as f32 / link)
+        .max(tuning().explore_room_chosen * pack_ns(chosen));
     (1..row.costs.len())
         .filter(|&index| {
             index != chosen && row.costs[index].basis != Basis::Chunks && pack_ns(index) < room_ns
         })
         .filter(|&index| !row.is_left_to_slices(index, offers))
-        .map(|index| (optimistic(row, index, weights, 0.95), index))
+        .map(|index| {
+            (
+                optimistic(row, index, weights, tuning().explore_hope_whole),
+                index,
+            )
+        })
         .filter(|&(price, _)| price < best)
         .min_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, index)| index)
@@ -207,35 +226,6 @@ fn optimistic(row: &Row, index: usize, weights: PriceWeights, hope: f32) -> f32 
         hope * weighted(times, weights)
     }
 }
-
-/// Start-up allowance, in nanoseconds of CPU: enough for a first round on a slice, should the priors be far off. More
-/// of it keeps the first chunks from being packed.
-const START_NS: f32 = 1e6;
-/// Share of the whole time that auditions may cost where the workers' has a price.
-const COST: f32 = 0.0015;
-/// Share of the workers' time, at least, and where it has no price.
-const BUDGET: f32 = 0.01;
-const BUDGET_IDLE: f32 = 0.15;
-/// Most that may be saved up, in nanoseconds of CPU.
-const SAVED_MAX_NS: f32 = 30e6;
-/// Chunks of a new class with which auditions are held, but for those that wait for one to be paid for.
-const ROUNDS: u64 = 6;
-/// Chunks of a class between two re-auditions.
-const AGAIN: u64 = 400;
-/// Chunks of a class between two whole-chunk trials.
-const EXPLORE: u64 = 48;
-/// The same on slow links, where chunks are few and far between.
-const EXPLORE_SLOW: u64 = 12;
-/// Slow is a link that one chunk holds for this long, in nanoseconds.
-const SLOW_NS: f32 = 10e6;
-/// What a prior may be off by besides, as a logarithm, on data unlike those measured.
-const UNSEEN: f32 = 0.1;
-/// Slices go on telling of a candidate whose size may be off by more than this, as a logarithm, and which would win
-/// were it so; and how many.
-const SLICES: u32 = 4;
-const SURE: f32 = 0.12;
-/// Auditions with one chunk.
-const PER_ROUND: usize = 5;
 
 #[cfg(test)]
 mod tests {
@@ -263,7 +253,7 @@ mod tests {
                 .collect();
             let mut explorer = Explorer::default();
             let mut rounds = 0;
-            for look in 0..10 * AGAIN / stride {
+            for look in 0..10 * tuning().explore_again / stride {
                 row.chunks = first + look * stride;
                 let before = row.round;
                 let _ = explorer.propose(

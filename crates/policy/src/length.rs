@@ -11,7 +11,7 @@
 //! the slowest levels would then take too long, and at 1 Gbit/s what is under way should the link slow down. Units:
 //! bytes, nanoseconds.
 
-use crate::simple::CHUNK_LEN_DEFAULT;
+use crate::{simple::CHUNK_LEN_DEFAULT, tuning::tuning};
 
 /// Length of the next chunk, in bytes: always a power of two.
 ///
@@ -25,22 +25,33 @@ pub fn chunk_len(
     size: f32,
     with_history: f32,
 ) -> usize {
-    if decided < SLOW_START {
+    if decided < tuning().length_slow_start && tuning().rule_length_slow_start {
         return CHUNK_LEN_MIN;
     }
     let mut len = CHUNK_LEN_DEFAULT;
-    while measured && len > CHUNK_LEN_MIN && len as f64 * f64::from(size) / bytes_per_ns > HOLD_NS {
+    while measured
+        && tuning().rule_length_hold
+        && len > CHUNK_LEN_MIN
+        && len as f64 * f64::from(size) / bytes_per_ns > tuning().length_hold_ns
+    {
         len /= 2;
     }
-    let settled = decided >= SETTLED;
-    while (CHUNK_LEN_DEFAULT..CHUNK_LEN_LONG).contains(&len) {
+    let mistake_ns = if decided >= tuning().length_settled {
+        tuning().length_mistake_settled_ns
+    } else {
+        tuning().length_mistake_ns
+    };
+    let settled = decided >= tuning().length_settled;
+    while (CHUNK_LEN_DEFAULT..tuning().length_long).contains(&len) {
         let raw_ns = (2 * len) as f64 / bytes_per_ns;
-        let tiny =
-            (2 * len) as f32 * size < NEXT_TO_NOTHING && raw_ns < MISTAKE_NS[usize::from(settled)];
-        let refers = len == CHUNK_LEN_DEFAULT
-            && with_history > MOST
+        let tiny = tuning().rule_length_tiny
+            && (2 * len) as f32 * size < tuning().length_next_to_nothing
+            && raw_ns < mistake_ns;
+        let refers = tuning().rule_length_refers
+            && len == CHUNK_LEN_DEFAULT
+            && with_history > tuning().length_most
             && settled
-            && REFERS_NS.contains(&raw_ns);
+            && (tuning().length_refers_min_ns..tuning().length_refers_max_ns).contains(&raw_ns);
         if !tiny && !refers {
             break;
         }
@@ -51,22 +62,6 @@ pub fn chunk_len(
 
 /// Shortest chunk the policy asks for, in bytes.
 pub const CHUNK_LEN_MIN: usize = 64 << 10;
-/// Chunks before the first long one.
-const SLOW_START: u64 = 8;
-/// Longest chunk, and what one longer than usual may pack to.
-const CHUNK_LEN_LONG: usize = 1 << 20;
-const NEXT_TO_NOTHING: f32 = (32 << 10) as f32;
-/// Longest time for which one of them may hold the link after all, if a codec is tried that does not pack it: at first,
-/// and where chunks have shown what they pack to.
-const MISTAKE_NS: [f64; 2] = [2e7, 5e7];
-/// Share of the bytes lately from which on most are packed with history, and how long a link may take for a chunk of
-/// twice the usual length, raw, for that to be worth it.
-const MOST: f32 = 0.5;
-const REFERS_NS: std::ops::Range<f64> = 1e7..5e7;
-/// Chunks after which mistakes are rare.
-const SETTLED: u64 = 128;
-/// Longest time one chunk may hold the link.
-const HOLD_NS: f64 = 150e6;
 
 #[cfg(test)]
 mod tests {
@@ -83,26 +78,35 @@ mod tests {
 
     #[test]
     fn chunks_with_history_are_longer_once_the_data_are_known() {
-        assert_eq!(chunk_len(SETTLED, 0.0125, true, 0.3, 0.9), 512 << 10);
         assert_eq!(
-            chunk_len(SETTLED, 0.0125, true, 0.3, 0.4),
+            chunk_len(tuning().length_settled, 0.0125, true, 0.3, 0.9),
+            512 << 10
+        );
+        assert_eq!(
+            chunk_len(tuning().length_settled, 0.0125, true, 0.3, 0.4),
             CHUNK_LEN_DEFAULT
         );
         assert_eq!(chunk_len(99, 0.0125, true, 0.3, 0.9), CHUNK_LEN_DEFAULT);
         assert_eq!(
-            chunk_len(SETTLED, 0.00125, true, 0.3, 0.9),
+            chunk_len(tuning().length_settled, 0.00125, true, 0.3, 0.9),
             CHUNK_LEN_DEFAULT
         );
-        assert_eq!(chunk_len(SETTLED, 0.125, true, 0.3, 0.9), CHUNK_LEN_DEFAULT);
+        assert_eq!(
+            chunk_len(tuning().length_settled, 0.125, true, 0.3, 0.9),
+            CHUNK_LEN_DEFAULT
+        );
     }
 
     #[test]
     fn chunks_that_pack_to_next_to_nothing_are_long() {
-        assert_eq!(chunk_len(99, 0.125, true, 0.01, 0.0), CHUNK_LEN_LONG);
+        assert_eq!(chunk_len(99, 0.125, true, 0.01, 0.0), tuning().length_long);
         assert_eq!(chunk_len(99, 0.125, true, 0.06, 0.0), 512 << 10);
         assert_eq!(chunk_len(99, 0.125, true, 0.1, 0.0), CHUNK_LEN_DEFAULT);
         assert_eq!(chunk_len(99, 0.0125, true, 0.01, 0.0), CHUNK_LEN_DEFAULT);
-        assert_eq!(chunk_len(SETTLED, 0.0125, true, 0.01, 0.0), 512 << 10);
+        assert_eq!(
+            chunk_len(tuning().length_settled, 0.0125, true, 0.01, 0.0),
+            512 << 10
+        );
         assert_eq!(chunk_len(99, 0.00001, true, 0.01, 0.0), 128 << 10);
     }
 }

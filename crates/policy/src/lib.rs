@@ -17,6 +17,7 @@
 //! | [`duel`] | raw where the link is as fast as memory and packing is not seen to pay |
 //! | [`answer_duel`] | whether messages are answered sooner raw |
 //! | [`explore`], [`length`] | what to try; how long chunks should be |
+//! | [`tuning`] | every constant of these, and a switch for every rule |
 #![forbid(unsafe_code)]
 
 pub mod adaptive;
@@ -39,6 +40,7 @@ mod rows;
 pub mod simple;
 pub mod solve;
 pub mod table;
+pub mod tuning;
 
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;

@@ -19,14 +19,11 @@ pub(crate) struct Decided {
     pub(crate) chosen: usize,
     pub(crate) times: Times,
     pub(crate) cost: PriorCost,
-    /// The candidate that the other auditions are compared with: the chosen one, the nearest without history, which
-    /// would be as much larger as `without_history`, or where the chunk travels raw the first of them.
+    /// The candidate that the other auditions are compared with: the chosen one, the nearest without history, or where
+    /// the chunk travels raw the first of them.
     pub(crate) reference: usize,
-    pub(crate) without_history: f32,
     /// What packing it may take at most, in nanoseconds, until it is done.
     pub(crate) most_ns: f32,
-    /// Packed size of the chunk.
-    pub(crate) size: f32,
     /// Size and packing time of the reference's audition, per raw byte.
     pub(crate) slice: Option<[f32; 2]>,
 }
@@ -40,9 +37,7 @@ impl Default for Pending {
             times: [0.0; 3],
             cost: PriorCost::RAW,
             reference: 0,
-            without_history: 1.0,
             most_ns: 0.0,
-            size: 1.0,
             slice: None,
         };
         Self {
@@ -80,9 +75,8 @@ impl Pending {
     }
 
     /// The chunk is packed. Auditions may still come.
-    pub(crate) fn done(&mut self, ticket: u32, size: f32) {
+    pub(crate) fn done(&mut self, ticket: u32) {
         let done = self.at(ticket);
-        done.size = size;
         let most_ns = std::mem::take(&mut done.most_ns);
         self.backlog_ns = (self.backlog_ns - most_ns).max(0.0);
     }
@@ -114,12 +108,9 @@ mod tests {
         };
         (0..4).for_each(|ticket| note(&mut pending, ticket));
         assert_eq!(pending.backlog_ns(), 40.0);
-        pending.done(1, 0.5);
-        pending.done(1, 0.5);
-        assert_eq!(
-            (pending.backlog_ns(), pending.get(1).unwrap().size),
-            (30.0, 0.5)
-        );
+        pending.done(1);
+        pending.done(1);
+        assert_eq!(pending.backlog_ns(), 30.0);
         pending.skip(2);
         assert!(pending.get(2).is_none());
         note(&mut pending, PENDING as u32);

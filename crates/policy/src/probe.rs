@@ -11,7 +11,7 @@
 //! Neighbours: [`crate::adaptive`] calls it with the chunk; [`crate::prior`] knows the kinds; [`crate::table`] keeps
 //! what was learned per class. Units: entropies in bits per byte.
 
-use crate::prior::PriorKind;
+use crate::{prior::PriorKind, tuning::tuning};
 
 /// What a look at the chunk showed.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -77,6 +77,13 @@ struct Counted {
 impl ChunkProbe {
     /// Looks at `raw`. `None` where it is too short to tell anything.
     pub fn look(&mut self, raw: &[u8]) -> Option<ChunkFeatures> {
+        #[cfg(feature = "ablation")]
+        return kept::looked(raw, || self.count_features(raw));
+        #[cfg(not(feature = "ablation"))]
+        self.count_features(raw)
+    }
+
+    fn count_features(&mut self, raw: &[u8]) -> Option<ChunkFeatures> {
         if raw.len() < 64 {
             return None;
         }
@@ -132,9 +139,9 @@ impl ChunkProbe {
             } else {
                 repeats as f32 / words as f32
             },
-            decimals: decimals(raw, spots, step),
+            decimals: decimals(raw, spots, step).filter(|_| tuning().rule_probe_decimals),
         };
-        if features.stride() == 1 {
+        if features.stride() == 1 && tuning().rule_probe_smooth {
             features.smooth = [
                 self.smooth::<1>(raw, spots, step),
                 self.smooth::<2>(raw, spots, step),
@@ -286,21 +293,28 @@ impl ChunkFeatures {
     fn order(&self) -> (u8, f32) {
         let order = |at: usize| {
             let [all, some] = self.equal[at];
-            (all / self.equal[0][0]).max(some / self.equal[0][1].max(1e-3))
+            let among_all = all / self.equal[0][0];
+            if tuning().rule_probe_without_zeros {
+                among_all.max(some / self.equal[0][1].max(1e-3))
+            } else {
+                among_all
+            }
         };
         let mut best = (1, 1.0);
         for (at, stride) in [(1, 2), (2, 4), (3, 8)] {
             // A wider stride must show more order than a narrower one, which costs less to take apart.
-            if order(at) > STRIDE_GAIN_MIN * best.1 {
+            if order(at) > tuning().probe_stride_gain_min * best.1 {
                 best = (stride, order(at));
             }
         }
         // What repeats and has no zeros is written: tables of digits and blanks have differences as alike as numbers have.
-        if best.0 == 1 && (self.repeats < REPEATS_MAX || self.zeros > 0.0) {
+        if best.0 == 1 && (self.repeats < tuning().probe_repeats_max || self.zeros > 0.0) {
             let [single, two, four] = self.smooth;
             for (smooth, stride) in [(two, 2), (four, 4)] {
                 let gain = smooth / single.max(self.equal[0][0]);
-                if gain > SMOOTH_GAIN_MIN && gain > STRIDE_GAIN_MIN * best.1 {
+                if gain > tuning().probe_smooth_gain_min
+                    && gain > tuning().probe_stride_gain_min * best.1
+                {
                     best = (stride, gain);
                 }
             }
@@ -318,19 +332,25 @@ impl ChunkFeatures {
     pub fn kind(&self) -> PriorKind {
         let stride = self.stride();
         // Memory and programs show some order too, and repeat more than numbers of as much.
-        let typed =
-            stride > 1 && self.repeats < (REPEATS_BY_ORDER * self.order().1).min(REPEATS_MAX);
+        let typed = stride > 1
+            && self.repeats
+                < (tuning().probe_repeats_by_order * self.order().1)
+                    .min(tuning().probe_repeats_max);
+        let is_random = self.entropy[0] > tuning().probe_random_entropy
+            && self.repeats < tuning().probe_random_repeats;
+        let is_text =
+            self.entropy[0] < tuning().probe_text_entropy && self.zeros < tuning().probe_text_zeros;
         match () {
             () if self.decimals.is_some() => PriorKind::Decimal,
-            () if self.zeros > 0.7 => PriorKind::Sparse,
-            () if typed && self.zeros > 0.2 => PriorKind::Relu,
+            () if self.zeros > tuning().probe_sparse => PriorKind::Sparse,
+            () if typed && self.zeros > tuning().probe_relu => PriorKind::Relu,
             () if typed && stride == 2 && !self.is_smooth() => PriorKind::PriceWeights,
             () if typed => PriorKind::Field,
-            () if self.entropy[0] > 7.5 && self.repeats < 0.05 => PriorKind::Random,
-            () if self.repeats > 0.45 => PriorKind::Log,
+            () if is_random => PriorKind::Random,
+            () if self.repeats > tuning().probe_log_repeats => PriorKind::Log,
             // Nothing written shows order at a stride of four (tables of single digits do at two); numbers of a narrow
             // range have few distinct bytes and repeat, as letters do.
-            () if self.entropy[0] < 4.6 && self.zeros < 0.05 && stride != 4 => PriorKind::Text,
+            () if is_text && stride != 4 => PriorKind::Text,
             () => PriorKind::Binary,
         }
     }
@@ -341,7 +361,7 @@ impl ChunkFeatures {
         let step =
             |value: f32, edges: &[f32]| edges.iter().filter(|&&edge| value > edge).count() as u16;
         let kind = self.kind();
-        let ordered = if matches!(self.stride(), 2 | 4) {
+        let ordered = if matches!(self.stride(), 2 | 4) && tuning().rule_probe_ordered {
             ORDERED * self.stride().trailing_zeros() as u16
         } else {
             0
@@ -437,14 +457,49 @@ const SPOT_LEN: usize = 256;
 const WORDS: usize = 1024;
 /// Numbers looked at in each spot for being decimals.
 const DECIMALS_PER_SPOT: usize = 4;
-/// How much likelier equal bytes must be in a plane than in a wider one; below, it is chance.
-const STRIDE_GAIN_MIN: f32 = 1.25;
-/// How much likelier equal differences must be than equal bytes, and than equal differences of neighbours: pictures of
-/// single bytes have 1.3.
-const SMOOTH_GAIN_MIN: f32 = 1.5;
-/// Share of words that may repeat among numbers: by how much order they show, and at most.
-const REPEATS_BY_ORDER: f32 = 0.05;
-const REPEATS_MAX: f32 = 0.2;
+
+#[cfg(feature = "ablation")]
+pub use kept::looks_again;
+
+/// Looks that a simulation need not take again.
+#[cfg(feature = "ablation")]
+mod kept {
+    use std::{cell::RefCell, collections::HashMap};
+
+    use super::ChunkFeatures;
+
+    /// What looks at chunks showed, by address and length.
+    type Looks = HashMap<(usize, usize), Option<ChunkFeatures>>;
+
+    thread_local! {
+        /// Data that stay where they are, and what was seen of them.
+        static KEPT: RefCell<(Vec<&'static [u8]>, Looks)> = RefCell::default();
+    }
+
+    /// From now on this thread looks once at each chunk of `data`, of which a simulation has few and looks at each thousands of
+    /// times. Where other constants change what a look shows, this is to be called again.
+    pub fn looks_again(data: &[&'static [u8]]) {
+        KEPT.with_borrow_mut(|kept| *kept = (data.to_vec(), Looks::new()));
+    }
+
+    /// What a look shows, or showed before.
+    pub(super) fn looked(
+        raw: &[u8],
+        look: impl FnOnce() -> Option<ChunkFeatures>,
+    ) -> Option<ChunkFeatures> {
+        KEPT.with_borrow_mut(|(data, looks)| {
+            let at = raw.as_ptr() as usize;
+            let is_kept = data.iter().any(|data| {
+                let start = data.as_ptr() as usize;
+                (start..start + data.len()).contains(&at)
+            });
+            if !is_kept {
+                return look();
+            }
+            *looks.entry((at, raw.len())).or_insert_with(look)
+        })
+    }
+}
 
 #[cfg(test)]
 mod tests {

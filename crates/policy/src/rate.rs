@@ -13,6 +13,8 @@
 
 use narrows_core::Gauges;
 
+use crate::tuning::tuning;
+
 /// The link as the sender sees it.
 #[derive(Debug, Clone)]
 pub struct LinkRate {
@@ -76,7 +78,8 @@ impl LinkRate {
     /// The same as far as no buffer on the way can feign it, `sent_bytes` after the start.
     #[must_use]
     pub fn surely(&self, sent_bytes: u64) -> f64 {
-        if self.is_measured() || sent_bytes > HOARDED_BYTES {
+        let is_sure = !tuning().rule_rate_surely || self.is_measured();
+        if is_sure || sent_bytes > tuning().rate_hoarded_bytes {
             self.bytes_per_ns
         } else {
             self.guess
@@ -91,18 +94,20 @@ impl LinkRate {
 
     /// What may be believed though nothing ever waited for the link: all that was sent may lie in buffers on the way.
     fn unseen_max(&self, sent_bytes: u64) -> f64 {
-        match sent_bytes {
-            ..BUCKET_BYTES => self.guess,
-            BUCKET_BYTES..SWALLOWED_BYTES => self.guess * sent_bytes as f64 / UNSEEN_BYTES,
-            _ => f64::INFINITY,
+        match () {
+            () if sent_bytes < tuning().rate_bucket_bytes => self.guess,
+            () if sent_bytes < tuning().rate_swallowed_bytes => {
+                self.guess * sent_bytes as f64 / tuning().rate_unseen_bytes
+            }
+            () => f64::INFINITY,
         }
     }
 
     /// A receiver that falls behind is known to by its report: what was measured since was no longer the link.
     fn remember(&mut self, now_ns: u64, behind: bool) {
-        if behind && !self.behind {
+        if behind && !self.behind && tuning().rule_rate_remember {
             self.bytes_per_ns = self.believed[0].unwrap_or(self.bytes_per_ns);
-        } else if !behind && now_ns >= self.believed_ns + REPORT_NS {
+        } else if !behind && now_ns >= self.believed_ns + tuning().rate_report_ns {
             self.believed = [
                 self.believed[1],
                 self.is_measured().then_some(self.bytes_per_ns),
@@ -117,7 +122,7 @@ impl LinkRate {
     pub fn update(&mut self, gauges: &Gauges, behind: bool) -> Option<RateVerdict> {
         self.remember(gauges.now_ns, behind);
         // At the start, a link on which nothing waits is faster than we thought, and time is short.
-        let most = if self.is_measured() {
+        let most = if self.is_measured() || !tuning().rule_rate_unseen {
             f64::INFINITY
         } else {
             self.unseen_max(gauges.sent_bytes)
@@ -135,9 +140,9 @@ impl LinkRate {
         self.start = *gauges;
         let share = |part: u64| part as f64 / span as f64;
         self.verdict = match () {
-            () if behind || share(starved) > 0.2 => RateVerdict::Starved,
-            () if share(held_ns) > HELD_UP => RateVerdict::Link,
-            () if share(full_ns) < 0.9 * HELD_UP => RateVerdict::Idle,
+            () if behind || share(starved) > tuning().rate_starved => RateVerdict::Starved,
+            () if share(held_ns) > tuning().rate_held_up => RateVerdict::Link,
+            () if share(full_ns) < tuning().rate_idle * tuning().rate_held_up => RateVerdict::Idle,
             () => RateVerdict::Unclear,
         };
         let least = sent as f64 / span as f64;
@@ -146,11 +151,20 @@ impl LinkRate {
         let (pooled, pooled_ns) = (self.pooled.0 + carried, self.pooled.1 + held_ns);
         let sample = pooled as f64 / pooled_ns.max(1) as f64;
         // What a full token bucket let through at the beginning says nothing.
-        let beyond_bucket = pooled.saturating_sub(BURST_BYTES) as f64 / pooled_ns.max(1) as f64;
-        let held =
-            self.verdict == RateVerdict::Link || pooled > BURST_BYTES && pooled_ns > HELD_MIN_NS;
-        let whole = share(held_ns) > HELD_WHOLE;
-        if held || behind || gauges.now_ns > self.pooled_since_ns + POOL_NS {
+        let bucket = if tuning().rule_rate_bucket {
+            tuning().rate_burst_bytes
+        } else {
+            0
+        };
+        let beyond_bucket = pooled.saturating_sub(bucket) as f64 / pooled_ns.max(1) as f64;
+        let held = self.verdict == RateVerdict::Link
+            || pooled > tuning().rate_burst_bytes && pooled_ns > tuning().rate_held_min_ns;
+        let whole = share(held_ns) > tuning().rate_held_whole;
+        if !tuning().rule_rate_pool
+            || held
+            || behind
+            || gauges.now_ns > self.pooled_since_ns + tuning().rate_pool_ns
+        {
             (self.pooled, self.pooled_since_ns) = ((0, 0), gauges.now_ns);
         } else {
             self.pooled = (pooled, pooled_ns);
@@ -158,26 +172,30 @@ impl LinkRate {
         let fresh = self.is_fresh(gauges.now_ns);
         // Where the wait begins the peer has yet to tell of what came through: less than what was measured just before
         // is no news.
-        let begins = fresh && !whole && sample < self.bytes_per_ns;
+        let begins = tuning().rule_rate_begins && fresh && !whole && sample < self.bytes_per_ns;
         if held && !behind && !begins {
             self.follow(window, sample, beyond_bucket, gauges.now_ns);
         } else {
             self.previous = None;
             let climb = match self.verdict {
+                _ if !tuning().rule_rate_climb => 1.0,
                 RateVerdict::Idle if fresh || swallowed => 1.0,
-                RateVerdict::Idle if share(held_ns) < 0.25 => CLIMB,
-                RateVerdict::Idle => 1.15,
+                RateVerdict::Idle if share(held_ns) < tuning().rate_climb_share => {
+                    tuning().rate_climb
+                }
+                RateVerdict::Idle => tuning().rate_climb_slow,
                 _ => 1.0,
             };
             // Lighter choices take a while to show: do not run ahead of them. What was measured once moves only if the
             // link is nearly used up without anything waiting for it.
             let ahead = if self.is_measured() {
-                AHEAD_MEASURED
+                tuning().rate_ahead_measured
             } else {
-                AHEAD
+                tuning().rate_ahead
             };
             let climbed = (self.bytes_per_ns * climb).min(self.bytes_per_ns.max(ahead * least));
             let passed = match self.verdict {
+                _ if !tuning().rule_rate_passed => 0.0,
                 // A receiver that reads in bursts has buffers on the way filled in bursts, as fast as this machine is.
                 RateVerdict::Starved if self.is_measured() => carried as f64 / span as f64,
                 _ if fresh => 0.0,
@@ -194,26 +212,33 @@ impl LinkRate {
         let span = gauges.now_ns.saturating_sub(self.start.now_ns);
         let sent = gauges.sent_bytes.saturating_sub(self.start.sent_bytes);
         let held_ns = gauges.link_ns.saturating_sub(self.start.link_ns);
-        let hurry = !self.is_measured() && !swallowed && held_ns < span / 4;
+        let hurry =
+            tuning().rule_rate_hurry && !self.is_measured() && !swallowed && held_ns < span / 4;
         // What came through is known late, and while it waits for the receiver only the most of it tells of the link.
         let span_min = if behind && self.is_measured() {
-            BEHIND_NS
+            tuning().rate_behind_ns
         } else if hurry {
-            WINDOW_NS / 4
+            tuning().rate_window_ns / tuning().rate_hurry
         } else {
-            WINDOW_NS
+            tuning().rate_window_ns
         };
         if span < span_min {
             return None;
         }
         // Few bytes are mostly buffer. On slow links wait for more, within reason.
-        if !hurry && sent < WINDOW_BYTES && span < 4 * WINDOW_NS || sent == 0 {
+        if !hurry && sent < tuning().rate_window_bytes && span < 4 * tuning().rate_window_ns
+            || sent == 0
+        {
             return None;
         }
         let carried = gauges.link_bytes.saturating_sub(self.start.link_bytes);
         // A receiver that lets its buffer run half empty before it says so acknowledges in bursts, and nothing between
         // them.
-        if held_ns > span / 2 && carried < CARRIED_BYTES && span < CARRIED_NS {
+        if tuning().rule_rate_carried
+            && held_ns > span / 2
+            && carried < tuning().rate_carried_bytes
+            && span < tuning().rate_carried_ns
+        {
             return None;
         }
         Some(Window {
@@ -227,11 +252,14 @@ impl LinkRate {
     /// Takes a sample of a link that held the sender up. `beyond_bucket` is the same without what a token bucket may
     /// have let through.
     fn follow(&mut self, window: Window, sample: f64, beyond_bucket: f64, now_ns: u64) {
-        let whole = window.held_ns as f64 / window.span as f64 > HELD_WHOLE;
+        let whole = window.held_ns as f64 / window.span as f64 > tuning().rate_held_whole;
         let fresh = self.is_fresh(now_ns);
         // One short window may hit a pause of whoever reads: what is much less than a moment ago must be seen
         // twice.
-        let pause = fresh && window.span < 2 * WINDOW_NS && sample < PAUSED * self.bytes_per_ns;
+        let pause = tuning().rule_rate_pause
+            && fresh
+            && window.span < 2 * tuning().rate_window_ns
+            && sample < tuning().rate_paused * self.bytes_per_ns;
         // The first window after an idle one may begin with a full bucket: it shows too much.
         let honest = match self.previous {
             previous if pause => previous.map_or(self.bytes_per_ns, |previous| {
@@ -239,18 +267,26 @@ impl LinkRate {
             }),
             Some(_) if whole => sample,
             Some(previous) => previous.min(sample).max(beyond_bucket),
-            None => sample.min((1.5 * self.bytes_per_ns).max(beyond_bucket)),
+            None => sample.min((tuning().rate_first_max * self.bytes_per_ns).max(beyond_bucket)),
         };
-        let far = !(0.7..1.4).contains(&(honest / self.bytes_per_ns));
-        self.bytes_per_ns += if far { 1.0 } else { 0.4 } * (honest - self.bytes_per_ns);
+        let far = tuning().rule_rate_far
+            && !(tuning().rate_far_low..tuning().rate_far_high)
+                .contains(&(honest / self.bytes_per_ns));
+        self.bytes_per_ns +=
+            if far { 1.0 } else { tuning().rate_follow } * (honest - self.bytes_per_ns);
         self.previous = Some(sample);
         // If the sample was clamped, mark it stale, so that later throughput can still raise the estimate.
-        let old_ns = if honest < sample { FRESH_NS } else { 0 };
+        let old_ns = if honest < sample && tuning().rule_rate_stale {
+            tuning().rate_fresh_ns
+        } else {
+            0
+        };
         self.measured_ns = Some(now_ns.saturating_sub(old_ns));
     }
 
     fn is_fresh(&self, now_ns: u64) -> bool {
-        self.measured_ns.is_some_and(|at| now_ns < at + FRESH_NS)
+        self.measured_ns
+            .is_some_and(|at| now_ns < at + tuning().rate_fresh_ns)
     }
 }
 
@@ -264,45 +300,6 @@ struct Window {
     /// Bytes that came through.
     carried: u64,
 }
-
-/// Shortest window, in nanoseconds: many chunks of a fast link, a fraction of one of a slow link.
-const WINDOW_NS: u64 = 8_000_000;
-/// The same while the receiver is behind.
-const BEHIND_NS: u64 = 100_000_000;
-/// What a receiver that falls behind takes to say so, at most.
-const REPORT_NS: u64 = 150_000_000;
-/// Fewer bytes than this in a window say nothing, unless the window is long.
-const WINDOW_BYTES: u64 = 128 << 10;
-/// Share of a window in which bytes waited for the link above which the link is taken for the bottleneck.
-const HELD_UP: f64 = 0.6;
-/// Share of a window above which bytes waited for the link from its beginning to its end.
-const HELD_WHOLE: f64 = 0.9;
-/// A sample below this share of what the link is believed to carry may be a pause.
-const PAUSED: f64 = 0.5;
-/// No token bucket lets this many bytes through at once.
-const BURST_BYTES: u64 = 768 << 10;
-/// What the token bucket of a slow link lets through at once.
-const BUCKET_BYTES: u64 = 256 << 10;
-/// A link that took n times this many bytes, and not as many as a relay may swallow, may be n times as fast as guessed.
-const UNSEEN_BYTES: f64 = (128 << 10) as f64;
-/// What sockets and relays on the way may take at once though the link behind them is slow: a sender's largest buffer
-/// by default (Linux's `tcp_wmem`) is twice that.
-const SWALLOWED_BYTES: u64 = 2 << 20;
-/// What sockets and queues on the way take at most, a receiver's included.
-const HOARDED_BYTES: u64 = 8 << 20;
-/// Fewer bytes that came through while more waited are no sample, unless it took so long.
-const CARRIED_BYTES: u64 = 64 << 10;
-const CARRIED_NS: u64 = 400_000_000;
-/// What the estimate climbs by in a window in which hardly anything waited, as a factor.
-const CLIMB: f64 = 2.0;
-/// Time of waits that add up to a sample, and for how long they are added up, in nanoseconds.
-const HELD_MIN_NS: u64 = 4_000_000;
-const POOL_NS: u64 = 100_000_000;
-/// How far the estimate may climb beyond what passed, as a factor: at the start, and once there was a sample.
-const AHEAD: f64 = 3.0;
-const AHEAD_MEASURED: f64 = 1.2;
-/// So long a measured link is believed though it is not the bottleneck, in nanoseconds.
-const FRESH_NS: u64 = 300_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -342,7 +339,7 @@ mod tests {
         }
         // 50 MB/s passed: no more than that times what the estimate may run ahead.
         assert!(
-            (0.05..=0.05 * AHEAD).contains(&rate.bytes_per_ns()),
+            (0.05..=0.05 * tuning().rate_ahead).contains(&rate.bytes_per_ns()),
             "{rate:?}"
         );
         for _ in 0..4 {
@@ -473,7 +470,7 @@ mod tests {
         }
         // Faster than guessed, and not far beyond what passed: 0.2.
         assert!(
-            (0.3..=0.2 * AHEAD).contains(&rate.bytes_per_ns()),
+            (0.3..=0.2 * tuning().rate_ahead).contains(&rate.bytes_per_ns()),
             "{rate:?}"
         );
         assert!(!rate.is_measured());

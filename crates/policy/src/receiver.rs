@@ -11,6 +11,8 @@ use std::collections::VecDeque;
 
 use narrows_core::Feedback;
 
+use crate::tuning::tuning;
+
 /// The receiver as its reports show it.
 #[derive(Debug)]
 pub struct ReceiverModel {
@@ -59,10 +61,10 @@ impl Default for ReceiverModel {
             workers: 0,
             efficiency: 1.0,
             io: 0.0,
-            way_ns: WAY_MAX_NS,
+            way_ns: tuning().receiver_way_max_ns,
             pace: 0.0,
             served: 1.0,
-            calm: CALM,
+            calm: tuning().receiver_calm,
         }
     }
 }
@@ -94,27 +96,36 @@ impl ReceiverModel {
         } else {
             self.workers
         };
-        workers.max(1) as f32 * self.efficiency
+        workers.max(1) as f32 * self.efficiency()
     }
 
     /// Share of its processors the receiver gets, 0 to 1.
     #[must_use]
     pub fn efficiency(&self) -> f32 {
-        self.efficiency
+        if tuning().rule_receiver_efficiency {
+            self.efficiency
+        } else {
+            1.0
+        }
     }
 
     /// Processor time that the receiver takes for a raw byte beside unpacking it, in nanoseconds, where it is `size`
     /// packed.
     #[must_use]
     pub fn io(&self, size: f32) -> f32 {
-        self.io * (1.0 + size)
+        if tuning().rule_receiver_io {
+            self.io * (1.0 + size)
+        } else {
+            0.0
+        }
     }
 
     /// Packed bytes under way to it from which on more would only wait there.
     #[must_use]
     pub fn unconsumed_max(&self) -> u64 {
         if self.is_behind() {
-            ((self.pace * (UNCONSUMED_NS + self.way_ns)) as u64).max(UNCONSUMED_MIN)
+            ((self.pace * (tuning().receiver_unconsumed_ns + self.way_ns)) as u64)
+                .max(tuning().receiver_unconsumed_min)
         } else {
             u64::MAX
         }
@@ -124,7 +135,12 @@ impl ReceiverModel {
     /// however full the link looks.
     #[must_use]
     pub fn is_behind(&self) -> bool {
-        self.calm < CALM
+        let calm = if tuning().rule_receiver_calm {
+            tuning().receiver_calm
+        } else {
+            1
+        };
+        self.calm < calm
     }
 
     /// One report. Fills in what was unpacked since the last. `frame_len` is what a frame takes lately, in bytes,
@@ -142,7 +158,9 @@ impl ReceiverModel {
         self.workers = report.workers;
         let span = report.now_ns.saturating_sub(self.last.now_ns);
         let raw = report.raw_bytes.saturating_sub(self.last.raw_bytes);
-        if span < SPAN_NS || raw < RAW_MIN && span < 10 * SPAN_NS {
+        if span < tuning().receiver_span_ns
+            || raw < tuning().receiver_raw_min && span < 10 * tuning().receiver_span_ns
+        {
             return;
         }
         let unpack_ns = report.unpack_ns.saturating_sub(self.last.unpack_ns) as f32;
@@ -151,7 +169,8 @@ impl ReceiverModel {
         let sink = report.sink_ns.saturating_sub(self.last.sink_ns);
         // A frame or two always wait where they come in bursts; only a heap of them means that the receiver is behind.
         // Taking less for proof would make it look slow for want of work, and starve it further.
-        let heap = HEAP * report.workers as f32 * frame_len + BURST_NS * link;
+        let heap = tuning().receiver_heap * report.workers as f32 * frame_len
+            + tuning().receiver_burst_ns * link;
         let waited = starved || report.waiting_bytes.min(self.last.waiting_bytes) as f32 > heap;
         let from = self.last.raw_bytes;
         self.last = *report;
@@ -161,19 +180,27 @@ impl ReceiverModel {
             self.calm.saturating_add(1)
         };
         let busy_ns = unpack_ns + io_ns;
-        self.served += 0.5 * (busy_ns / (busy_ns + delayed_ns).max(1.0) - self.served);
+        self.served +=
+            tuning().receiver_follow * (busy_ns / (busy_ns + delayed_ns).max(1.0) - self.served);
         let share = busy_ns / (span as f32 * report.workers.max(1) as f32);
         // A receiver that is stopped now and then is stopped in its sink, too.
-        if waited && sink < span / 5 * 3 && report.workers > 0 {
+        if waited && (sink as f32) < tuning().receiver_sink_max * span as f32 && report.workers > 0
+        {
             // Work waited all along, so whatever it did not get to use was taken from it.
-            self.efficiency += 0.5 * (share.clamp(EFFICIENCY_MIN, 1.0) - self.efficiency);
+            self.efficiency += tuning().receiver_follow
+                * (share.clamp(tuning().receiver_efficiency_min, 1.0) - self.efficiency);
         } else {
             // By a share of what it is, or the first calm report would have a starved receiver swamped again.
             // One that waits for processors is starved, however little waits for it; and one that just was is not
             // believed to get much more than it used.
-            let most = if self.is_behind() { AHEAD * share } else { 1.0 };
-            if self.served > SERVED {
-                let climbed = self.efficiency + CLIMB * self.efficiency.min(1.0 - self.efficiency);
+            let most = if self.is_behind() && tuning().rule_receiver_ahead {
+                tuning().receiver_ahead * share
+            } else {
+                1.0
+            };
+            if self.served > tuning().receiver_served || !tuning().rule_receiver_served {
+                let climbed = self.efficiency
+                    + tuning().receiver_climb * self.efficiency.min(1.0 - self.efficiency);
                 self.efficiency = self.efficiency.max(climbed.min(most));
             }
         }
@@ -204,37 +231,20 @@ impl ReceiverModel {
         let of_raw = covered as f32 / raw.max(1) as f32;
         unpacked.measured_ns = unpack_ns * of_raw;
         if covered > 0 {
-            self.pace += 0.5 * (packed as f32 / of_raw / span as f32 - self.pace);
+            self.pace +=
+                tuning().receiver_follow * (packed as f32 / of_raw / span as f32 - self.pace);
             let io = io_ns * of_raw / (covered + packed) as f32;
-            self.io += if self.io == 0.0 { 1.0 } else { 0.3 } * (io - self.io);
+            self.io += if self.io == 0.0 {
+                1.0
+            } else {
+                tuning().receiver_io_follow
+            } * (io - self.io);
         }
     }
 }
 
 /// Decisions remembered until the receiver reports on them.
 const SENT_MAX: usize = 4096;
-/// Frames a worker that are a heap, where they come besides those of a burst: so many nanoseconds of the link.
-const HEAP: f32 = 4.0;
-const BURST_NS: f32 = 1e7;
-/// Least share of its processors that a receiver is taken to get.
-const EFFICIENCY_MIN: f32 = 0.01;
-/// What that share grows by with a report in which nothing waited, of itself or of what it lacks.
-const CLIMB: f32 = 0.3;
-/// How far it may grow beyond what was used, as a factor, while the receiver counts as behind: until so many reports on
-/// end were calm, since one that works off what piled up does so in bursts.
-const AHEAD: f32 = 1.5;
-const CALM: u32 = 6;
-/// Share of the time in which they have work that a receiver's threads have processors, where it lacks none.
-const SERVED: f32 = 0.5;
-/// What is under way to a receiver that is behind, in nanoseconds of its pace, and in bytes: no less than what it says
-/// at once that it consumed.
-const UNCONSUMED_NS: f32 = 2.5e8;
-const WAY_MAX_NS: f32 = 1e9;
-const UNCONSUMED_MIN: u64 = 1 << 20;
-/// Reports closer together are joined, in nanoseconds.
-const SPAN_NS: u64 = 10_000_000;
-/// Reports on fewer raw bytes are joined, within reason.
-const RAW_MIN: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -341,7 +351,14 @@ mod tests {
             (peer.unconsumed_max() as f64 / packed_in_260_ms - 1.0).abs() < 0.05,
             "{peer:?}"
         );
-        run(&mut peer, &mut tick, u64::from(CALM), 5_000_000, 0, 0);
+        run(
+            &mut peer,
+            &mut tick,
+            u64::from(tuning().receiver_calm),
+            5_000_000,
+            0,
+            0,
+        );
         assert_eq!(peer.unconsumed_max(), u64::MAX);
     }
 }

@@ -1,7 +1,7 @@
 //! The classes of data seen lately, a row each, and which chunks are looked at to tell theirs.
 //!
 //! Where looks show nothing but data on which raw wins clearly, more and more chunks pass without one, taken for what
-//! the last was. Invariant: there are at most [`ROWS`] rows; the one with the least mass makes room.
+//! the last was. Invariant: there are at most `rows_max` rows; the one with the least mass makes room.
 
 use std::ops::{Deref, DerefMut};
 
@@ -11,6 +11,7 @@ use crate::{
     probe::{ChunkProbe, Class},
     solve::{NEVER, Times},
     table::{Basis, ExpectedCost},
+    tuning::tuning,
 };
 
 #[derive(Debug, Default)]
@@ -75,14 +76,16 @@ impl Row {
 
     /// Whether enough of it was seen, of `total` in all, to have a part in the prices.
     pub(crate) fn counts(&self, total: f32) -> bool {
-        self.mass > SHARE_MIN * total
+        self.mass > tuning().rows_share_min * total || !tuning().rule_rows_share
     }
 
     /// Both ends on one machine, whose processors packing has `pack` of: what takes both them and the link more than
     /// another candidate does, the kernel's carrying included, costs that much. Else an idle link is filled with what
     /// keeps the processors from packing.
     pub(crate) fn rule_out_worse(&mut self, pack: f32) {
-        let whole = |PriorCost { size, pack, unpack }: PriorCost| pack + unpack + size * KERNEL;
+        let whole = |PriorCost { size, pack, unpack }: PriorCost| {
+            pack + unpack + size * tuning().rows_kernel
+        };
         let possible = self
             .costs
             .iter()
@@ -113,7 +116,7 @@ impl Row {
             .skip(1)
             .map(|(_, times)| longest(times))
             .min_by(f32::total_cmp);
-        if least.is_some_and(|least| self.times[0][1] > LUMP * least) {
+        if least.is_some_and(|least| self.times[0][1] > tuning().rows_lump * least) {
             self.times[0] = [NEVER; 3];
         }
     }
@@ -146,7 +149,7 @@ impl Rows {
             self.look(raw)
         };
         for row in &mut self.rows {
-            row.mass *= 1.0 - 1.0 / MEMORY;
+            row.mass *= 1.0 - 1.0 / tuning().rows_memory;
         }
         self.rows[found.at].mass += raw.len() as f32;
         self.last = found.at;
@@ -165,10 +168,10 @@ impl Rows {
                 new: false,
             };
         }
-        if self.rows.len() == ROWS {
-            let least = (0..ROWS)
+        if self.rows.len() == tuning().rows_max {
+            let least = (0..tuning().rows_max)
                 .min_by(|&a, &b| self.rows[a].mass.total_cmp(&self.rows[b].mass))
-                .expect("ROWS > 0");
+                .expect("tuning().rows_max > 0");
             self.rows.swap_remove(least);
         }
         self.rows.push(Row::new(class));
@@ -188,8 +191,8 @@ impl Rows {
     /// looks showed nothing but dull data.
     pub(crate) fn rest(&mut self, dull: bool, chunk_ns: f32) {
         self.dull = if dull { self.dull + 1 } else { 0 };
-        let most = (REST_NS / chunk_ns).min(REST_MAX as f32) as u32;
-        self.unlooked = self.dull.saturating_sub(DULL_MIN).min(most);
+        let most = (tuning().rows_rest_ns / chunk_ns).min(tuning().rows_rest_max as f32) as u32;
+        self.unlooked = self.dull.saturating_sub(tuning().rows_dull_min).min(most);
     }
 }
 
@@ -206,24 +209,6 @@ impl DerefMut for Rows {
         &mut self.rows
     }
 }
-
-/// What the kernels at both ends take to carry a byte within one machine, in CPU nanoseconds: of raw data all takes 1.2
-/// to 1.4 between namespaces, of data that pack to nothing 0.7 less.
-const KERNEL: f32 = 0.7;
-/// How many times as long; 3 gains half as much, and with 1.5 the simulator falls behind.
-const LUMP: f32 = 2.0;
-/// Classes kept.
-const ROWS: usize = 16;
-/// Least share of the bytes lately with which a class has a part in the prices.
-const SHARE_MIN: f32 = 0.005;
-/// Chunks after which a class's mass has faded to a third.
-const MEMORY: f32 = 24.0;
-/// Longest span without a look, in nanoseconds of link time.
-const REST_NS: f32 = 2e6;
-/// Most chunks without a look.
-const REST_MAX: u32 = 15;
-/// Dull looks before any chunk goes without: data of which one chunk in a dozen packs well is still seen.
-const DULL_MIN: u32 = 24;
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 //!
 //! Why corrected priors: nobody can try thirty candidates on every class. A candidate never tried on a class takes its
 //! prior times what the *nearest tried candidate of the same family* showed against its own prior, so that one
-//! audition of zstd 1 also tells about zstd 3, and the speed of this machine is learned by whatever runs.
+//! audition of zstd 1 also tells about zstd 3.
 //!
 //! Why three layers: how candidates compare depends on the kind of data and the width of its numbers; how well all of
 //! them do together, on the class. So a candidate's guess is kept per kind, relative to a level that each class has of
@@ -25,6 +25,7 @@ use crate::{
     prior::PriorCost,
     probe::Class,
     receiver::UnpackedReport,
+    tuning::tuning,
 };
 
 /// Means per class and candidate.
@@ -38,11 +39,8 @@ pub struct CostTable {
     spreads: Vec<Spread>,
     kinds: BTreeMap<Class, Known>,
     classes: BTreeMap<Class, Own>,
-    /// Measured over prior packing time, per candidate, over all classes.
-    speed: Vec<f32>,
-    /// The same for unpacking, as the receiver tells: each candidate's own factor, and the one common to all.
-    unpack_speed: Vec<f32>,
-    unpack_speed_all: f32,
+    /// Measured over prior unpacking time, as the receiver tells, common to all candidates.
+    unpack_speed: f32,
 }
 
 /// One kind: what the priors say of each candidate, and what was measured.
@@ -136,7 +134,6 @@ impl CostTable {
             .iter()
             .map(|o| offers.iter().position(|p| p.name == o.name).unwrap_or(0) as u16)
             .collect();
-        let speed = vec![1.0; offers.len()];
         let reference = |(index, offer): (usize, &Offer)| {
             let like = |other: &usize| {
                 offers[*other].name == offer.name && offers[*other].candidate.history_len == 0
@@ -152,10 +149,8 @@ impl CostTable {
             families,
             kinds: BTreeMap::new(),
             classes: BTreeMap::new(),
-            unpack_speed: vec![1.0; offers.len()],
-            unpack_speed_all: 1.0,
+            unpack_speed: 1.0,
             offers,
-            speed,
         }
     }
 
@@ -168,7 +163,7 @@ impl CostTable {
             basis,
         } = sample;
         let size = size.max(SIZE_MIN);
-        let pack = (pack - self.offers[index].indexing_beyond(raw_len)).max(pack / 2.0);
+        let pack = (pack - indexing_beyond(&self.offers[index], raw_len)).max(pack / 2.0);
         let known = Known::of(&mut self.kinds, &self.offers, class);
         known.stale = true;
         let cell = &mut known.cells[index];
@@ -182,14 +177,19 @@ impl CostTable {
         }
         let run = level.run_of(index);
         let tried = cell.count > 0;
-        let own = &mut sizes[index];
+        let frozen = &mut CostEstimate::new(1.0, 0.001);
+        let own = if tuning().rule_table_own_sizes {
+            &mut sizes[index]
+        } else {
+            frozen
+        };
         let found = [
             size / (cell.size.value() * own.value()),
             pack / cell.pack.value(),
         ];
         let unsure = [cell.size.variance() + own.variance(), cell.pack.variance()];
         let [size_noise, pack_noise] = level.learn(index, found, unsure, tried);
-        if size < NOTHING {
+        if size < tuning().table_nothing && tuning().rule_table_nothing {
             return;
         }
         *if basis == Basis::Chunks {
@@ -197,7 +197,8 @@ impl CostTable {
         } else {
             &mut cell.auditions
         } += 1;
-        let relative = (pack / level.pack()).min(PACK_STEP_MAX * cell.pack.value());
+        let pack_step_max = pack_step_max();
+        let relative = (pack / level.pack()).min(pack_step_max * cell.pack.value());
         let share = 1.0 / (1.0 + run as f32);
         CostEstimate::learn_product(
             [&mut cell.size, own],
@@ -206,13 +207,11 @@ impl CostTable {
             share,
         );
         // One that is slower than thought must show at once; one chunk that is faster may just be an easy one.
-        if run == 0 && relative > cell.pack.value() {
+        if tuning().rule_table_slower_at_once && run == 0 && relative > cell.pack.value() {
             cell.pack.learn_sure(relative, pack_noise);
         } else {
             cell.pack.learn(relative, pack_noise, share);
         }
-        let ratio = pack / known.priors[index].pack;
-        self.learn_speed(index, ratio);
     }
 
     /// One audition: `size` and `pack` are those of candidate `index` over those of `reference` on the same slice.
@@ -237,49 +236,38 @@ impl CostTable {
         let sizes = &mut Own::of(&mut self.classes, &self.spreads, class).sizes;
         // Where slice after slice says the same, each is believed more than slices of any data can be.
         let size = beside.size * sizes[like].value() * size;
-        let own = &mut sizes[index];
+        let frozen = &mut CostEstimate::new(1.0, 0.001);
+        let own = if tuning().rule_table_own_sizes {
+            &mut sizes[index]
+        } else {
+            frozen
+        };
         let off = (size / (cell.size.value() * own.value())).ln();
-        cell.unlike += (off.powi(2) - cell.unlike) / AUDITION_MEMORY;
-        let noise = cell
-            .unlike
-            .sqrt()
-            .clamp(spread.slice.min(SLICE_NOISE_MIN), spread.slice);
+        if tuning().rule_table_unlike {
+            cell.unlike += (off.powi(2) - cell.unlike) / tuning().table_audition_memory;
+        }
+        let noise = cell.unlike.sqrt().clamp(
+            spread.slice.min(tuning().table_slice_noise_min),
+            spread.slice,
+        );
         CostEstimate::learn_product_sure([&mut cell.size, own], size, noise);
         let believed = cell.pack.value();
-        let pack = (beside.pack * pack).clamp(believed / PACK_STEP_MAX, believed * PACK_STEP_MAX);
-        cell.pack.learn_sure(pack, Spread::PACK.slice);
-        let ratio = cell.pack.value() / known.priors[index].pack;
-        self.learn_speed(index, ratio);
+        let pack =
+            (beside.pack * pack).clamp(believed / pack_step_max(), believed * pack_step_max());
+        cell.pack.learn_sure(pack, tuning().estimate_pack_slice);
     }
 
-    fn learn_speed(&mut self, index: usize, ratio: f32) {
-        let (speed, ratio) = (&mut self.speed[index], ratio.clamp(0.02, 50.0));
-        *speed = if *speed == 1.0 {
-            ratio
-        } else {
-            *speed + (ratio - *speed) / 4.0
-        };
-    }
-
-    /// The receiver unpacked these. One factor for the machine does most; each candidate's own follows slowly, because
-    /// a report does not say which of them took longer than thought.
+    /// The receiver unpacked these. One factor for the machine is learnt: a report does not say which candidate took longer
+    /// than thought.
     pub fn learn_unpack(&mut self, unpacked: &UnpackedReport) {
-        let factor = |index: usize| self.unpack_speed[index] * self.unpack_speed_all;
-        let expected: f32 = unpacked
-            .prior_ns
-            .iter()
-            .map(|&(index, prior)| prior * factor(index))
-            .sum();
-        if expected <= 0.0 || unpacked.measured_ns <= 0.0 {
+        let prior: f32 = unpacked.prior_ns.iter().map(|&(_, prior)| prior).sum();
+        let expected = prior * self.unpack_speed;
+        if !tuning().rule_table_unpack || expected <= 0.0 || unpacked.measured_ns <= 0.0 {
             return;
         }
         let ratio = (unpacked.measured_ns / expected).clamp(0.1, 10.0);
-        for &(index, prior) in &unpacked.prior_ns {
-            let share = prior * self.unpack_speed[index] * self.unpack_speed_all / expected;
-            self.unpack_speed[index] =
-                (self.unpack_speed[index] * ratio.powf(0.2 * share)).clamp(0.2, 5.0);
-        }
-        self.unpack_speed_all = (self.unpack_speed_all * ratio.powf(0.5)).clamp(0.05, 50.0);
+        let step = ratio.powf(tuning().table_unpack_follow);
+        self.unpack_speed = (self.unpack_speed * step).clamp(0.05, 50.0);
     }
 
     /// What every candidate is expected to cost on `class` with chunks of `raw_len` bytes, in the order of the offers.
@@ -300,18 +288,16 @@ impl CostTable {
                 (cost.size, cost.pack) = (level.size_of(size), level.pack() * cost.pack);
             }
             let noise = known.cells[index].pack.variance() + level.pack_noise().powi(2);
-            cost.pack += self.offers[index]
-                .indexing_beyond(raw_len)
-                .max(-0.5 * cost.pack);
+            cost.pack += indexing_beyond(&self.offers[index], raw_len).max(-0.5 * cost.pack);
             // The slowest levels take their time on chunks, too, that all others are done with at once.
-            let likely = if index > 0 {
+            let likely = if index > 0 && tuning().rule_table_most {
                 cost.pack.max(known.priors[index].pack)
             } else {
                 cost.pack
             };
             let pack_most = likely * noise.sqrt().exp().max(doubt);
             let unpack_prior = unpacking(known.priors[index], cost.size);
-            cost.unpack = unpack_prior * self.unpack_speed[index] * self.unpack_speed_all;
+            cost.unpack = unpack_prior * self.unpack_speed;
             let Cell {
                 size,
                 auditions: slices,
@@ -371,7 +357,7 @@ impl CostTable {
         }
     }
 
-    /// The prior, corrected by the nearest candidate of the family that was tried, or by the machine's speed. The further
+    /// The prior, corrected by the nearest candidate of the family that was tried, or by any. The further
     /// that one is from it, the more it is doubted.
     fn corrected(&self, known: &Known, index: usize) -> Relative {
         let mut cost = known.priors[index];
@@ -384,9 +370,12 @@ impl CostTable {
                 .min_by_key(|&other| other.abs_diff(index))
         };
         match near(true)
+            .filter(|_| tuning().rule_table_family)
             .map(|other| (other, 1.0))
-            .or_else(|| near(false).map(|other| (other, 0.5)))
-        {
+            .or_else(|| {
+                let other = near(false).filter(|_| tuning().rule_table_other_family)?;
+                Some((other, tuning().table_trust))
+            }) {
             Some((other, trust)) => {
                 let (cell, prior) = (&cells[other], known.priors[other]);
                 let beside = self.beside(index, other);
@@ -399,7 +388,7 @@ impl CostTable {
                     (cost.size * (cell.size.value() / prior.size).powf(trust)).clamp(0.001, 1.0);
                 cost.pack *= (cell.pack.value() / prior.pack).powf(trust) * beside.unwrap_or(1.0);
                 let (doubt, like) = (
-                    further.powf(DOUBT).max(DOUBT_MIN),
+                    doubt(further.powf(tuning().table_doubt)),
                     if trust == 1.0 { other } else { index },
                 );
                 Relative {
@@ -409,15 +398,12 @@ impl CostTable {
                     like,
                 }
             }
-            None => {
-                cost.pack *= self.speed_near(index);
-                Relative {
-                    cost,
-                    basis: Basis::Prior,
-                    doubt: DOUBT_MIN,
-                    like: index,
-                }
-            }
+            None => Relative {
+                cost,
+                basis: Basis::Prior,
+                doubt: doubt(1.0),
+                like: index,
+            },
         }
     }
 
@@ -434,20 +420,9 @@ impl CostTable {
                 logs = (logs.0 + (own / beside).ln(), logs.1 + 1.0);
             }
         }
-        (logs.1 > 0.0).then(|| (logs.0 / logs.1).exp().clamp(0.2, 5.0))
-    }
-
-    /// Speed of this machine against the priors' by what was measured on other classes.
-    fn speed_near(&self, index: usize) -> f32 {
-        (0..self.speed.len())
-            .filter(|&other| self.speed[other] != 1.0 && self.families[other] != 0)
-            .min_by_key(|&other| {
-                (
-                    self.families[other] != self.families[index],
-                    other.abs_diff(index),
-                )
-            })
-            .map_or(1.0, |other| self.speed[other].clamp(0.2, 5.0))
+        let most = tuning().table_beside_max;
+        (logs.1 > 0.0 && tuning().rule_table_beside)
+            .then(|| (logs.0 / logs.1).exp().clamp(1.0 / most, most))
     }
 }
 
@@ -464,7 +439,7 @@ impl Known {
                 .collect();
             let cells = priors.iter().zip(offers).map(|(prior, offer)| Cell {
                 size: CostEstimate::new(prior.size, Spread::of(offer).prior),
-                pack: CostEstimate::new(prior.pack, Spread::PACK.prior),
+                pack: CostEstimate::new(prior.pack, tuning().estimate_pack_prior),
                 count: 0,
                 auditions: 0,
                 unlike: Spread::of(offer).slice.powi(2),
@@ -490,39 +465,53 @@ impl Own {
                 .iter()
                 .map(|spread| CostEstimate::new(1.0, spread.class));
             Self {
-                level: Level::UNKNOWN,
+                level: Level::unknown(),
                 sizes: sizes.collect(),
             }
         })
     }
 }
 
+/// How far one outcome may show packing times to be off, as a factor.
+fn pack_step_max() -> f32 {
+    if tuning().rule_table_pack_step {
+        tuning().table_pack_step_max
+    } else {
+        f32::MAX.sqrt()
+    }
+}
+
+/// How many times longer than estimated what nobody tried may take, where its distance alone says so much.
+fn doubt(by_distance: f32) -> f32 {
+    if tuning().rule_table_doubt {
+        by_distance.max(tuning().table_doubt_min)
+    } else {
+        1.0
+    }
+}
+
+/// What indexing takes more before a chunk of this length than before one of the usual length.
+fn indexing_beyond(offer: &Offer, chunk_len: usize) -> f32 {
+    if tuning().rule_table_indexing {
+        offer.indexing_beyond(chunk_len)
+    } else {
+        0.0
+    }
+}
+
 /// What unpacking takes where data packs to `size` and not to what the prior has: the fewer codes, the more of it is
 /// copying.
 fn unpacking(prior: PriorCost, size: f32) -> f32 {
-    (prior.unpack * (size / prior.size).min(1.0).powf(UNPACK_BY_SIZE))
-        .max(PriorCost::RAW.unpack.min(prior.unpack))
+    if !tuning().rule_table_unpack_by_size {
+        return prior.unpack;
+    }
+    (prior.unpack
+        * (size / prior.size)
+            .min(1.0)
+            .powf(tuning().table_unpack_by_size))
+    .max(PriorCost::RAW.unpack.min(prior.unpack))
 }
 
-/// How many times longer than estimated a candidate that nobody tried may take to pack, at least; and how that grows,
-/// in powers of how much longer than the nearest one tried it was thought to take: eighteen kinds of data on one
-/// machine were up to three times off the priors at seven times zstd 3's time, and packing on all processors at once
-/// doubles that.
-const DOUBT_MIN: f32 = 1.4;
-const DOUBT: f32 = 0.7;
-/// How unpacking time follows packed size, in powers: zstd's on logs and on mostly zeros, of the priors.
-const UNPACK_BY_SIZE: f32 = 0.8;
-/// Data that pack to less are next to nothing, such as zeros: they take one codec a hundredth and the other a
-/// thousandth, in no time, and say nothing of how these compare.
-pub(crate) const NOTHING: f32 = 0.02;
-/// How many times longer than believed to pack one outcome may show. The time that the kernel takes from a thread for
-/// packets that just came counts as the thread's, so a slice can seem to take thirty times as long as it does; and
-/// whoever is thought to be so slow is never tried again.
-const PACK_STEP_MAX: f32 = 2.5;
-/// Auditions after which how unlike they were has faded to a third.
-const AUDITION_MEMORY: f32 = 8.0;
-/// What a slice is off by at least where priors say more: a short one favours some codecs, however alike slices are.
-const SLICE_NOISE_MIN: f32 = 0.08;
 /// Smaller sizes are nothing, and their quotients noise.
 const SIZE_MIN: f32 = 0.002;
 

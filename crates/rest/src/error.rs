@@ -25,6 +25,9 @@ pub enum FileError {
         /// Where its frame begins in the file, in bytes.
         at: u64,
     },
+    /// A sound file of another format, in a part that is not read here.
+    #[error("it is not read here: {0}")]
+    Foreign(&'static str),
     /// Contradicts the format or a checksum. What lies before it was right; the rest can be read leaving out what is
     /// damaged.
     #[error("damaged at byte {at}: {what}")]

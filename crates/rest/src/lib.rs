@@ -15,7 +15,7 @@
 //! | `decoder` | [`Decoder`]: content of bytes that come from elsewhere |
 //! | `walk`, `ahead` | from frame to frame, past damage too; the bytes of them |
 //! | `list`, `summary` | [`list()`], [`verify()`]; what they tell |
-//! | `choose`, `pages` | the codec for a chunk; the codec of pages |
+//! | `choose`, `pages`, `bits` | the codec for a chunk; those of pages and of two values |
 //! | `layout` | the bytes around frames |
 //! | [`ordered`] | jobs side by side, results in order |
 //! | [`foreign`] | content of gzip, zstd and LZ4 files |
@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod ahead;
+mod bits;
 mod choose;
 mod decoder;
 mod error;

@@ -46,6 +46,14 @@ fn cases() -> Vec<(&'static str, Vec<u8>, FileOptions)> {
             small,
         ),
         (
+            "mask-u8",
+            make(Kind::Random, 9003, 5)
+                .iter()
+                .map(|byte| u8::from(*byte < 40))
+                .collect(),
+            small.element(Element::U8),
+        ),
+        (
             "long",
             [make(Kind::Text, 300, 1), make(Kind::Zeros, 150_000, 1)].concat(),
             small.chunk_len(131_072),
@@ -83,5 +91,6 @@ fn golden_files_are_read() {
     }
     // Whoever adds a codec to files adds a file here.
     println!("{found} files, codecs {codecs:?}");
-    assert!(found == cases().len() && codecs.contains("pages") && codecs.contains("raw"));
+    let own = ["pages", "bits", "raw"];
+    assert!(found == cases().len() && own.iter().all(|codec| codecs.contains(*codec)));
 }

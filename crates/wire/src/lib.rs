@@ -47,6 +47,9 @@ pub struct Received {
     /// Entries of which owner, access list or attributes could not be set.
     #[serde(default)]
     pub unset: u64,
+    /// Entries in whose place a directory stands.
+    #[serde(default)]
+    pub blocked: u64,
 }
 
 /// Service name of a channel that carries a tree.

@@ -19,10 +19,7 @@ use std::{
 use narrows_io::part::{self, Part};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{
-    TransferError,
-    tree::{Meta, Offer},
-};
+use crate::{TransferError, tree::Meta};
 
 /// Most that is held of a tree's names until all of it has come, in bytes: tens of millions of files.
 const NAMES_LEN_MAX: usize = 512 << 20;
@@ -200,14 +197,11 @@ impl<'a> Places<'a> {
     }
 }
 
-/// The name that a file of this path, length and time has while it is not whole, if it is to be continued later. Made
-/// of a hash: nothing of the peer's is in it.
-pub(crate) fn partial_name(meta: &Meta, offer: &Offer) -> Option<String> {
-    let mut bytes = meta.path.clone();
-    bytes.extend_from_slice(&offer.len.to_le_bytes());
-    bytes.extend_from_slice(&meta.mtime_s.to_le_bytes());
-    bytes.extend_from_slice(&meta.mtime_ns.to_le_bytes());
-    (offer.len >= PARTIAL_LEN_MIN).then(|| format!(".narrows-{:016x}.partial", xxh3_64(&bytes)))
+/// The name that a file of this path has while it is not whole, if it is to be continued later. Made of a hash: nothing
+/// of the peer's is in it. Of the path alone, so that a file that has changed takes its older part's place; whether the
+/// part is a beginning of the file, the sender finds by its hash.
+pub(crate) fn partial_name(meta: &Meta, len: u64) -> Option<String> {
+    (len >= PARTIAL_LEN_MIN).then(|| format!(".narrows-{:016x}.partial", xxh3_64(&meta.path)))
 }
 
 /// Opens a regular file to be read, not what a link leads to.

@@ -319,17 +319,19 @@ impl<'a> TreeWriter<'a> {
         extras: &Extras,
     ) -> Result<Verdict, TransferError> {
         let place = self.places.of(meta)?;
-        if let Ok(found) = fs::symlink_metadata(&place)
-            && found.is_file()
-        {
+        if let Ok(found) = fs::symlink_metadata(&place) {
             self.places.check_free(&place, &found)?;
-            let verdict = if self.request.ignore_existing {
+            let verdict = if found.is_dir() {
+                self.note_blocked(&place);
                 Some(Verdict::Kept)
-            } else if is_unchanged(&place, &found, meta, offer)
+            } else if self.request.ignore_existing {
+                Some(Verdict::Kept)
+            } else if found.is_file()
+                && is_unchanged(&place, &found, meta, offer)
                 && self.bring_up(&place, &found, meta, extras)?
             {
                 Some(Verdict::Unchanged)
-            } else if self.request.update && is_newer(&found, meta) {
+            } else if self.is_kept(&found, meta) {
                 Some(Verdict::Kept)
             } else {
                 None
@@ -345,7 +347,7 @@ impl<'a> TreeWriter<'a> {
                 return Ok(verdict);
             }
         }
-        if let (true, Some(name)) = (self.request.partial, partial_name(meta, offer))
+        if let (true, Some(name)) = (self.request.partial, partial_name(meta, offer.len))
             && let Some((len, hash)) = begun(&place.with_file_name(name), offer.len)
         {
             return Ok(Verdict::From { len, hash });
@@ -384,6 +386,17 @@ impl<'a> TreeWriter<'a> {
         Ok(true)
     }
 
+    /// Whether what is there stays, because the sender wanted that of newer ones or of any.
+    fn is_kept(&self, found: &fs::Metadata, meta: &Meta) -> bool {
+        self.request.ignore_existing || self.request.update && is_newer(found, meta)
+    }
+
+    /// A directory is never replaced by something else: what may lie in it is not the sender's.
+    fn note_blocked(&mut self, place: &Path) {
+        self.made.blocked += 1;
+        tracing::error!(path = %place.display(), "not put in place: a directory is there");
+    }
+
     /// What could not be set is told and counted; content is in place.
     fn note_unset(&mut self, place: &Path, set: Result<(), String>) {
         if let Err(why) = set {
@@ -402,7 +415,7 @@ impl<'a> TreeWriter<'a> {
     ) -> Result<Part, TransferError> {
         let write = |fault| TransferError::file("cannot write", place, fault);
         let dir = place.parent().unwrap_or(self.dir);
-        if let (true, Some(name)) = (self.request.partial, partial_name(meta, offer))
+        if let (true, Some(name)) = (self.request.partial, partial_name(meta, offer.len))
             && let Some(part) = Part::resume(dir, &name).map_err(write)?
         {
             if part.file().metadata().map_err(write)?.len() < start {
@@ -438,6 +451,12 @@ impl<'a> TreeWriter<'a> {
             part.discard();
             return Ok(());
         }
+        if fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
+            part.discard();
+            self.note_blocked(place);
+            self.made.entries += 1;
+            return Ok(());
+        }
         let mode = meta.mode & 0o777;
         if self.request.keep.extras() {
             let set = self
@@ -452,6 +471,10 @@ impl<'a> TreeWriter<'a> {
         part.file().set_modified(mtime(meta)).map_err(write)?;
         self.made.replaced += u64::from(self.places.put(part, place, meta)?);
         self.made.entries += 1;
+        // A part of an earlier transfer that was to be continued has no use any more.
+        if let Some(name) = partial_name(meta, self.made.bytes - before.0) {
+            let _ = fs::remove_file(place.with_file_name(name));
+        }
         Ok(())
     }
 
@@ -529,26 +552,36 @@ impl<'a> TreeWriter<'a> {
         }
         let dirs = std::mem::take(&mut self.dirs);
         for (place, meta, extras) in dirs.iter().rev() {
-            let set = |fault| TransferError::file("cannot set the mode of", place, fault);
-            // Checked before it was filled, and links are made by now: look again before following the name.
-            if fs::symlink_metadata(place).map_err(set)?.is_dir() {
-                // Opened before it may become unreadable.
-                let dir = File::open(place).map_err(set)?;
-                dir.set_modified(mtime(meta)).map_err(set)?;
-                // The sticky bit takes rights away: a directory that all may write to is not opened by losing it.
-                let mode = meta.mode & 0o1777;
-                if self.request.keep.extras() {
-                    let set = self.owners.set(&dir, mode, self.request.keep, extras);
-                    self.note_unset(place, set);
-                } else {
-                    dir.set_permissions(Permissions::from_mode(mode))
-                        .map_err(set)?;
-                }
-            }
+            // Another user's may not let us: what is in it is in place all the same.
+            let set = self.finish_dir(place, meta, extras);
+            self.note_unset(place, set);
         }
         let set: HashSet<&Path> = dirs.iter().map(|(path, ..)| path.as_path()).collect();
         self.places.settle(&set);
         Ok(self.made)
+    }
+
+    /// Gives a directory its time, its mode and what else is kept, once it is filled.
+    fn finish_dir(&mut self, place: &Path, meta: &Meta, extras: &Extras) -> Result<(), String> {
+        let cannot = |what: &'static str| move |fault| format!("its {what} cannot be set: {fault}");
+        // Checked before it was filled, and links are made by now: look again before following the name.
+        let found = fs::symlink_metadata(place).map_err(cannot("mode"))?;
+        if !found.is_dir() {
+            return Ok(());
+        }
+        // Opened before it may become unreadable.
+        let dir = File::open(place).map_err(cannot("mode"))?;
+        dir.set_modified(mtime(meta)).map_err(cannot("time"))?;
+        // The sticky bit takes rights away: a directory that all may write to is not opened by losing it.
+        let mode = meta.mode & 0o1777;
+        if self.request.keep.extras() {
+            return self.owners.set(&dir, mode, self.request.keep, extras);
+        }
+        if found.mode() & 0o7777 == mode {
+            return Ok(());
+        }
+        dir.set_permissions(Permissions::from_mode(mode))
+            .map_err(cannot("mode"))
     }
 
     /// Makes `place` another name of the file at `target`, which this transfer has put or found there.
@@ -563,13 +596,15 @@ impl<'a> TreeWriter<'a> {
         if let Ok(found) = fs::symlink_metadata(place) {
             self.places.check_free(place, &found)?;
             let same = (found.dev(), found.ino()) == (file.dev(), file.ino());
-            if same || self.request.ignore_existing {
+            if found.is_dir() {
+                self.note_blocked(place);
+                return Ok(());
+            }
+            if same || self.is_kept(&found, meta) {
                 return self.places.claim(place, &found);
             }
-            if !found.is_dir() {
-                self.made.replaced += u64::from(is_precious(place, &found, meta));
-                fs::remove_file(place).map_err(make)?;
-            }
+            self.made.replaced += u64::from(is_precious(place, &found, meta));
+            fs::remove_file(place).map_err(make)?;
         }
         // Not followed where a link stands there by now.
         linkat(CWD, target, CWD, place, AtFlags::empty()).map_err(|fault| make(fault.into()))?;
@@ -587,9 +622,17 @@ impl<'a> TreeWriter<'a> {
         let mut there = false;
         if let Ok(found) = fs::symlink_metadata(place) {
             self.places.check_free(place, &found)?;
+            if found.is_dir() {
+                self.note_blocked(place);
+                return Ok(());
+            }
+            if self.is_kept(&found, meta) {
+                return self.places.claim(place, &found);
+            }
             let leads = fs::read_link(place);
             there = leads.is_ok_and(|leads| leads.as_os_str().as_bytes() == target);
-            if !there && !found.is_dir() {
+            if !there {
+                self.made.replaced += u64::from(is_precious(place, &found, meta));
                 fs::remove_file(place).map_err(make)?;
             }
         }

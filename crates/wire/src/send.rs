@@ -373,7 +373,7 @@ impl Sender<'_> {
             Ok(found) => self.entry(path, name, below, found),
             // In a tree in use, files come and go.
             Err(fault) if fault.kind() == io::ErrorKind::NotFound => {
-                self.leave_out(path, &"it was removed meanwhile");
+                self.leave_out(path, &"it is not there, or leads nowhere");
                 Ok(())
             }
             Err(fault) => {
@@ -417,6 +417,11 @@ impl Sender<'_> {
                 self.put_extras(path, &meta, Some(input.file()))?;
                 self.put_entry(&Entry::File(describe(&meta, name)))?;
                 self.content(input, path, 0)
+            }
+            // Somebody named it.
+            Found::Other(what) if self.source.roots().iter().any(|root| root.path == path) => {
+                self.leave_out(path, &format!("it is {what}"));
+                Ok(())
             }
             Found::Other(what) => {
                 tracing::warn!(path = %path.display(), "not sent: it is {what}");

@@ -13,7 +13,7 @@ use std::{
 };
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use narrows_io::input::Input;
+use narrows_io::{input::Input, part};
 use rustix::fs::OFlags;
 
 use crate::TransferError;
@@ -105,9 +105,13 @@ impl Source {
         &self.roots
     }
 
-    /// Whether an entry of a tree, by its path from the root, is left out.
+    /// Whether an entry of a tree, by its path from the root, is left out: as somebody wished, or as a part of what a
+    /// transfer is writing or is to continue.
     #[must_use]
     pub fn is_excluded(&self, name: &Path, is_dir: bool) -> bool {
+        if !is_dir && name.file_name().is_some_and(part::is_part) {
+            return true;
+        }
         !self.excluded.is_empty() && self.excluded.matched(name, is_dir).is_ignore()
     }
 
@@ -149,6 +153,8 @@ impl Source {
 
     /// Worth knowing before anybody is dialled.
     fn check(&self) -> Result<(), TransferError> {
+        let mut left_out = None;
+        let mut readable = 0;
         for root in &self.roots {
             let path = &root.path;
             let opened = fs::metadata(path).and_then(|meta| match meta.file_type() {
@@ -158,13 +164,13 @@ impl Source {
                 _ => Ok(()),
             });
             match opened {
-                // One among others is left out when its turn comes.
-                Err(fault)
-                    if fault.kind() == io::ErrorKind::PermissionDenied && self.roots.len() > 1 => {}
-                opened => {
-                    opened.map_err(|fault| TransferError::file("cannot read", path, fault))?;
-                }
+                Ok(()) => readable += 1,
+                Err(fault) => left_out = Some(TransferError::file("cannot read", path, fault)),
             }
+        }
+        // One among others is left out when its turn comes.
+        if let Some(fault) = left_out.filter(|_| readable == 0) {
+            return Err(fault);
         }
         self.check_names()
     }

@@ -344,20 +344,17 @@ impl Receiver {
         first: Incoming,
     ) -> anyhow::Result<()> {
         common::metered(session, endpoint)?;
-        let (mut next, mut transfers, mut left_out, mut unset) = (Some(first), 0, 0, 0);
+        let (mut next, mut all) = (Some(first), Vec::new());
         while let Some(incoming) = next.take() {
-            let received = self.one(endpoint, incoming)?;
-            left_out += received.left_out;
-            unset += received.unset;
-            transfers += 1;
+            all.push(self.one(endpoint, incoming)?);
             match endpoint.accept() {
                 Ok(incoming) => next = incoming,
                 Err(end) => {
-                    tracing::warn!("after {transfers} transfers that are in place: {end}");
+                    tracing::warn!("after {} transfers that are in place: {end}", all.len());
                 }
             }
         }
-        LeftOut::check(left_out, unset)
+        LeftOut::check(&all)
     }
 
     /// One transfer.

@@ -379,5 +379,5 @@ fn deliver(args: &Args, endpoint: &Arc<Endpoint>, goods: Goods, quiet: bool) -> 
     } else if !quiet {
         crate::log::tell!("{}", transfer.line());
     }
-    LeftOut::check(received.left_out, received.unset)
+    LeftOut::check(&[received])
 }

@@ -1,6 +1,6 @@
 //! Backings by the names that users write: a path, or `rbd:POOL/IMAGE[:id=USER][:conf=FILE]`.
 
-use std::{path::Path, sync::Arc};
+use std::{ffi::OsStr, path::Path, sync::Arc};
 
 use super::{Backing, BackingError, DirectBacking, FileBacking, RbdBacking, ahead::ReadAhead};
 
@@ -9,16 +9,17 @@ const RBD: &str = "rbd:";
 
 /// Whether `name` is one of an image rather than a path.
 #[must_use]
-pub fn is_image(name: &str) -> bool {
-    name.starts_with(RBD)
+pub fn is_image(name: impl AsRef<OsStr>) -> bool {
+    image(name.as_ref()).is_some()
 }
 
 /// Opens what is there, as its only writer.
 ///
 /// # Errors
 /// [`BackingError::Busy`] if another writer holds it; else see [`BackingError`].
-pub fn open(name: &str) -> Result<Arc<dyn Backing>, BackingError> {
-    match name.strip_prefix(RBD) {
+pub fn open(name: impl AsRef<OsStr>) -> Result<Arc<dyn Backing>, BackingError> {
+    let name = name.as_ref();
+    match image(name) {
         Some(image) => Ok(Arc::new(ReadAhead::new(RbdBacking::open(image)?))),
         None => Ok(of_file(FileBacking::open(Path::new(name))?)),
     }
@@ -28,11 +29,17 @@ pub fn open(name: &str) -> Result<Arc<dyn Backing>, BackingError> {
 ///
 /// # Errors
 /// See [`BackingError`].
-pub fn create(name: &str, size: u64) -> Result<Arc<dyn Backing>, BackingError> {
-    match name.strip_prefix(RBD) {
+pub fn create(name: impl AsRef<OsStr>, size: u64) -> Result<Arc<dyn Backing>, BackingError> {
+    let name = name.as_ref();
+    match image(name) {
         Some(image) => Ok(Arc::new(ReadAhead::new(RbdBacking::create(image, size)?))),
         None => Ok(of_file(FileBacking::create(Path::new(name), size)?)),
     }
+}
+
+/// What follows `rbd:`.
+fn image(name: &OsStr) -> Option<&str> {
+    name.to_str()?.strip_prefix(RBD)
 }
 
 fn of_file(plain: FileBacking) -> Arc<dyn Backing> {

@@ -7,6 +7,7 @@ mod metrics;
 mod trend;
 
 use std::{
+    ffi::OsString,
     io,
     path::PathBuf,
     sync::{Arc, Weak, mpsc},
@@ -40,7 +41,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub struct ServedConfig {
     /// Name of each export, and of its backing; the first is what a client gets that names none.
-    pub exports: Vec<(String, String)>,
+    pub exports: Vec<(String, OsString)>,
     /// How the stores are run.
     pub settings: Settings,
     /// Where clients connect.
@@ -230,9 +231,9 @@ impl Served {
 }
 
 fn open_all(config: &ServedConfig) -> Result<Vec<Served>, ServedError> {
-    let open = |(name, backing): &(String, String)| {
+    let open = |(name, backing): &(String, OsString)| {
         let opened = backing::open(backing).map_err(|source| ServedError::Backing {
-            name: backing.clone(),
+            name: backing.display().to_string(),
             source,
         })?;
         Ok(Served {

@@ -10,11 +10,13 @@
 //! | [`scene`] | the world: true costs, link, machines; and the bounds |
 //! | [`recording`] | real data with real costs in their place |
 //! | [`engine`] | the run |
+//! | [`suite`] | scenes by seed, and scores |
 
 pub mod data;
 pub mod engine;
 pub mod recording;
 pub mod scene;
+pub mod suite;
 
 #[cfg(test)]
 mod tests;

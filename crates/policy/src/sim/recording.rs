@@ -1,7 +1,7 @@
 //! What every candidate really cost on every block of real data, so that a policy can be run on it without the noise of
 //! a machine. `narrows-lab`'s example `replay` makes and runs them. Units: [`Cost`], bytes.
 
-use crate::prior::PriorCost;
+use crate::{offers::Offer, prior::PriorCost};
 
 /// Real data and its costs.
 #[derive(Debug, Clone)]
@@ -14,12 +14,70 @@ pub struct Recording {
     pub slices: Vec<Vec<PriorCost>>,
 }
 
+/// The name of a candidate in a recording.
+#[must_use]
+pub fn recorded_name(offer: &Offer) -> String {
+    let candidate = offer.candidate;
+    let history = match candidate.history_len {
+        0 => String::new(),
+        len => format!("h{}", len >> 10),
+    };
+    format!("{}:{}{history}", offer.name, candidate.level)
+}
+
 /// What is measured as one, in bytes.
 pub const BLOCK_LEN: usize = 256 << 10;
 /// The longest chunk.
 pub const AHEAD: usize = 1 << 20;
 
 impl Recording {
+    /// Puts together what `replay record` of `narrows-lab` wrote: the data, and lines of block, candidate ([`recorded_name`]), length, packed
+    /// share, packing and unpacking time. Candidates that are not offered are left out.
+    ///
+    /// # Errors
+    /// A line that is not of this form.
+    pub fn parse(mut bytes: Vec<u8>, costs: &str, offers: &[Offer]) -> Result<Self, String> {
+        let vacant = vec![vec![PriorCost::RAW; offers.len()]; bytes.len() / BLOCK_LEN];
+        let (mut chunks, mut slices) = (vacant.clone(), vacant);
+        let names: Vec<String> = offers.iter().map(recorded_name).collect();
+        for line in costs.lines() {
+            let wrong = || format!("not a line of a recording: {line}");
+            let fields: Vec<&str> = line.split(' ').collect();
+            let &[block, candidate, len, size, pack, unpack] = &fields[..] else {
+                return Err(wrong());
+            };
+            let number = |text: &str| text.parse::<f32>().map_err(|_| wrong());
+            let cost = PriorCost {
+                size: number(size)?,
+                pack: number(pack)?,
+                unpack: number(unpack)?,
+            };
+            let Some(index) = names.iter().position(|name| name == candidate) else {
+                continue;
+            };
+            let to = if len == BLOCK_LEN.to_string() {
+                &mut chunks
+            } else {
+                &mut slices
+            };
+            let row = block
+                .parse()
+                .ok()
+                .and_then(|block: usize| to.get_mut(block))
+                .ok_or_else(wrong)?;
+            row[index] = if index == 0 { PriorCost::RAW } else { cost };
+        }
+        bytes.truncate(chunks.len() * BLOCK_LEN);
+        while bytes.len() < chunks.len() * BLOCK_LEN + AHEAD && !bytes.is_empty() {
+            bytes.extend_from_within(..AHEAD.min(bytes.len()));
+        }
+        Ok(Self {
+            bytes,
+            chunks,
+            slices,
+        })
+    }
+
     /// The same data from a block on, what comes before it at the end.
     #[must_use]
     pub fn from_block(&self, block: usize) -> Self {

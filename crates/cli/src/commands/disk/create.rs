@@ -1,5 +1,7 @@
 //! `narrows disk create`
 
+use std::path::PathBuf;
+
 use narrows_core::units::Size;
 use narrows_disk::{Creation, Provision};
 use serde_json::json;
@@ -11,7 +13,7 @@ use crate::output;
 pub struct Args {
     /// File, block device, or `rbd:POOL/IMAGE[:id=USER][:conf=FILE]`; a file or image is made where there is none
     #[arg(long, value_name = "BACKING")]
-    pub backing: String,
+    pub backing: PathBuf,
     /// Size of the device: 512M, 100G
     #[arg(long)]
     pub size: Size,
@@ -69,7 +71,10 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     if !quiet {
         let (device, physical) = (size(made.logical), size(made.physical));
         crate::log::tell!("made a device of {device} on {}, {physical}", made.backing);
-        crate::log::tell!("to serve it: narrows disk serve --backing {}", args.backing);
+        crate::log::tell!(
+            "to serve it: narrows disk serve --backing {}",
+            args.backing.display()
+        );
     }
     Ok(())
 }

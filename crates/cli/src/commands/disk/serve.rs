@@ -1,6 +1,9 @@
 //! `narrows disk serve`
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use narrows_core::units::Size;
 use narrows_disk::{ServedConfig, ServedDisks, Settings};
@@ -26,13 +29,13 @@ QEMU:     -drive driver=nbd,server.type=unix,server.path=SOCKET,discard=unmap"
 pub struct Args {
     /// Where a disk was made: file, block device, `rbd:POOL/IMAGE[:id=USER][:conf=FILE]`
     #[arg(long, value_name = "BACKING")]
-    pub backing: Option<String>,
+    pub backing: Option<OsString>,
     /// Name of its export; nameless if not given
     #[arg(long, default_value = "", value_name = "NAME", requires = "backing")]
     pub name: String,
     /// One more disk under a name of its own; may be repeated
     #[arg(long = "export", value_name = "NAME=BACKING", value_parser = export)]
-    pub exports: Vec<(String, String)>,
+    pub exports: Vec<(String, OsString)>,
     /// TCP address to listen on: HOST[:PORT]
     #[arg(
         short,

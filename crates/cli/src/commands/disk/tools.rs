@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, BufWriter, Write as _},
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -26,7 +27,7 @@ const LISTED_MAX: usize = 20;
 pub struct Named {
     /// Where the disk was made: file, block device, `rbd:POOL/IMAGE[:id=USER][:conf=FILE]`
     #[arg(long, value_name = "BACKING")]
-    pub backing: String,
+    pub backing: PathBuf,
     /// Print what was found as JSON
     #[arg(long)]
     pub json: bool,
@@ -36,14 +37,14 @@ pub struct Named {
 pub struct DumpArgs {
     /// Where the disk was made
     #[arg(long, value_name = "BACKING")]
-    pub backing: String,
+    pub backing: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]
 pub struct GrowArgs {
     /// Where the disk was made
     #[arg(long, value_name = "BACKING")]
-    pub backing: String,
+    pub backing: PathBuf,
     /// New size of the device
     #[arg(long)]
     pub size: Option<Size>,
@@ -56,7 +57,7 @@ pub struct GrowArgs {
 pub struct CompactArgs {
     /// Where the disk was made
     #[arg(long, value_name = "BACKING")]
-    pub backing: String,
+    pub backing: PathBuf,
     /// How hard to compress; as the disk was made if not given
     #[arg(long, value_enum)]
     pub profile: Option<ProfileName>,
@@ -86,7 +87,7 @@ pub fn fsck(args: &Named) -> anyhow::Result<()> {
         ))?;
     }
     match found.errors.first() {
-        Some(first) => Err(Damaged(format!("{}: {first}", args.backing)).into()),
+        Some(first) => Err(Damaged(format!("{}: {first}", args.backing.display())).into()),
         None => Ok(()),
     }
 }
@@ -115,7 +116,11 @@ pub fn scrub(args: &Named, quiet: bool) -> anyhow::Result<()> {
     }
     match bad.len() {
         0 => Ok(()),
-        bad => Err(Damaged(format!("{}: {bad} blocks cannot be read", args.backing)).into()),
+        bad => Err(Damaged(format!(
+            "{}: {bad} blocks cannot be read",
+            args.backing.display()
+        ))
+        .into()),
     }
 }
 
@@ -195,6 +200,6 @@ pub fn compact(args: &CompactArgs, quiet: bool) -> anyhow::Result<()> {
     ))
 }
 
-fn open(name: &str) -> anyhow::Result<Arc<dyn Backing>> {
-    backing::open(name).with_context(|| format!("cannot open {name}"))
+fn open(name: &Path) -> anyhow::Result<Arc<dyn Backing>> {
+    backing::open(name).with_context(|| format!("cannot open {}", name.display()))
 }

@@ -252,11 +252,10 @@ fn beside(path: &Path, from: Format, to: Format) -> Result<PathBuf, Usage> {
 
 fn unreadable(path: &Path, fault: FileError) -> anyhow::Error {
     match fault {
-        FileError::NotNarrows => Usage(format!(
-            "{} begins like no .narrows, .gz, .zst or .lz4 file",
-            path.display()
-        ))
-        .into(),
+        FileError::NotNarrows => told(
+            path,
+            FileError::Foreign("it begins like no .narrows, .gz, .zst or .lz4 file"),
+        ),
         // What the libraries of other formats say of a damaged file.
         FileError::Io(fault)
             if matches!(

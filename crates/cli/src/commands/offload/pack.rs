@@ -14,7 +14,7 @@ use tempfile::NamedTempFile;
 use super::{
     super::{common, options::Security},
     Desk, JobOptions, options,
-    show::show,
+    show::{Said, show},
 };
 use crate::exit::{OutputClosed, Usage};
 
@@ -104,7 +104,12 @@ pub fn pack(args: &PackArgs, quiet: bool) -> anyhow::Result<()> {
         .then(|| desk.run(&options, |job| file::copy(job, from.path(), back)))
         .transpose()?;
     to.deliver()?;
-    show(&args.file, &report, copy.as_ref(), args.json, quiet)
+    let said = Said {
+        json: args.json,
+        quiet,
+        beside_content: ends.to.is_none(),
+    };
+    show(&args.file, &report, copy.as_ref(), said)
 }
 
 pub fn unpack(args: &UnpackArgs, quiet: bool) -> anyhow::Result<()> {
@@ -118,7 +123,12 @@ pub fn unpack(args: &UnpackArgs, quiet: bool) -> anyhow::Result<()> {
     let to = ends.to()?;
     let report = desk.run(&options, |job| file::unpack(job, from.path(), to.path()))?;
     to.deliver()?;
-    show(&args.file, &report, None, args.json, quiet)
+    let said = Said {
+        json: args.json,
+        quiet,
+        beside_content: ends.to.is_none(),
+    };
+    show(&args.file, &report, None, said)
 }
 
 /// Where a job reads and writes; `None` is a standard stream.

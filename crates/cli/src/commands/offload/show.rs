@@ -10,16 +10,15 @@ use narrows_lab::{
 use narrows_offload::Report;
 
 use super::super::common;
-use crate::output;
+use crate::{log::tell, output};
 
 /// Prints it, as the flags have it.
-pub fn show(
-    file: &Path,
-    report: &Report,
-    copy: Option<&Report>,
-    json: bool,
-    quiet: bool,
-) -> anyhow::Result<()> {
+pub fn show(file: &Path, report: &Report, copy: Option<&Report>, said: Said) -> anyhow::Result<()> {
+    let Said {
+        json,
+        quiet,
+        beside_content,
+    } = said;
     if json {
         let mut run = Run::new(Origin::now("offload", &common::command_line(), Vec::new()));
         run.rows.extend(copy.map(|copy| row(file, copy)));
@@ -29,7 +28,21 @@ pub fn show(
     if quiet {
         return Ok(());
     }
-    output::print(&turn_around(report, copy))
+    let text = turn_around(report, copy);
+    if beside_content {
+        tell!("{text}");
+        return Ok(());
+    }
+    output::print(&text)
+}
+
+/// How a job's result is said.
+#[derive(Debug, Clone, Copy)]
+pub struct Said {
+    pub json: bool,
+    pub quiet: bool,
+    /// Standard output is the content's, so what is for people goes to stderr.
+    pub beside_content: bool,
 }
 
 /// What a job took, for people.

@@ -157,7 +157,8 @@ static void memory(void)
     OK(cuMemFree_v2(a));
     OK(cuCtxSynchronize());
     OK(cuMemGetInfo_v2(&after, &total));
-    CHECK(after == left);
+    /* More where the program before this one was still being cleared away. */
+    CHECK(after >= left);
     FAILS(cuMemAllocManaged(&a, 100, 1), 801);
     FAILS(cuMemAlloc_v2(&a, (size_t)1 << 50), 2);
     FAILS(cuMemFree_v2(a + 8), 1);

@@ -161,6 +161,16 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Raw bytes delivered between two moments.
+    #[must_use]
+    pub fn delivered(&self, from_ns: f64, to_ns: f64) -> f64 {
+        self.trips
+            .iter()
+            .filter(|trip| trip.delivered_ns > from_ns && trip.delivered_ns <= to_ns)
+            .map(|trip| f64::from(trip.raw_len))
+            .sum()
+    }
+
     fn gauges(&self) -> Gauges {
         let queued: f64 = self.trips[self.next_written..]
             .iter()

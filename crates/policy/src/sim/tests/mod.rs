@@ -1,16 +1,15 @@
 //! What the promise asks, on simulated links. Every failure prints its seed.
 
-use narrows_core::CodecId;
-
 use crate::{
     adaptive::Adaptive,
     config::Config,
-    offers::{Offer, default_offers},
+    offers::Offer,
     prior::PriorKind,
     sim::{
-        data::{Random, SHAPES},
+        data::SHAPES,
         engine::Run,
-        scene::{Limits, Scene, Truth, truth},
+        scene::{Limits, Scene, truth},
+        suite::{label, offers, random_scene, span_ns},
     },
     simple::Fixed,
 };
@@ -35,41 +34,6 @@ fn simulated(
         },
     );
     run.throughput(start, end)
-}
-
-fn offers() -> Vec<Offer> {
-    let names = [
-        "raw",
-        "lz4",
-        "zstd",
-        "deflate",
-        "shuffle2-lz4",
-        "shuffle2-zstd",
-        "shuffle4-lz4",
-        "shuffle4-zstd",
-        "shuffle8-lz4",
-        "shuffle8-zstd",
-        "delta4-zstd",
-        "delta8-zstd",
-    ];
-    default_offers(
-        |name| {
-            names
-                .iter()
-                .position(|n| *n == name)
-                .map(|id| CodecId(id as u8))
-        },
-        4 << 20,
-    )
-}
-
-fn label(offer: &Offer) -> String {
-    let history = if offer.candidate.history_len > 0 {
-        "h"
-    } else {
-        ""
-    };
-    format!("{}:{}{history}", offer.name, offer.candidate.level)
 }
 
 /// How a run compares: throughput over that of the bound, of the best fixed choice, of raw.
@@ -139,61 +103,6 @@ fn used(trips: &[crate::sim::engine::Trip], offers: &[Offer]) -> String {
         .join(", ")
 }
 
-/// A scene by its seed. In a `strange` one data cost what the priors do not foresee: machines three times slower or
-/// faster, and half the sorts look like one kind and cost like another.
-fn random_scene(seed: u64, strange: bool, offers: &[Offer]) -> (Scene, String) {
-    let mut random = Random::new(seed);
-    let shapes = 1 + random.below(4);
-    let mut names = String::new();
-    let truths: Vec<Truth> = (0..shapes)
-        .map(|sort| {
-            let (kind, stride) = SHAPES[random.below(SHAPES.len())];
-            let mut data = truth(
-                offers,
-                kind,
-                stride,
-                seed * 16 + sort as u64,
-                if strange { 2.5 } else { 1.0 },
-            );
-            let mut looks = kind;
-            if strange && random.below(2) == 0 {
-                let (kind, stride) = SHAPES[random.below(SHAPES.len())];
-                looks = kind;
-                data.bytes = truth(offers, kind, stride, 1, 0.0).bytes;
-            }
-            names += &if looks == kind {
-                format!("{kind:?} ")
-            } else {
-                format!("{kind:?}-as-{looks:?} ")
-            };
-            data
-        })
-        .collect();
-    let mbit = 10.0 * 1000.0_f64.powf(random.unit());
-    let mut scene = Scene::new(truths, mbit, [1, 2, 4][random.below(3)]);
-    // No shorter than a chunk: the simulator takes a chunk to be all of one sort.
-    let stretch = (1 << (18 + random.below(5))).max(if mbit < 410.0 { 1 << 20 } else { 0 });
-    scene
-        .stretches
-        .iter_mut()
-        .for_each(|(len, _)| *len = stretch);
-    scene.kernel_bytes = [64e3, 256e3, 1e6][random.below(3)];
-    scene.noise = 0.02 + 0.08 * random.unit();
-    scene.seed = seed;
-    let about = format!(
-        "n={} {mbit:.0} Mbit/s {} KiB of each {names}",
-        scene.workers,
-        stretch >> 10
-    );
-    (scene, about)
-}
-
-/// Long enough for a few thousand chunks on fast links, a hundred on slow ones.
-fn span_ns(scene: &Scene) -> f64 {
-    let mbit = scene.link[0].1 * 8000.0;
-    (1e12 / mbit * 2.5).clamp(1.2e9, 30e9)
-}
-
 /// Scores of many seeds, worst first, and their descriptions. `NARROWS_SIM_CASES` asks for more of them,
 /// `NARROWS_SIM_FIRST` for others: what was mended on some is to hold on those.
 fn scores(strange: bool) -> Vec<(Score, String)> {
@@ -212,6 +121,13 @@ fn scores(strange: bool) -> Vec<(Score, String)> {
             (score, format!("seed {seed} {about}| {note}"))
         })
         .collect();
+    // Every seed's scores, bit for bit, to compare two builds.
+    if std::env::var_os("NARROWS_SIM_ALL").is_some() {
+        for (score, about) in &scores {
+            let Score { bound, fixed, raw } = score;
+            println!("all {bound:?} {fixed:?} {raw:?} {about}");
+        }
+    }
     for (what, of) in [
         ("bound", (|s| s.bound) as fn(&Score) -> f64),
         ("fixed", |s| s.fixed),
