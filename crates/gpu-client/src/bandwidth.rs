@@ -56,8 +56,21 @@ pub struct Case<'a> {
     pub direction: Direction,
     /// From and to pinned memory, by asynchronous copies.
     pub pinned: bool,
-    /// How often at least; the first is not counted. Short copies go on for [`LASTS`].
+    /// How often at least; the first is not counted.
     pub repeats: usize,
+    /// Short copies go on for so long: a few of them say little, since what adapts has not done so yet.
+    pub lasts: Duration,
+}
+
+/// Why a case was not measured.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// A call of the driver API failed, or the session has ended.
+    #[error("{0}")]
+    Call(String),
+    /// The device gave back something else than it was given.
+    #[error("the device gave back other bytes")]
+    Differs,
 }
 
 /// What was measured: a case's copies in order, and what all that were counted took together.
@@ -83,8 +96,6 @@ impl Row {
     }
 }
 
-/// A case is measured for as long as this, since a few short copies say little: what adapts has not done so yet.
-pub const LASTS: Duration = Duration::from_millis(200);
 /// Copies of a case at most, unless more are asked for.
 const COPIES_MAX: usize = 200;
 
@@ -92,19 +103,23 @@ const COPIES_MAX: usize = 200;
 #[derive(Debug)]
 pub struct Bench(());
 
-fn ok(what: &str, result: u32) -> Result<(), String> {
+fn ok(what: &str, result: u32) -> Result<(), BenchError> {
     match Status(result) {
         Status::SUCCESS => Ok(()),
-        status => Err(format!("{what}: {status}")),
+        status => Err(BenchError::Call(format!("{what}: {status}"))),
     }
+}
+
+fn failed(status: Status) -> BenchError {
+    BenchError::Call(status.to_string())
 }
 
 impl Bench {
     /// Connects, as the settings say.
     ///
     /// # Errors
-    /// In words. Why the server cannot be used was said on stderr.
-    pub fn open() -> Result<Self, String> {
+    /// [`BenchError::Call`]. Why the server cannot be used was said on stderr.
+    pub fn open() -> Result<Self, BenchError> {
         let mut context = Handle::NULL;
         ok("cuInit", cuInit(0))?;
         let place = Out::at(&raw mut context as usize);
@@ -114,7 +129,7 @@ impl Bench {
         )?;
         ok("cuCtxSetCurrent", cuCtxSetCurrent(context))?;
         // A copy that is not sent measures nothing.
-        let client = client().map_err(|status| status.to_string())?;
+        let client = client().map_err(failed)?;
         client.remote.contents.turn_off();
         Ok(Self(()))
     }
@@ -123,12 +138,12 @@ impl Bench {
     ///
     /// # Errors
     /// The session has ended.
-    pub fn pings(&self, repeats: usize) -> Result<Vec<f64>, String> {
-        let remote = &client().map_err(|status| status.to_string())?.remote;
+    pub fn pings(&self, repeats: usize) -> Result<Vec<f64>, BenchError> {
+        let remote = &client().map_err(failed)?.remote;
         let ping = |_| {
             let began = Instant::now();
             let answered = remote.ask(|call| Request::Ping { call });
-            answered.map_err(|status| status.to_string())?;
+            answered.map_err(failed)?;
             Ok(began.elapsed().as_secs_f64())
         };
         (0..repeats).map(ping).collect()
@@ -138,7 +153,7 @@ impl Bench {
     ///
     /// # Errors
     /// A call failed, or the device gave back something else.
-    pub fn measure(&self, case: Case<'_>) -> Result<Row, String> {
+    pub fn measure(&self, case: Case<'_>) -> Result<Row, BenchError> {
         let mut buffers = Buffers::new(case)?;
         let mut row = Row::default();
         buffers.copy_once()?;
@@ -146,7 +161,7 @@ impl Bench {
         let cpu = CpuTime::of_process();
         let began = Instant::now();
         while row.seconds.len() < case.repeats
-            || began.elapsed() < LASTS && row.seconds.len() < COPIES_MAX
+            || began.elapsed() < case.lasts && row.seconds.len() < COPIES_MAX
         {
             row.seconds.push(buffers.copy_once()?);
         }
@@ -159,10 +174,10 @@ impl Bench {
     }
 
     /// Bytes of both directions so far, and the server's processor nanoseconds.
-    fn usage(&self) -> Result<(u64, u64), String> {
-        let remote = &client().map_err(|status| status.to_string())?.remote;
+    fn usage(&self) -> Result<(u64, u64), BenchError> {
+        let remote = &client().map_err(failed)?.remote;
         let asked = remote.ask(|call| Request::Usage { call });
-        let (_, cpu_ns) = asked.map_err(|status| status.to_string())?;
+        let (_, cpu_ns) = asked.map_err(failed)?;
         let stats = remote.stats();
         Ok((stats.sent_wire + stats.received_wire, cpu_ns))
     }
@@ -177,7 +192,7 @@ struct Buffers<'a> {
 }
 
 impl<'a> Buffers<'a> {
-    fn new(case: Case<'a>) -> Result<Self, String> {
+    fn new(case: Case<'a>) -> Result<Self, BenchError> {
         let len = case.data.len();
         let mut buffers = Self {
             case,
@@ -192,8 +207,7 @@ impl<'a> Buffers<'a> {
         if case.pinned {
             let place = Out::at(&raw mut buffers.host as usize);
             ok("cuMemHostAlloc", cuMemHostAlloc(place, len, 0))?;
-            crate::ffi::put_bytes(Out::at(buffers.host), case.data)
-                .map_err(|status| status.to_string())?;
+            crate::ffi::put_bytes(Out::at(buffers.host), case.data).map_err(failed)?;
         } else {
             buffers.plain = case.data.to_vec();
             buffers.host = buffers.plain.as_mut_ptr() as usize;
@@ -204,7 +218,7 @@ impl<'a> Buffers<'a> {
         Ok(buffers)
     }
 
-    fn copy_once(&mut self) -> Result<f64, String> {
+    fn copy_once(&mut self) -> Result<f64, BenchError> {
         let (len, host, none) = (self.case.data.len(), self.host, Handle::NULL);
         let [from, to] = self.device;
         let began = Instant::now();
@@ -223,7 +237,7 @@ impl<'a> Buffers<'a> {
         Ok(began.elapsed().as_secs_f64())
     }
 
-    fn compare(&mut self) -> Result<(), String> {
+    fn compare(&mut self) -> Result<(), BenchError> {
         let mut back = vec![0; self.case.data.len()];
         let place = Out::at(back.as_mut_ptr() as usize);
         ok(
@@ -233,7 +247,7 @@ impl<'a> Buffers<'a> {
         if back == self.case.data {
             Ok(())
         } else {
-            Err("the device gave back other bytes".into())
+            Err(BenchError::Differs)
         }
     }
 }

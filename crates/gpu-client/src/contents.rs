@@ -10,11 +10,13 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
-use narrows_gpu_wire::{CONTENT_LEN_MIN, ContentHash};
+use narrows_gpu_wire::{CONTENT_LEN_MAX, CONTENT_LEN_MIN, ContentHash, ContentPiece};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::ffi::Answer;
 
+/// Sent at a time where hashing does not pay, in bytes.
+const PLAIN_LEN: u64 = 8 * CONTENT_LEN_MAX as u64;
 /// Shorter copies are not looked at, in bytes.
 pub(crate) const COPY_LEN_MIN: u64 = 256 << 10;
 /// What hashing may cost while nothing is found: this part of the time for which a link to another host is full, when
@@ -76,6 +78,16 @@ struct Uses {
     last: Vec<(u64, u64)>,
 }
 
+impl Uses {
+    /// Of a piece that came in an earlier session: before the first message of this one.
+    fn before() -> Self {
+        Self {
+            came: (0, 0),
+            last: Vec::new(),
+        }
+    }
+}
+
 impl State {
     fn is_done(&self, (stream, count): (u64, u64)) -> bool {
         count <= self.done_all || self.done.get(&stream).is_some_and(|done| count <= *done)
@@ -120,9 +132,30 @@ impl State {
 }
 
 impl Contents {
-    /// The server keeps so many bytes.
-    pub(crate) fn open(&self, bytes_max: u64) {
+    /// The server keeps so many bytes, and has these pieces already. False where it cannot have them.
+    pub(crate) fn open(&self, bytes_max: u64, pieces: &[ContentPiece]) -> bool {
+        let mut known = narrows_gpu_wire::Contents::new(bytes_max);
+        for ContentPiece { hash, len } in pieces {
+            let len = u64::from(*len);
+            if !known.takes(len) || known.has(hash) || known.leaving(len).next().is_some() {
+                return false;
+            }
+            known.add(*hash, len, Uses::before());
+        }
+        self.state.lock().known = Some(known);
         self.bytes_max.store(bytes_max, Relaxed);
+        true
+    }
+
+    /// Bytes to send at a time where hashing does not pay, before it is asked again: few before it is known what they
+    /// take, many afterwards.
+    pub(crate) fn plain_len(&self) -> u64 {
+        let known = self.account.lock().ns_a_byte > 0.0;
+        if known {
+            PLAIN_LEN
+        } else {
+            CONTENT_LEN_MAX as u64
+        }
     }
 
     /// Everything is sent from here on.
@@ -294,7 +327,7 @@ mod tests {
     #[test]
     fn pieces_are_named_when_they_are_surely_there() {
         let contents = Contents::default();
-        contents.open(2 * LEN);
+        contents.open(2 * LEN, &[]);
         assert_eq!(place(&contents, 1, 20), Way::Kept);
         assert_eq!(place(&contents, 1, 20), Way::Held, "in the stream's order");
         assert_eq!(
@@ -330,13 +363,41 @@ mod tests {
         assert_eq!(contents.saved.load(Relaxed), 3 * LEN);
     }
 
+    // Goal: what an earlier session left is named from the start, in every stream, and goes like the rest. Method: room
+    // for two pieces, of which the server has two.
+    #[test]
+    fn pieces_of_an_earlier_session_are_there() {
+        let contents = Contents::default();
+        let told = |name, len| ContentPiece {
+            hash: [name; 32],
+            len,
+        };
+        let len = LEN as u32;
+        assert!(contents.open(2 * LEN, &[told(1, len), told(2, len)]));
+        assert_eq!(place(&contents, 2, 20), Way::Held);
+        assert_eq!(place(&contents, 2, 30), Way::Held);
+        assert_eq!(
+            place(&contents, 3, 30),
+            Way::Kept,
+            "the first is not in use"
+        );
+        assert_eq!(place(&contents, 1, 30), Way::Sent, "the others are");
+        for lie in [
+            &[told(1, len), told(1, len)][..],
+            &[told(1, 1)],
+            &[told(1, len), told(2, len), told(3, len)],
+        ] {
+            assert!(!contents.open(2 * LEN, lie), "{lie:?}");
+        }
+    }
+
     // Goal: hashing costs little where nothing is found, and goes on where it pays. Method: memory four times as slow as
     // hashing, a link of 1 Gbit/s, and memory with finds.
     #[test]
     fn hashing_stays_within_what_it_may_cost() {
         let share = |ns_a_mib: f64, link_ns: f64, finds: bool| {
             let contents = Contents::default();
-            contents.open(1 << 30);
+            contents.open(1 << 30, &[]);
             contents.sent(1 << 20, ns_a_mib, link_ns);
             let (mut hashed, mut sent) = (0, 0.0);
             for _ in 0..10_000 {
@@ -368,7 +429,7 @@ mod tests {
     fn nothing_is_hashed_where_nothing_is_kept() {
         let contents = Contents::default();
         assert!(!contents.is_worth_it());
-        contents.open(1 << 20);
+        contents.open(1 << 20, &[]);
         assert!(contents.is_worth_it());
         contents.turn_off();
         assert!(!contents.is_worth_it());

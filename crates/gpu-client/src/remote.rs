@@ -384,6 +384,12 @@ impl Remote {
     fn hear(self: &Arc<Self>, mut reader: ChannelReader, mut frames: Frames) {
         let end = loop {
             match next(&mut reader, &mut frames) {
+                Ok(Some(Reply::Contents { bytes_max, pieces })) => {
+                    if !self.contents.open(bytes_max, &pieces) {
+                        let text = "refused from the server: pieces that it cannot keep";
+                        break Error::new(Code::PROTOCOL, text);
+                    }
+                }
                 Ok(Some(reply)) => self.handle(reply),
                 Ok(None) => {
                     break Error::new(Code::FAILED, "the server ended the session");
@@ -429,8 +435,7 @@ impl Remote {
                 }
             }
             Reply::Delivered { lane, reads } => self.lanes.delivered(lane, reads),
-            Reply::Contents { bytes_max } => self.contents.open(bytes_max),
-            Reply::Welcome(_) | Reply::Refused { .. } => {}
+            Reply::Contents { .. } | Reply::Welcome(_) | Reply::Refused { .. } => {}
         }
     }
 

@@ -13,9 +13,6 @@ use crate::{
     task::Mode,
 };
 
-/// Sent at a time where hashing does not pay, before it is asked again. Bytes.
-const PLAIN_LEN: u64 = 8 * CONTENT_LEN_MAX as u64;
-
 impl Client {
     pub(crate) fn upload(&self, stream: &Stream, dst: Span, src: Span, mode: Mode) -> Answer {
         self.check_span(&dst)?;
@@ -74,7 +71,7 @@ impl Copy<'_> {
             if len >= CONTENT_LEN_MIN as u64 && contents.is_worth_it() {
                 self.piece(upload, len, link_ns)?;
             } else {
-                let len = upload.left().min(PLAIN_LEN);
+                let len = upload.left().min(contents.plain_len());
                 let (dst, began) = (self.range(upload, len), Instant::now());
                 self.announce(dst, Way::Sent, [0; 32])?;
                 upload.send_next(len)?;

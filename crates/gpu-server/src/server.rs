@@ -40,7 +40,8 @@ pub struct ServerOptions {
     pub image_dir: Option<PathBuf>,
     /// Bytes of images that are kept.
     pub image_bytes_max: u64,
-    /// Bytes of copies that are kept for all clients together, so that they need not be sent again; 0 for none.
+    /// Bytes of copies that are kept for all clients together, so that they need not be sent again, in this session or in
+    /// a later one of the same client; 0 for none.
     pub contents_max: u64,
     /// What the emulation is like.
     pub host: host::Options,
@@ -303,10 +304,11 @@ impl Server {
         };
         tracing::info!(program, "a session begins");
         outbox.say(&Reply::Welcome(device.info()));
-        let contents = self.contents.grant();
+        let contents = self.contents.grant(endpoint.identity());
         if contents.granted() > 0 {
             outbox.say(&Reply::Contents {
                 bytes_max: contents.granted(),
+                pieces: contents.pieces(),
             });
         }
         let lanes = Lanes::default();

@@ -11,6 +11,8 @@ pub const CONTENT_LEN_MAX: usize = 1 << 20;
 pub const CONTENT_LEN_MIN: usize = 64 << 10;
 /// Most pieces that a session's server keeps.
 pub const CONTENTS_MAX: usize = 1 << 16;
+/// Most pieces of an earlier session that a session begins with: their names travel before anything else.
+pub const CONTENTS_TOLD_MAX: usize = 1 << 12;
 
 /// What names a piece: BLAKE3 of its bytes.
 pub type ContentHash = [u8; 32];
@@ -109,6 +111,32 @@ impl<T> Contents<T> {
         self.pieces.insert(hash, Piece { len, used, value });
     }
 
+    /// All pieces, first the one whose use is longest ago.
+    pub fn iter(&self) -> impl Iterator<Item = (&ContentHash, u64, &T)> {
+        self.order.values().map(|hash| {
+            let piece = &self.pieces[hash];
+            (hash, piece.len, &piece.value)
+        })
+    }
+
+    /// The same with another bound: those that `wanted` takes, of them the `count` that were used last.
+    #[must_use]
+    pub fn rebound(mut self, bytes_max: u64, count: usize, wanted: impl Fn(&T) -> bool) -> Self {
+        let mut wanted: Vec<(ContentHash, u64)> = self
+            .iter()
+            .filter(|(_, len, value)| *len <= bytes_max && wanted(value))
+            .map(|(hash, len, _)| (*hash, len))
+            .collect();
+        wanted.drain(..wanted.len().saturating_sub(count));
+        let mut rebound = Self::new(bytes_max);
+        for (hash, len) in wanted {
+            if let Some(piece) = self.pieces.remove(&hash) {
+                rebound.add(hash, len, piece.value);
+            }
+        }
+        rebound
+    }
+
     /// Lets go of all of them.
     pub fn clear(&mut self) {
         self.pieces.clear();
@@ -140,6 +168,25 @@ mod tests {
         assert_eq!(contents.get(&[4; 32], LEN), None, "another length");
         contents.clear();
         assert_eq!((contents.bytes(), contents.leaving(LEN).count()), (0, 0));
+    }
+
+    // Goal: a later session begins with what was used last. Method: four pieces, one of them unwanted, other bounds.
+    #[test]
+    fn what_was_used_last_stays_under_another_bound() {
+        let four = || {
+            let mut contents = Contents::new(4 * LEN);
+            (0..4).for_each(|name| contents.add([name; 32], LEN, name));
+            contents.use_now(&[0; 32], LEN);
+            contents
+        };
+        let names = |contents: Contents<u8>| contents.iter().map(|(hash, ..)| hash[0]).collect();
+        let all: Vec<u8> = names(four().rebound(9 * LEN, 9, |_| true));
+        assert_eq!(all, [1, 2, 3, 0]);
+        let wanted: Vec<u8> = names(four().rebound(9 * LEN, 2, |name| *name != 3));
+        assert_eq!(wanted, [2, 0]);
+        let two: Vec<u8> = names(four().rebound(2 * LEN, 9, |_| true));
+        assert_eq!(two, [3, 0]);
+        assert_eq!(four().rebound(LEN - 1, 9, |_| true).bytes(), 0);
     }
 
     #[test]

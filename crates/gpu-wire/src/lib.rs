@@ -24,10 +24,12 @@ mod message;
 mod span;
 
 pub use codec::{Frames, WireError};
-pub use content::{CONTENT_LEN_MAX, CONTENT_LEN_MIN, CONTENTS_MAX, ContentHash, Contents};
+pub use content::{
+    CONTENT_LEN_MAX, CONTENT_LEN_MIN, CONTENTS_MAX, CONTENTS_TOLD_MAX, ContentHash, Contents,
+};
 pub use message::{
-    Attribute, DeviceInfo, Image, KernelInfo, KernelRef, Launch, Param, Reply, Request, Texture,
-    ids,
+    Attribute, ContentPiece, DeviceInfo, Image, KernelInfo, KernelRef, Launch, Param, Reply,
+    Request, Texture, ids,
 };
 pub use span::{Row, Span};
 

@@ -119,6 +119,17 @@ structure! {
 }
 
 structure! {
+    /// A piece of a copy that the server keeps.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct ContentPiece {
+        /// BLAKE3 of its bytes.
+        pub hash: [u8; 32],
+        /// How many they are.
+        pub len: u32,
+    }
+}
+
+structure! {
     /// A texture object over device memory.
     #[derive(Debug, Clone, Copy, PartialEq)]
     pub struct Texture {
@@ -508,6 +519,8 @@ messages! {
         11 => Contents {
             /// Bytes of pieces that the server keeps for this session.
             bytes_max: u64,
+            /// Those that it has of an earlier session of this client, first the one whose use is longest ago.
+            pieces: Vec<ContentPiece>,
         },
     }
 }

@@ -1,6 +1,7 @@
 //! Peers that must not get in: each is refused in bounded time, in words that say whose fault it is.
 
 use std::{
+    collections::HashSet,
     fs,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
@@ -11,7 +12,7 @@ use std::{
 
 use narrows_io::{
     Address, Listener, Transport, Tuning,
-    secure::{self, Auth, HANDSHAKE_LEN_MAX, Psk, SecureError, keys},
+    secure::{self, Auth, HANDSHAKE_LEN_MAX, Pairing, Psk, SecureError, keys},
     transport,
 };
 
@@ -139,6 +140,50 @@ fn different_keys_are_named_on_both_sides() {
         matches!(server, Err(SecureError::KeyMismatch)),
         "{server:?}"
     );
+}
+
+// Goal: a server knows a client again and takes no other for it. Method: certificates of two names, keys of two users, each
+// twice; a code and nothing, which say nothing of who it is. The client is told of no identity.
+#[test]
+fn the_identity_is_who_proved_it() {
+    let certificates = ["ann", "bob"].map(|client| {
+        let dir = tempfile::tempdir().unwrap();
+        let request = keys::Request {
+            client,
+            ..keys::Request::default()
+        };
+        keys::generate(dir.path(), &request).unwrap();
+        dir
+    });
+    let users = ["ann", "bob"].map(|user| Psk::new(user, user.repeat(16).as_bytes()));
+    let server = Auth::Psk(users[0].clone().with_others(vec![users[1].clone()]));
+    let code = Pairing::random();
+    let typed = Pairing::typed(&code.code()).unwrap();
+    let named = [
+        (tls(certificates[0].path()), tls(certificates[0].path())),
+        (tls(certificates[1].path()), tls(certificates[1].path())),
+        (Auth::Psk(users[0].clone()), server.clone()),
+        (Auth::Psk(users[1].clone()), server),
+    ];
+    let nameless = [
+        (Auth::Code(typed), Auth::Code(code)),
+        (Auth::None, Auth::None),
+    ];
+    let identity = |(client, server): &(Auth, Auth)| {
+        let (here, there) = meet(client, server);
+        assert_eq!(here.unwrap().identity, None);
+        there.unwrap().identity
+    };
+    let found = named.each_ref().map(|sides| {
+        let found = identity(sides).expect("it was proved");
+        assert_eq!(identity(sides).as_ref(), Some(&found), "again");
+        found
+    });
+    let different: HashSet<_> = found.into_iter().collect();
+    assert_eq!(different.len(), 4);
+    for sides in &nameless {
+        assert_eq!(identity(sides), None);
+    }
 }
 
 #[test]

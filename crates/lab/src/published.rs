@@ -31,6 +31,7 @@ use std::fmt::Write;
 use self::{claims::Claim, held::Held};
 use crate::{
     data::Data,
+    race::DataPath,
     report::{Block, Cell, Mark, Section, Table},
     result::{Row, Run},
     sample,
@@ -140,8 +141,12 @@ pub fn summary(runs: &[Run]) -> String {
     } else {
         ""
     };
+    let path = match Held::new(runs.iter().flat_map(|run| &run.rows)).path() {
+        DataPath::Stream => "",
+        DataPath::Gpu => " Transfers are copies to the memory of a GPU elsewhere, as there.",
+    };
     format!(
-        "Of {} conclusions, {} hold here, {} hold in part and {} do not; {} were not measured.{left_out}",
+        "Of {} conclusions, {} hold here, {} hold in part and {} do not; {} were not measured.{path}{left_out}",
         claims.len(),
         count(Some(Verdict::Holds)),
         count(Some(Verdict::Mostly)),

@@ -2,7 +2,10 @@
 //!
 //! `narrows recv --discard` and `narrows send -` run as a user would run them, so each end's processor time and memory
 //! are its own. Where the link has a rate or a delay, this process relays between them. What arrives is compared by
-//! XXH3-64, taken by the receiver over the bytes it hands out.
+//! XXH3-64, taken by the receiver over the bytes it hands out. On the GPU path ([`DataPath::Gpu`]) the two are
+//! `narrows gpu serve --backend host` and `narrows gpu bandwidth`, see [`gpu`].
+
+mod gpu;
 
 use std::{
     fmt,
@@ -46,6 +49,33 @@ pub struct Contestant {
     pub codec: Option<String>,
 }
 
+/// What carries the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DataPath {
+    /// A stream: `narrows send` to `narrows recv`.
+    #[default]
+    Stream,
+    /// A copy to the memory of a GPU elsewhere: the client library of `narrows gpu` to its server.
+    Gpu,
+}
+
+impl DataPath {
+    /// What results call it: [`Case::operation`].
+    #[must_use]
+    pub fn operation(self) -> Option<String> {
+        (self == Self::Gpu).then(|| gpu::DIRECTION.to_string())
+    }
+
+    /// The path of a row of results.
+    #[must_use]
+    pub fn of(case: &Case) -> Self {
+        match case.operation.as_deref() {
+            Some(gpu::DIRECTION) => Self::Gpu,
+            _ => Self::Stream,
+        }
+    }
+}
+
 /// What one transfer took.
 #[derive(Debug, Clone, Serialize)]
 pub struct Run {
@@ -81,7 +111,7 @@ pub enum RaceError {
     /// One end gave up.
     #[error("the {end} failed: {said}")]
     Failed {
-        /// `sender` or `receiver`.
+        /// `sender`, `receiver`, `client` or `server`.
         end: &'static str,
         /// Its last words.
         said: String,
@@ -104,6 +134,8 @@ pub enum RaceError {
 pub struct Racer {
     /// The program that has `send` and `recv`.
     pub program: PathBuf,
+    /// What carries the bytes.
+    pub path: DataPath,
     /// `--threads` of both ends; 0 is one for each processor.
     pub threads: usize,
     /// More flags of both ends' packing: `--chunk 4096`.
@@ -122,23 +154,27 @@ impl Racer {
         excerpt: &Excerpt,
         explain: Option<&Path>,
     ) -> Result<Run, RaceError> {
+        match self.path {
+            DataPath::Stream => self.run_stream(link, who, excerpt, explain),
+            DataPath::Gpu => self.run_gpu(link, who, excerpt, explain),
+        }
+    }
+
+    fn run_stream(
+        &self,
+        link: &LinkSpec,
+        who: &Contestant,
+        excerpt: &Excerpt,
+        explain: Option<&Path>,
+    ) -> Result<Run, RaceError> {
         let mut receiver = self.end(
             "receiver",
             &["recv", "--discard", "--json", "--listen", "127.0.0.1:0"],
             None,
         )?;
-        let address = receiver.address()?;
-        let emulator = (*link != LinkSpec::default())
-            .then(|| emulate(link, &address))
-            .transpose()?;
-        let to = emulator
-            .as_ref()
-            .map_or(address, |emulator| emulator.local().clone())
-            .to_string();
-        let mut words = vec!["send", "-", &to, "--json", "--policy", who.policy];
-        if let Some(codec) = &who.codec {
-            words.extend(["--codec", codec]);
-        }
+        let (to, _emulator) = link.to(receiver.address()?)?;
+        let mut words = vec!["send", "-", &to, "--json"];
+        words.extend(who.words());
         let explain = explain.map(|path| path.display().to_string());
         if let Some(explain) = &explain {
             words.extend(["--explain", explain]);
@@ -256,6 +292,19 @@ impl End {
     }
 
     fn finish(&mut self, began: Instant, deadline: Instant) -> Result<Transfer, RaceError> {
+        let text = self.output(began, deadline)?;
+        serde_json::from_str(&text).map_err(|fault| self.unreadable(&fault))
+    }
+
+    fn unreadable(&self, fault: &dyn fmt::Display) -> RaceError {
+        RaceError::Failed {
+            end: self.name,
+            said: format!("unreadable result: {fault}"),
+        }
+    }
+
+    /// Standard output, once the process has ended well.
+    fn output(&mut self, began: Instant, deadline: Instant) -> Result<String, RaceError> {
         // Its output ends when it ends; waiting for that takes no processor time from those who are measured.
         let text = match self
             .result
@@ -266,12 +315,7 @@ impl End {
         };
         let said = || self.said.iter().collect::<Vec<_>>().join("; ");
         match self.child.wait() {
-            Ok(status) if status.success() => {
-                serde_json::from_str(&text).map_err(|fault| RaceError::Failed {
-                    end: self.name,
-                    said: format!("unreadable result: {fault}"),
-                })
-            }
+            Ok(status) if status.success() => Ok(text),
             Ok(status) => Err(RaceError::Failed {
                 end: self.name,
                 said: format!("{status}: {}", said()),
@@ -300,14 +344,22 @@ struct Transfer {
     xxh3: Option<String>,
 }
 
-fn emulate(link: &LinkSpec, to: &Address) -> Result<Emulator, RaceError> {
-    let way = Link {
-        rate: link.rate,
-        delay: link.delay,
-        ..Link::default()
-    };
-    let listen = Address::parse("127.0.0.1:0", 0).expect("it is an address");
-    Emulator::start(&listen, to, way, way).map_err(|fault| start("emulate a link", &fault))
+impl LinkSpec {
+    /// Where to connect to reach `address` over this link, and what emulates the link for as long as it is held.
+    fn to(&self, address: Address) -> Result<(String, Option<Emulator>), RaceError> {
+        if *self == Self::default() {
+            return Ok((address.to_string(), None));
+        }
+        let way = Link {
+            rate: self.rate,
+            delay: self.delay,
+            ..Link::default()
+        };
+        let listen = Address::parse("127.0.0.1:0", 0).expect("it is an address");
+        let emulator = Emulator::start(&listen, &address, way, way)
+            .map_err(|fault| start("emulate a link", &fault))?;
+        Ok((emulator.local().to_string(), Some(emulator)))
+    }
 }
 
 /// Ten times what raw would take, and half a minute: whoever needs longer hangs.
@@ -363,6 +415,12 @@ impl Run {
 }
 
 impl Contestant {
+    /// As flags of a command.
+    fn words(&self) -> Vec<&str> {
+        let codec = self.codec.iter().flat_map(|codec| ["--codec", codec]);
+        ["--policy", self.policy].into_iter().chain(codec).collect()
+    }
+
     /// What results call it.
     #[must_use]
     pub fn case(&self) -> Case {

@@ -52,7 +52,8 @@ pub struct Case {
     /// What stores the data: `narrows fast above RBD`, `nbdkit file`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// What was done to it: `seq write 128k`, `fill`.
+    /// What was done to it: `seq write 128k`, `fill`. Of a transfer, `host_to_device` for a copy to a GPU's memory; absent
+    /// for a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
     /// Devices of that kind used at once.

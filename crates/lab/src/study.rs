@@ -10,6 +10,9 @@
 //! results, written at once. A case that a file of results holds already is not measured again: so a cut study resumes,
 //! and shards (`i/n`, by cell) merge by putting files one after the other.
 //!
+//! What carries a message is [`DataPath`](crate::race::DataPath): a stream, or a copy to a GPU elsewhere, which is what
+//! the paper measured. Cases of both may be in one file of results; a report draws them apart.
+//!
 //! The paper's starting values of the staged search are not known to us: it begins here with the most chunks in flight
 //! and the most threads of the grid.
 
@@ -342,6 +345,7 @@ impl Study<'_> {
     fn measure(&mut self, case: Case, excerpt: &Excerpt) -> Result<Option<Row>, StudyError> {
         let case = Case {
             data_bytes: Some(excerpt.len),
+            operation: self.racer.path.operation(),
             ..case
         };
         if let Some(row) = self.known.get(&key(&case)) {

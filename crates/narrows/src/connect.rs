@@ -7,7 +7,7 @@ use std::{
 };
 
 use narrows_core::CodecId;
-use narrows_io::Transport;
+use narrows_io::{Transport, transport::Identity};
 use narrows_pipeline::{Counters, Packing, Unpacking};
 use narrows_session::{Code, Config, Hello, Message, Role, Session};
 use parking_lot::Mutex;
@@ -41,13 +41,11 @@ impl Endpoint {
         let id = narrows_session::LinkId(0);
         machine.attach(id, theirs.clone()).map_err(refused)?;
         let transport = padding(&settings, &theirs, transport)?;
-        let inner = build(
-            engine,
-            settings,
-            machine,
-            &theirs,
-            loopback && route == theirs.route,
-        );
+        let first = FirstLink {
+            loopback: loopback && route == theirs.route,
+            identity: None,
+        };
+        let inner = build(engine, settings, machine, &theirs, first);
         inner.add_link(id, transport)?;
         monitor::start(&inner, Some(dial))?;
         Ok(Self { inner })
@@ -98,6 +96,7 @@ impl Acceptor {
             shutdown,
             probe,
             security,
+            identity,
         } = transport;
         let mut ahead = ReadAhead::new(reader);
         let theirs = within(&shutdown, HELLO_WITHIN, || read_hello(&mut ahead))?;
@@ -108,6 +107,7 @@ impl Acceptor {
             shutdown,
             probe,
             security,
+            identity,
         };
         let known = {
             let mut sessions = self.sessions.lock();
@@ -143,13 +143,12 @@ impl Acceptor {
         }
         write_hello(&mut transport, &Message::Hello(Hello { route, ..hello })).map_err(lost)?;
         let transport = padding(&self.settings, &theirs, transport)?;
-        let inner = build(
-            &self.engine,
-            self.settings.clone(),
-            machine,
-            &theirs,
+        let first = FirstLink {
             loopback,
-        );
+            identity: transport.identity.clone(),
+        };
+        let settings = self.settings.clone();
+        let inner = build(&self.engine, settings, machine, &theirs, first);
         self.sessions
             .lock()
             .insert(theirs.session, Arc::downgrade(&inner));
@@ -267,13 +266,21 @@ fn padding(settings: &Settings, theirs: &Hello, transport: Transport) -> Result<
     Err(say_bye(transport, Error::new(Code::PROTOCOL, text)))
 }
 
-/// A session over a first link that stays within this machine (`loopback`), or may not.
+/// What a session's first link is.
+struct FirstLink {
+    /// It stays within this machine.
+    loopback: bool,
+    /// Who is at its other end.
+    identity: Option<Identity>,
+}
+
+/// A session over a first link.
 fn build(
     engine: &Engine,
     settings: Settings,
     machine: Session<narrows_pipeline::Bytes>,
     theirs: &Hello,
-    loopback: bool,
+    first: FirstLink,
 ) -> Arc<Inner> {
     let limits = *machine.limits();
     // What the receiver there holds bounds what is sent; what is received is bounded by our own limits.
@@ -286,7 +293,7 @@ fn build(
     }
     let near = Near {
         host: machine.shares_host(),
-        loopback,
+        loopback: first.loopback,
     };
     let (policy, history_len_max) =
         settings.policy(&engine.registry, &theirs_limits, &theirs.codecs, near);
@@ -327,6 +334,7 @@ fn build(
         began_ns: engine.clock.now_ns(),
         tallies: Tallies::default(),
         engine: engine.clone(),
+        identity: first.identity,
         settings,
     })
 }

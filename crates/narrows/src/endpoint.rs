@@ -3,7 +3,10 @@
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use narrows_core::Gauges;
-use narrows_io::metrics::{Kind, Metric};
+use narrows_io::{
+    metrics::{Kind, Metric},
+    transport::Identity,
+};
 use narrows_session::Code;
 
 use crate::{
@@ -227,6 +230,12 @@ impl Endpoint {
         let state = self.inner.state.lock();
         let agent = state.machine.peer().map(|hello| hello.agent.as_str());
         agent.is_some_and(|agent| agent.split(' ').skip(2).any(|word| word == service))
+    }
+
+    /// Who opened this session, where the peer had to prove that to this side: by a certificate or a pre-shared key.
+    #[must_use]
+    pub fn identity(&self) -> Option<&Identity> {
+        self.inner.identity.as_ref()
     }
 
     /// Whether both ends run on one machine, as far as both know.

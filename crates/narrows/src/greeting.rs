@@ -28,6 +28,7 @@ pub(crate) fn greet(ours: &Hello, mut transport: Transport) -> Result<(Transport
         shutdown,
         probe,
         security,
+        identity,
     } = transport;
     let mut ahead = ReadAhead::new(reader);
     let theirs = within(&shutdown, HELLO_WITHIN, || read_hello(&mut ahead))?;
@@ -38,6 +39,7 @@ pub(crate) fn greet(ours: &Hello, mut transport: Transport) -> Result<(Transport
         shutdown,
         probe,
         security,
+        identity,
     };
     Ok((transport, theirs))
 }

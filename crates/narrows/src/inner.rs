@@ -16,6 +16,7 @@ mod sending;
 use std::{fmt, sync::Arc};
 
 use narrows_core::ChannelId;
+use narrows_io::transport::Identity;
 use narrows_pipeline::ChunkUnpacker;
 use parking_lot::{Condvar, Mutex};
 
@@ -28,6 +29,8 @@ use crate::{ChannelReader, ChannelWriter, Engine, Settings, state::State, tallie
 
 pub(crate) struct Inner {
     pub(crate) engine: Engine,
+    /// Who opened the session, where that was proved to this side.
+    pub(crate) identity: Option<Identity>,
     pub(crate) settings: Settings,
     pub(crate) began_ns: u64,
     pub(crate) state: Mutex<State>,

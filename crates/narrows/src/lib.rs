@@ -65,6 +65,7 @@ pub use narrows_core::{
 pub use narrows_io::{
     Address, Transport,
     secure::{Auth, Pairing, Psk, SecureError},
+    transport::Identity,
 };
 pub use narrows_pipeline::{Buf, Bytes, Chunk, Explain};
 pub use narrows_session::Code;

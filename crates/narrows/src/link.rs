@@ -57,6 +57,7 @@ impl Link {
             peer,
             probe,
             security,
+            ..
         } = transport;
         let acked = probe.tcp_info().map(|info| AtomicU64::new(info.acked));
         let now_ns = inner.engine.clock.now_ns();

@@ -5,7 +5,8 @@
 //! So some messages go raw without a look, and the way whose answers come sooner is taken; now and then the other is
 //! tried again.
 //!
-//! An answer is whatever the peer sends between one message and the next. What else it waited for, the server, the way
+//! An answer is whatever the peer sends between one message and the next. Where several leave before it, it is the
+//! longest one's: the bytes of a copy leave between two short requests. What else it waited for, the server, the way
 //! back, is in both ways alike. Neighbours: [`crate::adaptive`] asks it before the price rule. Units: nanoseconds.
 
 use crate::tuning::tuning;
@@ -64,8 +65,7 @@ impl AnswerDuel {
             length,
             priced,
             sent_ns,
-        }) = self.waiting.take()
-            && heard_ns > sent_ns
+        }) = self.waiting.take_if(|waiting| heard_ns > waiting.sent_ns)
         {
             self.lengths[length].seen[usize::from(priced)].see((heard_ns - sent_ns) as f32);
         }
@@ -86,11 +86,13 @@ impl AnswerDuel {
             () if raw.count < tuning().answer_tried => turn / tuning().answer_tried % 2 == 1,
             () => sooner != turn.is_multiple_of(tuning().answer_again),
         };
-        self.waiting = Some(Waiting {
-            length,
-            priced: !goes_raw,
-            sent_ns: now_ns,
-        });
+        if self.waiting.is_none_or(|waiting| waiting.length <= length) {
+            self.waiting = Some(Waiting {
+                length,
+                priced: !goes_raw,
+                sent_ns: now_ns,
+            });
+        }
         goes_raw
     }
 }
@@ -138,6 +140,27 @@ mod tests {
         let mut answers = AnswerDuel::default();
         ask(&mut answers, 2000, 80_000, 110_000);
         assert!(ask(&mut answers, 10_000, 500_000, 300_000) < 200);
+    }
+
+    // Goal: what is answered is learnt where a copy's bytes leave between two requests. Method: a request, 64 KiB and a
+    // request, and one answer, which comes sooner where the 64 KiB go raw.
+    #[test]
+    fn an_answer_is_the_longest_messages() {
+        let mut answers = AnswerDuel::default();
+        let (mut now, mut raw) = (1_000_000, 0);
+        for turn in 0..2000 {
+            answers.raw_is_better(80, now);
+            answers.note(now - 5_000);
+            let goes_raw = answers.raw_is_better(64 << 10, now + 10_000);
+            raw += u32::from(goes_raw && turn >= 1000);
+            answers.note(now - 5_000);
+            answers.raw_is_better(20, now + 12_000);
+            let took = if goes_raw { 550_000 } else { 640_000 };
+            let heard = now + took * (95 + turn * 7 % 11) / 100;
+            answers.note(heard);
+            now = heard + 10_000;
+        }
+        assert!(raw > 950, "{raw}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use narrows_lab::{
     advise::{self, Advice, Goal, Outcome, Question, Setting, calibrate::CalibrationError},
     bench,
     data::Data,
-    race::{LinkSpec, RaceError, Racer},
+    race::{DataPath, LinkSpec, RaceError, Racer},
     result::{Origin, Run},
     tco::Inputs,
     trial::digits,
@@ -86,6 +86,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
         program,
         threads: args.cpu.unwrap_or(0).into(),
         packing: Vec::new(),
+        path: DataPath::Stream,
     };
     let bar = output::bar(quiet);
     let advice = advise::ask(&racer, &data, &question, |what| {

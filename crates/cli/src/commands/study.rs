@@ -12,7 +12,7 @@ use narrows_lab::{
     album,
     bench::Bencher,
     data::Data,
-    race::Racer,
+    race::{DataPath, Racer},
     result::{self, Case, Journal, Origin, Run},
     study::{
         self, Grid, Study, StudyError,
@@ -37,6 +37,10 @@ pub struct Args {
     /// Three minutes' worth: ends and middles of the axes
     #[arg(long)]
     pub quick: bool,
+    /// Measure copies to the memory of a GPU elsewhere, which the server emulates (`narrows gpu serve --backend host`),
+    /// rather than streams
+    #[arg(long)]
+    pub gpu: bool,
     /// Real data beside the generated kinds, as `traced`: buffers of a training for instance (bench/study/capture.py)
     #[arg(long, value_name = "FILE")]
     pub traced: Vec<PathBuf>,
@@ -49,11 +53,11 @@ pub struct Args {
     /// Seed of generated data
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
-    /// Where rows go as they are measured; what it holds already is not measured again [default: narrows-study.jsonl, with
-    /// --published narrows-published.jsonl]
+    /// Where rows go as they are measured; what it holds already is not measured again [default: narrows-study.jsonl;
+    /// with --published narrows-published.jsonl; with --gpu narrows-study-gpu.jsonl]
     #[arg(long, value_name = "FILE")]
     pub results: Option<PathBuf>,
-    /// Where the report goes [default: narrows-study.html, with --published narrows-published.html]
+    /// Where the report goes [default: as --results, ending in html]
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// Every published table of five systems beside ours: transfers, chunks, pages; five minutes with --quick
@@ -74,7 +78,12 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     } else {
         Grid::full()
     };
-    let minutes = args.minutes.or(args.quick.then_some(QUICK_MINUTES));
+    let quick = if args.gpu {
+        GPU_QUICK_MINUTES
+    } else {
+        QUICK_MINUTES
+    };
+    let minutes = args.minutes.or(args.quick.then_some(quick));
     let until = minutes.map(later);
     let (new, left_out) = sweep(args, &results, data, seeds, Sweep { grid, until, quiet })?;
     let runs = result::read(&results)?;
@@ -84,7 +93,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
         .filter(|run| run.origin.tool == "study")
         .flat_map(|run| &run.rows)
         .collect();
-    for finding in pictures::findings(&rows) {
+    for finding in pictures::findings(&pictures::of_path(&rows, args.path())) {
         print(&finding)?;
     }
     let known = rows.len() - new;
@@ -98,12 +107,22 @@ fn later(minutes: f64) -> Instant {
 }
 
 impl Args {
+    /// What carries the messages.
+    fn path(&self) -> DataPath {
+        if self.gpu {
+            DataPath::Gpu
+        } else {
+            DataPath::Stream
+        }
+    }
+
     /// Where results and report go, both known to be writable.
     fn places(&self, name: &str) -> anyhow::Result<(PathBuf, PathBuf)> {
+        let path = if self.gpu { "-gpu" } else { "" };
         let place = |given: &Option<PathBuf>, end: &str| {
             given
                 .clone()
-                .unwrap_or_else(|| format!("narrows-{name}.{end}").into())
+                .unwrap_or_else(|| format!("narrows-{name}{path}.{end}").into())
         };
         let (results, report) = (place(&self.results, "jsonl"), place(&self.report, "html"));
         lab::places([("results", Some(&results)), ("report", Some(&report))])?;
@@ -144,6 +163,7 @@ fn sweep(
     let mut study = Study {
         racer: Racer {
             program: program.clone(),
+            path: args.path(),
             threads: 0,
             packing: Vec::new(),
         },
@@ -171,6 +191,8 @@ fn sweep(
 const SYNTHETIC_LEN: u64 = 64 << 20;
 /// Three, with the report.
 const QUICK_MINUTES: f64 = 2.8;
+/// A case begins with two copies that do not count, and ends with one that comes back.
+const GPU_QUICK_MINUTES: f64 = 8.0;
 /// So much of traced data tells it from other data.
 const TRACED_DIGEST_LEN: u64 = 64 << 20;
 

@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use narrows_core::units::Size;
 use narrows_lab::{
     data::Data,
-    race::{Contestant, LinkSpec, Racer},
+    race::{Contestant, DataPath, LinkSpec, Racer},
     trial::{self, Document, LinkResult, Plan, TrialError, digits, rounds},
 };
 
@@ -90,6 +90,7 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
         program: std::env::current_exe().context("cannot find this program itself")?,
         threads: args.threads,
         packing: Vec::new(),
+        path: DataPath::Stream,
     };
     let plan = Plan {
         links: args

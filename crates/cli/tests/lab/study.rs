@@ -72,6 +72,53 @@ fn a_cut_study_goes_on_and_shards_merge() {
     browser::look_at_any(&dir.path().join("both.html"));
 }
 
+// Goal: the same grid over the GPU path, whose rows no stream's rows are taken for. Method: some seconds of each into one
+// file, then its report.
+#[test]
+fn copies_to_a_gpu_are_studied_beside_streams() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = [
+        "study",
+        "--quick",
+        "--results",
+        "r.jsonl",
+        "--report",
+        "r.html",
+    ];
+    let part = |more: &[&str]| told(&[&words[..], more].concat(), dir.path());
+    let said = part(&["--minutes", "0.02"]);
+    assert!(said.contains(" 0 known already"), "{said}");
+    let read = || fs::read_to_string(dir.path().join("r.jsonl")).unwrap();
+    let streams = read()
+        .lines()
+        .filter(|line| line.contains("\"row\""))
+        .count();
+    part(&["--minutes", "0.05", "--gpu"]);
+    let lines = read();
+    schema::check(&lines);
+    let rows: Vec<Value> = lines
+        .lines()
+        .filter_map(|line| {
+            serde_json::from_str::<Value>(line)
+                .unwrap()
+                .get("row")
+                .cloned()
+        })
+        .collect();
+    let copies: Vec<&Value> = rows
+        .iter()
+        .filter(|row| row["case"]["operation"] == "host_to_device")
+        .collect();
+    assert!(copies.len() > 1 && rows.len() == streams + copies.len());
+    // The first case of all: bytes that take the link 60 ms, raw.
+    let raw = &copies[0]["values"];
+    let rate = raw["effective_mbit_s"].as_f64().unwrap();
+    assert!((1.0..20.0).contains(&rate), "{rate}");
+    assert!(raw["wire_bytes"].as_f64().unwrap() > 60_000.0);
+    let page = fs::read_to_string(dir.path().join("r.html")).unwrap();
+    assert!(page.contains("Copies to a GPU: Best settings at 10 Mbit/s"));
+}
+
 // Goal: rows of other data are not taken for known. Method: a file of each, and only the same arguments go on with it.
 #[test]
 fn a_study_of_other_data_is_not_gone_on_with() {

@@ -50,6 +50,13 @@ struct Stream {
     thread: bool,
 }
 
+impl Stream {
+    /// Whether somebody waits for what other work may change: its thread, or one that adds work to it.
+    fn awaits_a_change(&self) -> bool {
+        !self.queue.is_empty() || self.closing
+    }
+}
+
 #[derive(Default)]
 struct Event {
     record: Option<Point>,
@@ -379,7 +386,10 @@ impl Streams {
                 due.into_iter().for_each(|(done, result)| done(result));
             });
         }
-        self.changed.notify_all();
+        // Idle streams' threads would be woken for nothing, and take a processor from whoever sends the answer.
+        if state.streams.values().any(Stream::awaits_a_change) {
+            self.changed.notify_all();
+        }
         state
     }
 

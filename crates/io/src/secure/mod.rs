@@ -33,7 +33,7 @@ pub use tls_files::FileError;
 use crate::{
     address::Address,
     deadline::{Late, deadline},
-    transport::{Security, Transport, TransportRead, TransportWrite},
+    transport::{Identity, Security, Transport, TransportRead, TransportWrite},
 };
 
 /// How long a peer may take to authenticate.
@@ -346,6 +346,8 @@ fn warn_of_readers(key: &Path) {
 struct Halves {
     reader: Wrap<dyn TransportRead>,
     writer: Wrap<dyn TransportWrite>,
+    /// Who a client has proved to be.
+    identity: Option<Identity>,
 }
 
 type Wrap<T> = Box<dyn FnOnce(Box<T>) -> Box<T>>;
@@ -357,6 +359,7 @@ impl Halves {
             reader: (self.reader)(reader),
             writer: (self.writer)(writer),
             security,
+            identity: self.identity,
             ..transport
         }
     }

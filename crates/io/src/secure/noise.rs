@@ -18,7 +18,7 @@ use parking_lot::RwLock;
 use snow::{Builder, HandshakeState, StatelessTransportState};
 
 use super::{Bounded, HANDSHAKE_LEN_MAX, Halves, Psk, SecureError, Speaks};
-use crate::transport::{Transport, TransportRead, TransportWrite};
+use crate::transport::{Identity, Transport, TransportRead, TransportWrite};
 
 /// First bytes of either side: narrows, pre-shared key, version 1.
 pub(super) const MAGIC: &[u8; 8] = b"NRWSPSK1";
@@ -67,7 +67,7 @@ pub(super) fn accept(
 ) -> Result<Halves, SecureError> {
     let mut reader = Bounded::new(&mut *link.reader);
     let message = read_message(&mut reader, false)?.ok_or(SecureError::Closed)?;
-    let responder = |psk| {
+    let responder = |psk: &Psk| {
         let mut noise = builder(psk)
             .build_responder()
             .expect("pattern and key are complete");
@@ -75,11 +75,12 @@ pub(super) fn accept(
         read.ok().map(|_| noise)
     };
     let found = if judge() {
-        keys.iter().find_map(responder)
+        keys.iter()
+            .find_map(|psk| Some((responder(psk)?, psk.user())))
     } else {
         None
     };
-    let Some(mut noise) = found else {
+    let Some((mut noise, user)) = found else {
         let _ = link.writer.write_all(&[MAGIC, &[0_u8; 2][..]].concat());
         return Err(SecureError::KeyMismatch);
     };
@@ -96,7 +97,10 @@ pub(super) fn accept(
     if !matches!(opened, Ok(1)) {
         return Err(SecureError::KeyMismatch);
     }
-    Ok(halves(Sealer::new(Arc::new(RwLock::new(state))), 1))
+    Ok(Halves {
+        identity: Some(Identity::of_key(user)),
+        ..halves(Sealer::new(Arc::new(RwLock::new(state))), 1)
+    })
 }
 
 fn builder(psk: &Psk) -> Builder<'_> {
@@ -199,6 +203,7 @@ fn halves(sealer: Sealer, recv_nonce: u64) -> Halves {
             })
         }),
         writer: Box::new(move |inner| Box::new(NoiseWrite { inner, sealer })),
+        identity: None,
     }
 }
 

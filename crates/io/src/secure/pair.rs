@@ -132,7 +132,7 @@ pub(super) fn connect(link: &mut Transport, pairing: &Pairing) -> Result<Halves,
 
 pub(super) fn accept(link: &mut Transport, pairing: &Pairing) -> Result<Halves, SecureError> {
     if let Some(psk) = pairing.paired() {
-        return noise::accept(link, &[psk], &|| true);
+        return noise::accept(link, &[psk], &|| true).map(anonymous);
     }
     let message = receive(link)?.ok_or(SecureError::Closed)?;
     if pairing.is_spent() {
@@ -154,7 +154,15 @@ pub(super) fn accept(link: &mut Transport, pairing: &Pairing) -> Result<Halves, 
     };
     let halves = noise::accept(link, std::slice::from_ref(&psk), &take).map_err(wrong_code)?;
     *pairing.state.lock() = State::Paired(psk);
-    Ok(halves)
+    Ok(anonymous(halves))
+}
+
+/// A code says nothing of who typed it.
+fn anonymous(halves: Halves) -> Halves {
+    Halves {
+        identity: None,
+        ..halves
+    }
 }
 
 fn key(pake: Spake2<Ed25519Group>, theirs: &[u8]) -> Result<Psk, SecureError> {

@@ -18,7 +18,7 @@ use rustls_pki_types::ServerName;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use super::{Bounded, Halves, SecureError, Speaks};
-use crate::transport::{Transport, TransportRead, TransportWrite};
+use crate::transport::{Identity, Transport, TransportRead, TransportWrite};
 
 /// Most bytes encrypted under one hold of the lock: enough for few system calls, 0.1 ms of the reader's time.
 const BATCH_LEN: usize = 256 * 1024;
@@ -86,23 +86,23 @@ pub(super) fn accept(
 
 /// Refuses a peer whose certificate carries none of these names, where there are any.
 fn check_name(conn: &Connection, allowed: &[String]) -> io::Result<()> {
-    if allowed.is_empty() {
-        return Ok(());
-    }
-    let names = conn
-        .peer_certificates()
-        .and_then(|chain| chain.first())
-        .map(|certificate| names_of(certificate))
-        .unwrap_or_default();
-    if names.iter().any(|name| allowed.contains(name)) {
+    let names = peer_names(conn);
+    if allowed.is_empty() || names.iter().any(|name| allowed.contains(name)) {
         return Ok(());
     }
     let who = if names.is_empty() {
         "nameless".into()
     } else {
-        names.join(", ")
+        names.join(", ").replace(char::is_control, "?")
     };
     Err(io::Error::other(NotAllowed(who)))
+}
+
+fn peer_names(conn: &Connection) -> Vec<String> {
+    conn.peer_certificates()
+        .and_then(|chain| chain.first())
+        .map(|certificate| names_of(certificate))
+        .unwrap_or_default()
 }
 
 /// A certificate's common name and alternative names.
@@ -118,8 +118,7 @@ fn names_of(certificate: &[u8]) -> Vec<String> {
         GeneralName::DNSName(name) | GeneralName::RFC822Name(name) => Some(*name),
         _ => None,
     });
-    let printable = |name: &str| name.replace(char::is_control, "?");
-    common.chain(other).map(printable).collect()
+    common.chain(other).map(String::from).collect()
 }
 
 /// Travels through `io::Error`.
@@ -148,6 +147,10 @@ fn handshake(
         while conn.wants_write() && conn.write_tls(&mut both).is_ok() {}
         return Err(explain(err, &both.reader));
     }
+    let identity = match &conn {
+        Connection::Server(_) => Identity::of_certificate(&peer_names(&conn)),
+        Connection::Client(_) => None,
+    };
     conn.set_buffer_limit(Some(BATCH_LEN));
     let conn = Arc::new(Mutex::new(conn));
     let other = conn.clone();
@@ -169,6 +172,7 @@ fn handshake(
                 packed: Vec::new(),
             })
         }),
+        identity,
     })
 }
 

@@ -46,6 +46,7 @@ pub fn spawn(mut command: Command) -> io::Result<(Transport, ChildHandle)> {
         shutdown,
         probe,
         security,
+        identity,
     } = from_pair(input, output, format!("{peer} (process {})", child.id()));
     let guard = Arc::new(Guard(Mutex::new(child)));
     let handle = ChildHandle(guard.clone());
@@ -64,6 +65,7 @@ pub fn spawn(mut command: Command) -> io::Result<(Transport, ChildHandle)> {
         shutdown,
         probe,
         security,
+        identity,
     };
     Ok((transport, handle))
 }

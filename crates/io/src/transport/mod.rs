@@ -89,6 +89,8 @@ pub struct Transport {
     pub probe: Probe,
     /// What authenticated the peer.
     pub security: Security,
+    /// Who that showed it to be, where this side accepted it.
+    pub identity: Option<Identity>,
 }
 
 /// What stands between the bytes and the network.
@@ -101,6 +103,25 @@ pub enum Security {
     Tls,
     /// Noise with a pre-shared key.
     Psk,
+}
+
+/// Who a peer has proved to be: the names in its certificate, or whose pre-shared key it holds. Equal for connections of
+/// one peer, and of no two that the certificates' authority, or the file of keys, tells apart.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Identity(Arc<str>);
+
+impl Identity {
+    /// Of the names in a certificate, in its order; `None` without one.
+    pub(crate) fn of_certificate(names: &[String]) -> Option<Self> {
+        // Quoted, so that no list of names reads as another.
+        (!names.is_empty()).then(|| Self(format!("certificate {names:?}").into()))
+    }
+
+    /// Of a user in the file of keys.
+    #[must_use]
+    pub fn of_key(user: &str) -> Self {
+        Self(format!("key {user}").into())
+    }
 }
 
 /// Socket settings. [`Tuning::default`] suits a link that a compressor feeds.
@@ -151,6 +172,7 @@ impl Transport {
             shutdown: Shutdown::default(),
             probe: Probe::default(),
             security: Security::Plain,
+            identity: None,
         }
     }
 }

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use crate::{
+    race::DataPath,
     result::{Case, Row},
-    study::{self, WEIGHTS, best},
+    study::{self, WEIGHTS, best, pictures},
 };
 
 /// Rows that may stand beside published ones. Of two of one case the later counts.
 #[derive(Debug)]
 pub struct Held<'a> {
     rows: Vec<&'a Row>,
+    path: DataPath,
 }
 
 /// The setting that a search found.
@@ -27,12 +29,20 @@ pub struct Found {
 }
 
 impl<'a> Held<'a> {
-    /// Of these rows, without those that failed.
+    /// Of these rows, without those that failed. Where some are copies to a GPU, streams are left out: the paper measured
+    /// copies.
     #[must_use]
     pub fn new(rows: impl Iterator<Item = &'a Row>) -> Self {
-        Self {
-            rows: rows.filter(|row| row.fault.is_none()).collect(),
-        }
+        let rows: Vec<&Row> = rows.filter(|row| row.fault.is_none()).collect();
+        let path = path(&rows);
+        let rows = pictures::of_path(&rows, path);
+        Self { rows, path }
+    }
+
+    /// What carried the transfers.
+    #[must_use]
+    pub fn path(&self) -> DataPath {
+        self.path
     }
 
     /// All rows of a part.
@@ -124,6 +134,15 @@ impl<'a> Held<'a> {
             .last_key_value()?
             .1
             .value("effective_mbit_s")
+    }
+}
+
+fn path(rows: &[&Row]) -> DataPath {
+    let copied = |row: &&Row| DataPath::of(&row.case) == DataPath::Gpu;
+    if rows.iter().any(copied) {
+        DataPath::Gpu
+    } else {
+        DataPath::Stream
     }
 }
 

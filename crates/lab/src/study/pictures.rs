@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{WAYS, WEIGHTS, best, trade_offs, way};
 use crate::{
+    race::DataPath,
     report::{Block, Cell, Mark, Picture, Section, Table},
     result::{Case, Row, Run},
     trial::digits,
@@ -57,13 +58,12 @@ pub fn sections(runs: &[&Run]) -> Vec<Section> {
         .flat_map(|run| &run.rows)
         .filter(|row| row.fault.is_none())
         .collect();
-    let mut sections = vec![findings_section(&findings(&rows))];
-    for link in links(&rows) {
-        sections.push(best_table(&rows, link));
-    }
-    sections.extend(axes(&rows));
-    for link in links(&rows) {
-        sections.extend(figure(&rows, link));
+    let mut sections = Vec::new();
+    for path in [DataPath::Stream, DataPath::Gpu] {
+        let rows = of_path(&rows, path);
+        if rows.iter().any(|row| is_transfer(row)) {
+            sections.extend(sections_of(&rows, path));
+        }
     }
     let faults: Vec<_> = runs
         .iter()
@@ -80,6 +80,38 @@ pub fn sections(runs: &[&Run]) -> Vec<Section> {
             heading: "Failed".into(),
             blocks,
         });
+    }
+    sections
+}
+
+/// Whether a row is of a transfer that a study made.
+fn is_transfer(row: &Row) -> bool {
+    let part = row.case.part.as_deref();
+    part.is_some_and(|part| ["raw", "search", "figure"].contains(&part))
+}
+
+/// Transfers of one data path, and all that are none.
+#[must_use]
+pub fn of_path<'a>(rows: &[&'a Row], path: DataPath) -> Vec<&'a Row> {
+    rows.iter()
+        .copied()
+        .filter(|row| !is_transfer(row) || DataPath::of(&row.case) == path)
+        .collect()
+}
+
+fn sections_of(rows: &[&Row], path: DataPath) -> Vec<Section> {
+    let mut sections = vec![findings_section(&findings(rows))];
+    for link in links(rows) {
+        sections.push(best_table(rows, link));
+    }
+    sections.extend(axes(rows));
+    for link in links(rows) {
+        sections.extend(figure(rows, link));
+    }
+    if path == DataPath::Gpu {
+        for section in &mut sections {
+            section.heading = format!("Copies to a GPU: {}", section.heading);
+        }
     }
     sections
 }

@@ -1,15 +1,19 @@
 //! `narrows gpu bandwidth`
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context;
 use narrows::{Rate, Size};
-use narrows_cuda::bandwidth::{Bench, Case, Direction, Row};
+use narrows_cuda::bandwidth::{Bench, BenchError, Case, Direction, Row};
 use narrows_lab::{sample, synthetic};
 use serde_json::json;
 
 use super::Way;
-use crate::{exit::Usage, output};
+use crate::{
+    commands::options::some_seconds,
+    exit::{Damaged, Usage},
+    output,
+};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -21,7 +25,7 @@ pub struct Args {
         value_name = "SIZE,…"
     )]
     pub sizes: Vec<Size>,
-    /// Kinds of data: lineal, random, sparse, or sample (text, logs, programs, numbers)
+    /// Kinds of data: lineal, random, sparse, or sample (text, logs, programs, numbers); '' for none but --data
     #[arg(
         long,
         value_delimiter = ',',
@@ -32,9 +36,15 @@ pub struct Args {
     /// Copy these bytes besides, over and over (may be given more than once)
     #[arg(long, value_name = "FILE")]
     pub data: Vec<PathBuf>,
-    /// Copies of each case that count, at least; short ones go on for 0.2 s
+    /// Copies of each case that count, at least
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub repeats: u16,
+    /// Short copies go on for so many seconds, 200 copies at most
+    #[arg(long, default_value = "0.2", value_name = "SECONDS", value_parser = some_seconds)]
+    pub seconds: Duration,
+    /// Only copies this way
+    #[arg(long, value_enum)]
+    pub direction: Option<DirectionName>,
     /// Only memory of this kind
     #[arg(long, value_enum)]
     pub memory: Option<MemoryName>,
@@ -54,21 +64,43 @@ pub enum MemoryName {
     Pinned,
 }
 
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum DirectionName {
+    /// From the program to the device
+    To,
+    /// From the device to the program
+    From,
+    /// Within the device
+    Within,
+}
+
+impl DirectionName {
+    fn takes(self, direction: Direction) -> bool {
+        direction
+            == match self {
+                Self::To => Direction::HostToDevice,
+                Self::From => Direction::DeviceToHost,
+                Self::Within => Direction::DeviceToDevice,
+            }
+    }
+}
+
 /// Bytes of one kind, as many as the longest copy.
 struct Data {
     kind: String,
     bytes: Vec<u8>,
 }
 
-pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
+pub fn run(args: Args) -> anyhow::Result<()> {
     let longest = args.sizes.iter().map(|size| size.0).max().unwrap_or(0);
     if longest == 0 || longest > 1 << 32 || args.sizes.iter().any(|size| size.0 == 0) {
         return Err(Usage("sizes are from 1 byte to 4G".into()).into());
     }
     let data = kinds(&args, longest as usize)?;
     args.way.variables()?.apply();
-    let bench = Bench::open().map_err(anyhow::Error::msg)?;
-    let mut pings = bench.pings(51).map_err(anyhow::Error::msg)?;
+    let bench = Bench::open()?;
+    let mut pings = bench.pings(51)?;
     pings.sort_by(f64::total_cmp);
     let ping = pings[pings.len() / 2];
     if args.json {
@@ -78,20 +110,17 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     }
     for data in &data {
         for size in &args.sizes {
-            measure(&args, &bench, data, size.0 as usize, quiet)?;
+            measure(&args, &bench, data, size.0 as usize)?;
         }
     }
     Ok(())
 }
 
-fn measure(
-    args: &Args,
-    bench: &Bench,
-    data: &Data,
-    len: usize,
-    _quiet: bool,
-) -> anyhow::Result<()> {
+fn measure(args: &Args, bench: &Bench, data: &Data, len: usize) -> anyhow::Result<()> {
     for direction in Direction::ALL {
+        if args.direction.is_some_and(|only| !only.takes(direction)) {
+            continue;
+        }
         for pinned in [false, true] {
             let memory = if pinned {
                 MemoryName::Pinned
@@ -107,8 +136,12 @@ fn measure(
                 direction,
                 pinned,
                 repeats: args.repeats.into(),
+                lasts: args.seconds,
             };
-            let row = bench.measure(case).map_err(anyhow::Error::msg)?;
+            let row = bench.measure(case).map_err(|fault| match fault {
+                BenchError::Differs => anyhow::Error::new(Damaged(fault.to_string())),
+                fault => fault.into(),
+            })?;
             output::print(&if args.json {
                 line(&data.kind, &case, &row)
             } else {
@@ -122,7 +155,7 @@ fn measure(
 fn kinds(args: &Args, len: usize) -> anyhow::Result<Vec<Data>> {
     let over_and_over = |part: &[u8]| part.iter().copied().cycle().take(len).collect();
     let mut data = Vec::new();
-    for kind in &args.kinds {
+    for kind in args.kinds.iter().filter(|kind| !kind.is_empty()) {
         let bytes = if kind == "sample" {
             over_and_over(&sample::unpack())
         } else {

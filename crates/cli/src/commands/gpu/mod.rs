@@ -29,7 +29,7 @@ pub fn run(command: Command, quiet: bool) -> anyhow::Result<()> {
         Command::Serve(args) => serve::run(&args, quiet),
         Command::Run(args) => run::run(args, quiet),
         Command::Info(args) => info::run(&args),
-        Command::Bandwidth(args) => bandwidth::run(args, quiet),
+        Command::Bandwidth(args) => bandwidth::run(args),
     }
 }
 

@@ -47,8 +47,8 @@ pub struct Args {
     /// Keep images of modules in this folder, so that no program sends again what another has sent
     #[arg(long, value_name = "DIR")]
     pub image_cache: Option<PathBuf>,
-    /// Memory for bytes of copies, all clients together: what a client copies to the device again is not sent again; 0
-    /// for none
+    /// Memory for bytes of copies, all clients together: what a client copies to the device again, in this program or its
+    /// next, is not sent again; 0 for none
     #[arg(long, default_value = "1G", value_name = "SIZE")]
     pub content_cache: Size,
     /// Threads that run kernels of the host back end. [default: one for each processor]

@@ -272,6 +272,18 @@ fn bandwidth_is_measured_and_told() {
         assert!(row["seconds"].as_array().unwrap().len() >= 2);
         assert!(row["bytes_per_s"].as_f64().unwrap() > 0.0);
     }
+    let only = [
+        "--direction",
+        "to",
+        "--memory",
+        "pageable",
+        "--seconds",
+        "0.01",
+    ];
+    let told = run([&words[..], &only].concat()).expect(0).stdout;
+    let told = String::from_utf8(told).unwrap();
+    let ways = told.lines().filter(|line| line.contains("host_to_device"));
+    assert_eq!((ways.count(), told.lines().count()), (2, 3), "{told}");
 }
 
 // Goal: what is copied again is not sent again, what has changed is, and all of it reads back right. Method: 8 MiB of noise
@@ -304,6 +316,51 @@ fn bytes_that_the_server_has_are_not_sent_again() {
     }
     let told = gpu.start_with(&twice, &[], &["--summary"]).wait().expect(0);
     told.says("and 15 MiB not again");
+}
+
+// Goal: what a client's last program copied is not sent again for its next one; nobody else has it, and who proved nothing
+// neither. Method: the same 9 MiB of noise by two holders of keys, by one with a certificate, and without either.
+#[test]
+fn a_clients_next_program_sends_little_and_others_send_all() {
+    let dir = TempDir::new().unwrap();
+    let (keys, psk) = (dir.path().join("keys"), dir.path().join("users.psk"));
+    let (keys, psk) = (keys.to_str().unwrap(), psk.to_str().unwrap());
+    fs::write(
+        psk,
+        format!("ann:{}\nbob:{}\n", "a1".repeat(16), "b2".repeat(16)),
+    )
+    .unwrap();
+    run(["keys", keys]).expect(0);
+    let by_key = Gpu::new(&["--tls-psk", psk, "--allow", "ann", "--allow", "bob"]);
+    let by_certificate = Gpu::new(&["--tls-certificates", keys]);
+    let anyone = Gpu::new(&[]);
+    let Some(twice) = build("twice", dir.path()) else {
+        return;
+    };
+    let ann = ["--tls-psk", psk, "--psk-user", "ann"];
+    let bob = ["--tls-psk", psk, "--psk-user", "bob"];
+    let tls = ["--tls-certificates", keys, "--tls-hostname", "localhost"];
+    let (all, little) = (9 << 20..10 << 20, 0..(9 << 20) / 20);
+    let cases = [
+        (&by_key, &ann[..], &all),
+        (&by_key, &ann, &little),
+        (&by_key, &bob, &all),
+        (&by_key, &ann, &little),
+        (&by_key, &bob, &little),
+        (&by_certificate, &tls, &all),
+        (&by_certificate, &tls, &little),
+        (&anyone, &[], &all),
+        (&anyone, &[], &all),
+    ];
+    for (at, (server, flags, expected)) in cases.into_iter().enumerate() {
+        let flags = [&["--json"], flags].concat();
+        let ended = server.start_with(&twice, &[], &flags).wait().expect(0);
+        assert_eq!(ended.stdout, b"three copies are right\n");
+        let told = ended.stderr.lines().last().unwrap_or_default();
+        let told: serde_json::Value = serde_json::from_str(told).unwrap();
+        let sent = told["sent_bytes"].as_u64().unwrap();
+        assert!(expected.contains(&sent), "program {at} sent {sent} bytes");
+    }
 }
 
 // Goal: both ends agree about what is kept, whatever order pieces come, are dropped and come again in. Method: a program

@@ -146,6 +146,48 @@ impl Layout {
     }
 }
 
+/// What nvCOMP is told of a chunk: where it reads, where it writes, and how much.
+struct Line {
+    input: u64,
+    input_len: usize,
+    output: u64,
+    room: usize,
+}
+
+/// Where a batch lies in the scratch memory.
+struct Batch {
+    base: u64,
+    arrays: Arrays,
+    /// The packed bytes of each chunk.
+    packed: Vec<usize>,
+    temp: usize,
+    temp_len: usize,
+}
+
+impl Batch {
+    /// The device address of a part.
+    fn at(&self, part: usize) -> u64 {
+        self.base + part as u64
+    }
+
+    /// The first `len` bytes as they are copied up: the arrays, with a line for each chunk.
+    fn staged(&self, len: usize, lines: &[Line]) -> Vec<u8> {
+        let (arrays, mut staging) = (&self.arrays, vec![0; len]);
+        let mut put = |at: usize, number: fn(&Line) -> u64| {
+            for (line, slot) in lines.iter().zip(staging[at..].chunks_exact_mut(8)) {
+                slot.copy_from_slice(&number(line).to_le_bytes());
+            }
+        };
+        put(arrays.inputs, |line| line.input);
+        put(arrays.input_lens, |line| line.input_len as u64);
+        put(arrays.outputs, |line| line.output);
+        put(arrays.rooms, |line| line.room as u64);
+        // A status that nvCOMP does not write is no success.
+        staging[arrays.statuses..arrays.end].fill(0xff);
+        staging
+    }
+}
+
 /// Where the arrays of a batch lie in the scratch memory.
 struct Arrays {
     inputs: usize,
@@ -155,6 +197,7 @@ struct Arrays {
     /// From here on it is the GPU that writes: lengths, then statuses.
     lens: usize,
     statuses: usize,
+    end: usize,
 }
 
 impl Arrays {
@@ -166,13 +209,8 @@ impl Arrays {
             rooms: layout.part(8 * count)?,
             lens: layout.part(8 * count)?,
             statuses: layout.part(4 * count)?,
+            end: layout.0,
         })
-    }
-}
-
-fn put(staging: &mut [u8], at: usize, numbers: impl Iterator<Item = u64>) {
-    for (number, slot) in numbers.zip(staging[at..].chunks_exact_mut(8)) {
-        slot.copy_from_slice(&number.to_le_bytes());
     }
 }
 
@@ -276,41 +314,20 @@ impl GpuPacker {
             let opts = Opts::unpack();
             (calls.unpack_temp)(count, longest, opts, &raw mut temp_len, total, stream)
         })?;
-        let mut layout = Layout::default();
-        let arrays = Arrays::new(&mut layout, count)?;
-        let bytes = chunks.iter().map(|chunk| layout.part(chunk.bytes.len()));
-        let bytes = bytes.collect::<Result<Vec<_>, _>>()?;
-        let staged = layout.0;
-        let temp = layout.part(temp_len)?;
-        let base = self.scratch(layout.0)?;
-        let mut staging = vec![0; staged];
-        put(
-            &mut staging,
-            arrays.inputs,
-            bytes.iter().map(|at| base + *at as u64),
-        );
-        put(
-            &mut staging,
-            arrays.input_lens,
-            chunks.iter().map(|chunk| chunk.bytes.len() as u64),
-        );
-        put(
-            &mut staging,
-            arrays.outputs,
-            chunks.iter().map(|chunk| chunk.to),
-        );
-        put(
-            &mut staging,
-            arrays.rooms,
-            chunks.iter().map(|chunk| chunk.len as u64),
-        );
-        // A status that nvCOMP does not write is no success.
-        staging[arrays.statuses..arrays.statuses + 4 * count].fill(0xff);
-        for (chunk, at) in chunks.iter().zip(&bytes) {
+        let batch = self.lay_out(chunks.iter().map(|chunk| chunk.bytes.len()), temp_len)?;
+        let line = |(chunk, at): (&Packed<'_>, &usize)| Line {
+            input: batch.at(*at),
+            input_len: chunk.bytes.len(),
+            output: chunk.to,
+            room: chunk.len,
+        };
+        let lines: Vec<Line> = chunks.iter().zip(&batch.packed).map(line).collect();
+        let mut staging = batch.staged(batch.temp, &lines);
+        for (chunk, at) in chunks.iter().zip(&batch.packed) {
             staging[*at..*at + chunk.bytes.len()].copy_from_slice(chunk.bytes);
         }
-        self.up(base, &staging)?;
-        let at = |part: usize| base + part as u64;
+        self.up(batch.base, &staging)?;
+        let (arrays, at) = (&batch.arrays, |part| batch.at(part));
         // SAFETY: the arrays were copied to the scratch memory, in the stream's order, and point into it and into areas
         // of this packer; the workspace is as long as was asked for.
         let started = self.call("unpacking", || unsafe {
@@ -320,8 +337,8 @@ impl GpuPacker {
                 at(arrays.rooms),
                 at(arrays.lens),
                 count,
-                at(temp),
-                temp_len,
+                at(batch.temp),
+                batch.temp_len,
                 at(arrays.outputs),
                 Opts::unpack(),
                 at(arrays.statuses),
@@ -329,7 +346,7 @@ impl GpuPacker {
             )
         });
         // Also after a failure nothing may still read the staging memory.
-        let told = self.told(base, &arrays, count);
+        let told = self.told(&batch);
         started?;
         let result = |(told, chunk): ((usize, u32), &Packed<'_>)| match told {
             (len, 0) if len == chunk.len => Ok(()),
@@ -390,32 +407,16 @@ impl GpuPacker {
                 status => status,
             }
         })?;
-        let mut layout = Layout::default();
-        let arrays = Arrays::new(&mut layout, count)?;
-        let staged = layout.0;
-        let temp = layout.part(temp_len)?;
-        let bytes = chunks.iter().map(|_| layout.part(room));
-        let bytes = bytes.collect::<Result<Vec<_>, _>>()?;
-        let base = self.scratch(layout.0)?;
-        let mut staging = vec![0; staged];
-        put(
-            &mut staging,
-            arrays.inputs,
-            chunks.iter().map(|chunk| chunk.at),
-        );
-        put(
-            &mut staging,
-            arrays.input_lens,
-            chunks.iter().map(|chunk| chunk.len as u64),
-        );
-        put(
-            &mut staging,
-            arrays.outputs,
-            bytes.iter().map(|at| base + *at as u64),
-        );
-        staging[arrays.statuses..arrays.statuses + 4 * count].fill(0xff);
-        self.up(base, &staging)?;
-        let at = |part: usize| base + part as u64;
+        let batch = self.lay_out(chunks.iter().map(|_| room), temp_len)?;
+        let line = |(chunk, at): (&Unpacked, &usize)| Line {
+            input: chunk.at,
+            input_len: chunk.len,
+            output: batch.at(*at),
+            room,
+        };
+        let lines: Vec<Line> = chunks.iter().zip(&batch.packed).map(line).collect();
+        self.up(batch.base, &batch.staged(batch.arrays.end, &lines))?;
+        let (arrays, at) = (&batch.arrays, |part| batch.at(part));
         // SAFETY: as in `unpack_batch`; the chunks are in an area of this packer.
         let started = self.call("packing", || unsafe {
             (calls.pack)(
@@ -423,8 +424,8 @@ impl GpuPacker {
                 at(arrays.input_lens),
                 longest,
                 count,
-                at(temp),
-                temp_len,
+                at(batch.temp),
+                batch.temp_len,
                 at(arrays.outputs),
                 at(arrays.lens),
                 opts,
@@ -432,16 +433,16 @@ impl GpuPacker {
                 stream,
             )
         });
-        let told = self.told(base, &arrays, count);
+        let told = self.told(&batch);
         started?;
         let mut results = Vec::with_capacity(count);
-        for (((len, status), chunk), at) in told?.into_iter().zip(chunks).zip(bytes) {
+        for (((len, status), chunk), at) in told?.into_iter().zip(chunks).zip(&batch.packed) {
             results.push(match status {
                 0 if len > room => Err(Refused::Length(len)),
                 0 if len >= chunk.len => Err(Refused::NotSmaller),
                 0 => {
                     let mut packed = vec![0; len];
-                    self.down(&mut packed, base + at as u64)?;
+                    self.down(&mut packed, batch.at(*at))?;
                     Ok(packed)
                 }
                 status => Err(Refused::Status(status)),
@@ -450,10 +451,31 @@ impl GpuPacker {
         Ok(results)
     }
 
+    /// Scratch memory for a batch: the arrays, room for the packed bytes of each chunk, and the workspace.
+    fn lay_out(
+        &mut self,
+        packed: impl ExactSizeIterator<Item = usize>,
+        temp_len: usize,
+    ) -> Result<Batch, Failure> {
+        let mut layout = Layout::default();
+        let arrays = Arrays::new(&mut layout, packed.len())?;
+        let packed = packed.map(|len| layout.part(len));
+        let packed = packed.collect::<Result<Vec<_>, _>>()?;
+        let temp = layout.part(temp_len)?;
+        Ok(Batch {
+            base: self.scratch(layout.0)?,
+            arrays,
+            packed,
+            temp,
+            temp_len,
+        })
+    }
+
     /// Lengths and statuses, once the batch is done.
-    fn told(&self, base: u64, arrays: &Arrays, count: usize) -> Result<Vec<(usize, u32)>, Failure> {
-        let mut told = vec![0; arrays.statuses + 4 * count - arrays.lens];
-        self.down(&mut told, base + arrays.lens as u64)?;
+    fn told(&self, batch: &Batch) -> Result<Vec<(usize, u32)>, Failure> {
+        let (arrays, count) = (&batch.arrays, batch.packed.len());
+        let mut told = vec![0; arrays.end - arrays.lens];
+        self.down(&mut told, batch.at(arrays.lens))?;
         let statuses = told[arrays.statuses - arrays.lens..].chunks_exact(4);
         let lens = told.chunks_exact(8).take(count);
         let number = |(len, status): (&[u8], &[u8])| {
