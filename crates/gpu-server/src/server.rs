@@ -284,15 +284,7 @@ impl Server {
         let outbox = Arc::new(Outbox::new(writer));
         let mut frames = Frames::default();
         let program = hello(&mut reader, &mut frames)?;
-        let told = outbox.clone();
-        let faults: Faults = Arc::new(move |failure: Failure| {
-            tracing::debug!("a fault of the program: {failure}");
-            told.say(&Reply::Fault {
-                status: failure.status.0,
-                text: failure.text,
-            });
-        });
-        let device = match self.backend.open(faults) {
+        let device = match self.backend.open(faults(outbox.clone())) {
             Ok(device) => device,
             Err(failure) => {
                 outbox.say(&Reply::Refused {
@@ -352,6 +344,17 @@ impl Server {
         );
         result.map_err(|(end, _)| end)
     }
+}
+
+/// Tells a client of each fault of its program.
+fn faults(outbox: Arc<Outbox>) -> Faults {
+    Arc::new(move |failure: Failure| {
+        tracing::debug!("a fault of the program: {failure}");
+        outbox.say(&Reply::Fault {
+            status: failure.status.0,
+            text: failure.text,
+        });
+    })
 }
 
 /// Lanes as they come, until the session ends.
