@@ -4,10 +4,7 @@
 //! The first copies fill the memory and are not counted. `gpu bandwidth` compares what comes back with what went, and
 //! never uses the cache of contents.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{path::Path, time::Instant};
 
 use narrows_core::units::Rate;
 use serde::Deserialize;
