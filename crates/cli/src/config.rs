@@ -40,7 +40,7 @@ pub fn added(command: &Command, words: Vec<OsString>) -> Result<Vec<OsString>, U
         return Ok(words);
     }
     let text = |id: &str| said.try_get_one::<String>(id).ok().flatten().cloned();
-    let named = said.try_get_one::<PathBuf>("config").ok().flatten();
+    let named = said.try_get_one::<OsString>("config").ok().flatten();
     let Some((file, table)) = read(named.cloned())? else {
         return match text("config_profile") {
             Some(name) => Err(Usage(format!(
@@ -68,12 +68,12 @@ pub fn added(command: &Command, words: Vec<OsString>) -> Result<Vec<OsString>, U
 }
 
 /// The file that `named` or else the user's or the system's, if there is one.
-fn read(named: Option<PathBuf>) -> Result<Option<(PathBuf, Table)>, Usage> {
+fn read(named: Option<OsString>) -> Result<Option<(PathBuf, Table)>, Usage> {
     let is_named = named.is_some();
     let files = match named {
         // None, as a service or a test wants it.
-        Some(empty) if empty.as_os_str().is_empty() => return Ok(None),
-        Some(path) => vec![path],
+        Some(empty) if empty.is_empty() => return Ok(None),
+        Some(path) => vec![path.into()],
         None => usual(),
     };
     for path in files {

@@ -17,7 +17,7 @@ mod log;
 mod output;
 mod variables;
 
-use std::{path::PathBuf, process::ExitCode, sync::LazyLock};
+use std::{ffi::OsString, process::ExitCode, sync::LazyLock};
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 
@@ -61,7 +61,7 @@ struct Args {
         value_name = "FILE",
         env = "NARROWS_CONFIG"
     )]
-    config: Option<PathBuf>,
+    config: Option<OsString>,
     /// The flags of this profile of that file before its others
     #[arg(
         long,

@@ -131,7 +131,7 @@ fn announce(args: &Args, disks: &ServedDisks, control: &Path) -> anyhow::Result<
     Ok(())
 }
 
-fn export(text: &str) -> Result<(String, String), String> {
+fn export(text: &str) -> Result<(String, OsString), String> {
     let (name, backing) = text.split_once('=').ok_or("write it as NAME=BACKING")?;
     Ok((name.into(), backing.into()))
 }
