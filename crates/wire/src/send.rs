@@ -362,6 +362,11 @@ impl Sender<'_> {
         tracing::error!(path = %path.display(), "not sent: {why}");
     }
 
+    /// Whether somebody asked for this very path.
+    fn is_named(&self, path: &Path) -> bool {
+        self.source.roots().iter().any(|root| root.path == path)
+    }
+
     fn found(
         &mut self,
         path: &Path,
@@ -373,7 +378,11 @@ impl Sender<'_> {
             Ok(found) => self.entry(path, name, below, found),
             // In a tree in use, files come and go.
             Err(fault) if fault.kind() == io::ErrorKind::NotFound => {
-                self.leave_out(path, &"it is not there, or leads nowhere");
+                let why = match self.is_named(path) {
+                    true => "it is not there, or leads nowhere",
+                    false => "it was removed meanwhile",
+                };
+                self.leave_out(path, &why);
                 Ok(())
             }
             Err(fault) => {
@@ -419,7 +428,7 @@ impl Sender<'_> {
                 self.content(input, path, 0)
             }
             // Somebody named it.
-            Found::Other(what) if self.source.roots().iter().any(|root| root.path == path) => {
+            Found::Other(what) if self.is_named(path) => {
                 self.leave_out(path, &format!("it is {what}"));
                 Ok(())
             }
