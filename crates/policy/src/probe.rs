@@ -487,17 +487,17 @@ mod kept {
         raw: &[u8],
         look: impl FnOnce() -> Option<ChunkFeatures>,
     ) -> Option<ChunkFeatures> {
-        KEPT.with_borrow_mut(|(data, looks)| {
-            let at = raw.as_ptr() as usize;
-            let is_kept = data.iter().any(|data| {
-                let start = data.as_ptr() as usize;
-                (start..start + data.len()).contains(&at)
-            });
-            if !is_kept {
-                return look();
-            }
-            *looks.entry((at, raw.len())).or_insert_with(look)
-        })
+        let at = raw.as_ptr() as usize;
+        let holds = |data: &&[u8]| {
+            let start = data.as_ptr() as usize;
+            (start..start + data.len()).contains(&at)
+        };
+        // A thread that ends has nothing kept any more.
+        let is_kept = KEPT.try_with(|kept| kept.borrow().0.iter().any(|data| holds(data)));
+        if !is_kept.unwrap_or(false) {
+            return look();
+        }
+        KEPT.with_borrow_mut(|(_, looks)| *looks.entry((at, raw.len())).or_insert_with(look))
     }
 }
 
