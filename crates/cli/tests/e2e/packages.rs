@@ -62,7 +62,10 @@ fn every_asset_is_there() {
                 None => is_there(&base.join(&source)),
             };
             assert!(is_made, "{kind}: {source}");
-            names.push(target);
+            // The deb takes the library and the link to it as one.
+            if !(source.contains("/libnarrows.so") && names.contains(&target)) {
+                names.push(target);
+            }
         }
         assert!(
             names.iter().any(|target| target.contains("systemd/system")),

@@ -491,7 +491,7 @@ pub fn findings(rows: &[&Row]) -> Vec<Finding> {
     if !both.is_empty() {
         let near = both.iter().filter(|(near, _)| *near).count();
         findings.push(Finding {
-            paper: "A staged search (length, number, threads) finds the setting; the whole grid need not be searched.",
+            paper: "A staged search of length, number and threads finds the setting; the whole grid need not be searched.",
             ours: format!("In {near} of {} cells that were searched in full too, the staged search comes within a tenth of the best trade-off.", both.len()),
             holds: Verdict::share(near, both.len()),
         });
@@ -608,7 +608,7 @@ pub fn findings(rows: &[&Row]) -> Vec<Finding> {
             adaptive.iter().filter(|times| **times < SLOWER).count(),
         );
         findings.push(Finding {
-            paper: "(not the paper's) adaptive is never more than 3 % slower than none.",
+            paper: "Ours: adaptive is never more than 3 % slower than none.",
             ours: format!(
                 "From 256 KiB on it is in {lost} of {} pairs; least {least:.2}; messages up to {}.",
                 adaptive.len(),
