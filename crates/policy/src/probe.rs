@@ -493,7 +493,7 @@ mod kept {
             (start..start + data.len()).contains(&at)
         };
         // A thread that ends has nothing kept any more.
-        let is_kept = KEPT.try_with(|kept| kept.borrow().0.iter().any(|data| holds(data)));
+        let is_kept = KEPT.try_with(|kept| kept.borrow().0.iter().any(holds));
         if !is_kept.unwrap_or(false) {
             return look();
         }
