@@ -3,7 +3,7 @@
 //! `narrows recv --discard` and `narrows send -` run as a user would run them, so each end's processor time and memory
 //! are its own. Where the link has a rate or a delay, this process relays between them. What arrives is compared by
 //! XXH3-64, taken by the receiver over the bytes it hands out. On the GPU path ([`DataPath::Gpu`]) the two are
-//! `narrows gpu serve --backend host` and `narrows gpu bandwidth`, see [`gpu`].
+//! `narrows gpu serve --backend host` and `narrows gpu bandwidth`.
 
 mod gpu;
 
