@@ -80,6 +80,7 @@ fn transport(
         shutdown: Shutdown::default(),
         probe: Probe::default(),
         security: Security::Plain,
+        identity: None,
     }
 }
 
