@@ -54,6 +54,16 @@ impl Drop for Opened {
     }
 }
 
+/// What became of a file that was to be put in its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Put {
+    Placed,
+    /// Of one that was newer, or write-protected.
+    Replaced,
+    /// A directory is there, and stays.
+    Blocked,
+}
+
 impl<'a> Places<'a> {
     pub(crate) fn new(dir: &'a Path) -> Self {
         part::sweep(dir);
@@ -146,25 +156,29 @@ impl<'a> Places<'a> {
         self.made.contains(&inode(found))
     }
 
-    /// Gives `part` its place. Whether it replaced a file that was newer or write-protected.
+    /// Gives `part` its place, unless a directory is there.
     pub(crate) fn put(
         &mut self,
         part: Part,
         place: &Path,
         meta: &Meta,
-    ) -> Result<bool, TransferError> {
+    ) -> Result<Put, TransferError> {
         let write = |fault| TransferError::file("cannot write", place, fault);
         let mine = part.file().metadata().map_err(write)?;
         let mut precious = false;
         if let Err(part) = part.place_new(place).map_err(write)? {
             if let Ok(found) = fs::symlink_metadata(place) {
                 self.check_free(place, &found)?;
+                if found.is_dir() {
+                    part.discard();
+                    return Ok(Put::Blocked);
+                }
                 precious = is_precious(place, &found, meta);
             }
             part.place(place).map_err(write)?;
         }
         self.claim(place, &mine)?;
-        Ok(precious)
+        Ok(if precious { Put::Replaced } else { Put::Placed })
     }
 
     /// Fails where what is at `place` was put there by this transfer. A directory may hold two names of one file, and

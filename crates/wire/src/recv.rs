@@ -28,7 +28,7 @@ use crate::{
         Answer, OFFERS_LEN_MAX, OFFERS_MAX, Request, Verdict, read_document, write_document,
     },
     keep::{Keep, Owners},
-    place::{Places, is_precious, open_plain, partial_name},
+    place::{Places, Put, is_precious, open_plain, partial_name},
     send::{Moment, Progress, give_up, report},
     tree::{Entry, Extent, Extras, Meta, Offer},
 };
@@ -451,12 +451,6 @@ impl<'a> TreeWriter<'a> {
             part.discard();
             return Ok(());
         }
-        if fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
-            part.discard();
-            self.note_blocked(place);
-            self.made.entries += 1;
-            return Ok(());
-        }
         let mode = meta.mode & 0o777;
         if self.request.keep.extras() {
             let set = self
@@ -469,7 +463,11 @@ impl<'a> TreeWriter<'a> {
                 .map_err(write)?;
         }
         part.file().set_modified(mtime(meta)).map_err(write)?;
-        self.made.replaced += u64::from(self.places.put(part, place, meta)?);
+        match self.places.put(part, place, meta)? {
+            Put::Placed => {}
+            Put::Replaced => self.made.replaced += 1,
+            Put::Blocked => self.note_blocked(place),
+        }
         self.made.entries += 1;
         // A part of an earlier transfer that was to be continued has no use any more.
         if let Some(name) = partial_name(meta, self.made.bytes - before.0) {
