@@ -3,13 +3,13 @@
 
 Needs a release build, tar, zstd, nc (netcat-openbsd) and rsync; `strangers` needs qemu-system-x86_64 for its migration.
 
-    bench/send/run.py small [--files 100000] [--rounds 3] [--links loopback,100mbit]
+    bench/send/run.py small [--files 100000] [--rounds 3] [--links loopback,100mbit] [--tree DIR]
     bench/send/run.py rerun [--files 100000] [--size 2G]
     bench/send/run.py strangers [--seconds 60] [--strangers 1500]
     ... [--dir /dev/shm] [--out FILE.jsonl]
 
-small: files of 0 to 8 KiB of text, 500 a directory, from memory into memory, in an empty directory each time. One run is
-timed from the sender's start until the receiver has exited. `100mbit`: everybody goes through the same relay (`narrows
+small: files of 0 to 8 KiB of text, 500 a directory, or those of a tree of yours, from memory into memory, in an empty
+directory each time, and once `cp -a`, which sends nothing. One run is timed from the sender's start until the receiver has exited. `100mbit`: everybody goes through the same relay (`narrows
 link-emulator`), 100 Mbit/s and 10 ms each way. The order of the contenders turns with each round; medians.
 rerun: the receiver is killed when about half is there; the same command again. Bytes on the links of the second run
 beside those of a whole transfer, and the most memory that both ends had resident.
@@ -18,6 +18,7 @@ while twenty rightful transfers run one after the other.
 """
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -140,9 +141,25 @@ def one(name, src, base, flags):
     return seconds
 
 
+def copy_tree(tree, src, files):
+    """The first files of up to 8 KiB of a tree."""
+    found = (path for path in sorted(Path(tree).rglob("*")) if path.is_file() and not path.is_symlink() and path.stat().st_size <= 8192)
+    for path in itertools.islice(found, files):
+        to = src / path.relative_to(tree)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, to)
+
+
 def small(args, base, note):
     src = base / "src"
-    make_files(src, args.files)
+    if args.tree:
+        copy_tree(args.tree, src, args.files)
+    else:
+        make_files(src, args.files)
+    files = sum(path.is_file() for path in src.rglob("*"))
+    began = time.monotonic()
+    subprocess.run(["cp", "-a", src, base / "in"], check=True)
+    copied = time.monotonic() - began
     for link in args.links.split(","):
         times = {name: [] for name in CONTENDERS}
         for number in range(args.rounds):
@@ -153,7 +170,7 @@ def small(args, base, note):
                 print(f"{link}, round {number}: {name} {times[name][-1]:.2f} s", file=sys.stderr)
         medians = {name: statistics.median(of) for name, of in times.items()}
         nc = min(medians["tar, zstd -1, nc"], medians["tar, zstd -3, nc"])
-        note({"schema": "narrows.send/1", "part": "small", "link": link, "files": args.files, "seconds": times, "median_s": medians,
+        note({"schema": "narrows.send/1", "part": "small", "what": args.what, "link": link, "files": files, "seconds": times, "cp_s": copied, "median_s": medians,
               "over_tar_zstd_nc": nc / medians["narrows"], "over_rsync": medians["rsync -a"] / medians["narrows"]})
 
 
@@ -400,6 +417,8 @@ def main():
     parser.add_argument("part", choices=["small", "rerun", "strangers", "flood"])
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tree", help="files of this tree")
+    parser.add_argument("--what", default="words of 1 MiB", help="what the files are, for the table")
     parser.add_argument("--links", default="loopback,100mbit")
     parser.add_argument("--size", default="2G")
     parser.add_argument("--seconds", type=float, default=60)

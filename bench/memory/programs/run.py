@@ -78,11 +78,13 @@ def table(path):
     same = sum(row["same"] for row in rows)
     ratios = [row["ratio"] for row in numeric]
     over = max(row["peak_mib"] - row["limit_mib"] for row in numeric)
-    beside = [row["peers"]["swap"]["s"] / statistics.median(row["bound_s"]) for row in numeric if "swap" in row["peers"]]
+    # A peer that was killed for memory has no time; one that did not end in the time it was given took longer than that.
+    swapped = [row for row in numeric if "swap" in row["peers"] and not (row["peers"]["swap"]["fault"] or "").startswith("killed")]
+    beside = [row["peers"]["swap"]["s"] / statistics.median(row["bound_s"]) for row in swapped]
     twice = sum(times >= 2 for times in beside)
     print(f"{same} of {len(rows)} programs gave the same results. Those that it is for took {min(ratios):.1f} to {max(ratios):.1f} times as long as without a")
     print(f"limit, {statistics.geometric_mean(ratios):.1f} in the mean; their peaks were {-over:.0f} MiB or more below the limit. With swap in a file and the same memory they took")
-    print(f"{min(beside):.1f} to {max(beside):.1f} times as long as within it, {statistics.geometric_mean(beside):.1f} in the mean, twice and more in {twice} of {len(beside)}.\n")
+    print(f"{min(beside):.1f} to {max(beside):.1f} times as long as within it, {statistics.median(beside):.1f} in the median, twice and more in {twice} of {len(beside)}.\n")
     print("| numbers | program | data | limit | alone | within the limit | times as long | peak | to the file | swap in a file | zram as swap |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for row in sorted(rows, key=lambda row: not row["for"]):

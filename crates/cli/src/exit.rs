@@ -19,7 +19,7 @@ Exit codes:
   4    authentication failed
   5    the peer speaks another protocol, version or service
   6    a limit was exceeded
-  130  interrupted (143: asked to stop)";
+  130  interrupted (129: hung up, 143: asked to stop)";
 
 /// Prints the fault and turns it into the exit code.
 pub fn report(fault: &anyhow::Error) -> ExitCode {

@@ -25,6 +25,11 @@ fn gen_writes_what_the_specification_says() {
     assert!(to_file.status.success() && to_file.stdout.is_empty());
     let piped = narrows(&["gen", "sparse", "64K", "--seed", "7"], dir.path());
     assert_eq!(fs::read(dir.path().join("sparse")).unwrap(), piped.stdout);
+    let dash = narrows(
+        &["gen", "sparse", "64K", "--seed", "7", "-o", "-"],
+        dir.path(),
+    );
+    assert_eq!(dash.stdout, piped.stdout);
 }
 
 #[test]

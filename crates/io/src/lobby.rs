@@ -6,10 +6,14 @@
 //! nothing before one that has, and of those the one that has waited longest. A client that goes on with its handshake
 //! is therefore served however many others are silent.
 //!
-//! Reads no clock: how long a handshake may take is [`crate::secure::HANDSHAKE_TIME`]. Upstream: whoever accepts
-//! connections.
+//! How long a handshake may take is [`crate::secure::HANDSHAKE_TIME`]. A stranger's fault is told in the log, a hundred
+//! of them a minute and then only how many: the log is not theirs to fill. Upstream: whoever accepts connections.
 
-use std::sync::Arc;
+use std::{
+    fmt::Display,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use parking_lot::Mutex;
 
@@ -23,6 +27,15 @@ pub const STRANGERS_MAX: usize = 128;
 pub struct Lobby {
     max: usize,
     state: Mutex<State>,
+    faults: Mutex<Faults>,
+}
+
+/// What was told of strangers' faults in this minute.
+#[derive(Debug, Default)]
+struct Faults {
+    since: Option<Instant>,
+    told: u32,
+    untold: u64,
 }
 
 #[derive(Debug, Default)]
@@ -53,7 +66,19 @@ impl Lobby {
         Arc::new(Self {
             max: max.max(1),
             state: Mutex::default(),
+            faults: Mutex::default(),
         })
+    }
+
+    /// Tells in the log why `peer` was not let in, or counts it.
+    pub fn refused(&self, peer: &str, why: &dyn Display) {
+        let Some(untold) = self.faults.lock().tell(Instant::now()) else {
+            return;
+        };
+        if untold > 0 {
+            tracing::warn!("{untold} more connections were refused");
+        }
+        tracing::warn!(peer, "refused: {why}");
     }
 
     /// Takes a newcomer in. Where the lobby is full another one's connection is aborted, which its thread notices.
@@ -92,6 +117,26 @@ impl Lobby {
         self.len() == 0
     }
 }
+
+impl Faults {
+    /// Whether one more is told, and how many were not since the last that was.
+    fn tell(&mut self, now: Instant) -> Option<u64> {
+        let is_over = |since| now.duration_since(since) >= PERIOD;
+        if self.since.is_none_or(is_over) {
+            (self.since, self.told) = (Some(now), 0);
+        }
+        if self.told == TOLD_MAX {
+            self.untold += 1;
+            return None;
+        }
+        self.told += 1;
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
+/// Faults of strangers that are told in one period.
+const TOLD_MAX: u32 = 100;
+const PERIOD: Duration = Duration::from_secs(60);
 
 impl State {
     /// Who has to make room.
@@ -164,5 +209,21 @@ mod tests {
         assert!(c.shutdown.is_aborted(), "one each: the oldest silent one");
         drop(places);
         assert_eq!(lobby.len(), 2);
+    }
+    // Goal: a crowd cannot fill the log, and nothing is kept from who reads it. Method: a thousand faults in a second,
+    // and one a minute later.
+    #[test]
+    fn faults_of_a_crowd_are_counted() {
+        let (mut faults, now) = (Faults::default(), Instant::now());
+        let told = (0..1000)
+            .filter(|at| {
+                faults
+                    .tell(now + Duration::from_millis(*at))
+                    .is_some_and(|untold| untold == 0)
+            })
+            .count();
+        assert_eq!(told, TOLD_MAX as usize);
+        assert_eq!(faults.tell(now + PERIOD), Some(1000 - u64::from(TOLD_MAX)));
+        assert_eq!(faults.tell(now + PERIOD), Some(0));
     }
 }

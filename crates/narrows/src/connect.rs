@@ -4,6 +4,8 @@ use std::{
     collections::HashMap,
     fs, io,
     sync::{Arc, Weak},
+    thread,
+    time::Duration,
 };
 
 use narrows_core::CodecId;
@@ -28,16 +30,24 @@ use crate::{
 pub type Dial = Box<dyn Fn() -> io::Result<Transport> + Send + Sync>;
 
 impl Endpoint {
-    /// Dials the peer and begins a session.
+    /// Dials the peer and begins a session. Where the connection is cut before the peer has said anything, it is dialled
+    /// again a few times.
     ///
     /// # Errors
     /// [`Error`] when the peer cannot be reached or does not suit, in words.
     pub fn connect(engine: &Engine, settings: Settings, dial: Dial) -> Result<Self, Error> {
-        let transport = dial()?;
         let mut machine = Session::new(config(engine, &settings, Role::Initiator, session_name()));
         let hello = machine.hello();
-        let (route, loopback) = route(&hello.session, Role::Initiator, &transport);
-        let (transport, theirs) = greet(&Hello { route, ..hello }, transport)?;
+        let (transport, theirs, route, loopback) = persistently(|| {
+            let transport = dial()?;
+            let (route, loopback) = route(&hello.session, Role::Initiator, &transport);
+            let hello = Hello {
+                route,
+                ..hello.clone()
+            };
+            let (transport, theirs) = greet(&hello, transport)?;
+            Ok((transport, theirs, route, loopback))
+        })?;
         let id = narrows_session::LinkId(0);
         machine.attach(id, theirs.clone()).map_err(refused)?;
         let transport = padding(&settings, &theirs, transport)?;
@@ -51,6 +61,36 @@ impl Endpoint {
         Ok(Self { inner })
     }
 }
+
+/// Tries again after a cut: a listener whose lobby is crowded with strangers cuts off some of them, and cannot know who
+/// is one of its own. Where that does not help, the first fault is the one to tell.
+fn persistently<T>(attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    let mut waits = CUT_WAITS_MS.into_iter();
+    let mut first = None;
+    loop {
+        let fault = match attempt() {
+            Ok(done) => return Ok(done),
+            Err(fault) => fault,
+        };
+        let is_cut = CUT.contains(&fault.kind());
+        let told = first.take().unwrap_or(fault);
+        match waits.next().filter(|_| is_cut) {
+            Some(wait) => thread::sleep(Duration::from_millis(wait)),
+            None => return Err(told),
+        }
+        first = Some(told);
+    }
+}
+
+/// A connection that ended before its time.
+const CUT: [io::ErrorKind; 4] = [
+    io::ErrorKind::ConnectionReset,
+    io::ErrorKind::ConnectionAborted,
+    io::ErrorKind::BrokenPipe,
+    io::ErrorKind::UnexpectedEof,
+];
+/// Before each further attempt: a third of a second in all, which nobody minds whose peer is of another kind.
+const CUT_WAITS_MS: [u64; 5] = [10, 20, 50, 100, 150];
 
 /// Where accepted connections become sessions, or join the one they belong to. [`crate::SessionListener`] takes one;
 /// alone, it serves who accepts and authenticates connections in a way of his own.

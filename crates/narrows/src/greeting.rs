@@ -60,10 +60,10 @@ pub(crate) fn read_hello(ahead: &mut ReadAhead) -> Result<Hello, Error> {
     let header = match ahead.read_header(parse) {
         Ok(Some(header)) => header,
         Ok(None) => {
-            return Err(Error::new(
-                Code::FAILED,
-                "the peer closed the connection before its handshake; its log says why, often other security flags",
-            ));
+            return Err(Error::Io {
+                kind: io::ErrorKind::UnexpectedEof,
+                text: "the peer closed the connection before its handshake; its log says why, often other security flags".into(),
+            });
         }
         Err(LinkFault::Io(fault)) => return Err(lost(fault)),
         Err(LinkFault::Session(_)) if ahead.come().starts_with(&TLS) => {
@@ -108,10 +108,10 @@ pub(crate) fn refused(fault: SessionError) -> Error {
 }
 
 pub(crate) fn lost(fault: io::Error) -> Error {
-    Error::new(
-        Code::FAILED,
-        format!("the connection broke during the handshake: {fault}"),
-    )
+    Error::Io {
+        kind: fault.kind(),
+        text: format!("the connection broke during the handshake: {fault}"),
+    }
 }
 
 /// Runs `work` and cuts the connection if it takes too long.

@@ -176,7 +176,15 @@ impl Connector {
                 transport = transport::throttled(transport, rate);
             }
             let secured = secure::connect(transport, &auth, address.host());
-            secured.map_err(|error| io::Error::from(unproven(&error)))
+            secured.map_err(|error| {
+                // The kind says whether it may be worth another try.
+                let kind = match &error {
+                    SecureError::Io(fault) => fault.kind(),
+                    SecureError::Closed => io::ErrorKind::UnexpectedEof,
+                    _ => io::ErrorKind::PermissionDenied,
+                };
+                io::Error::new(kind, unproven(&error))
+            })
         })
     }
 
@@ -312,6 +320,7 @@ impl Greeter {
         let lobby = Lobby::new(strangers_max());
         for transport in listener.incoming() {
             let (this, stranger) = (self.clone(), lobby.enter(&transport));
+            let lobby = lobby.clone();
             let greet = move || {
                 let peer = transport.peer.clone();
                 let admitted = secure::accept_named(transport, &this.auth, &this.allow)
@@ -321,7 +330,7 @@ impl Greeter {
                 match admitted {
                     Ok(Some(endpoint)) => this.hand_over(endpoint),
                     Ok(None) => {}
-                    Err(error) => tracing::warn!(peer, "refused: {error}"),
+                    Err(error) => lobby.refused(&peer, &error),
                 }
             };
             if let Err(error) = narrows_io::thread::spawn("greet", greet) {

@@ -4,7 +4,7 @@ use std::{
     io::{Read, Write},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     thread,
     time::Duration,
@@ -384,6 +384,37 @@ fn a_peer_that_accepts_and_is_silent_has_not_come_back() {
         "{:?}",
         began.elapsed()
     );
+}
+
+// Goal: who is cut off in a crowd of strangers gets in all the same, and who only ever is, hears why soon. Method: the
+// first three dials, or all, reach a socket that is closed at once; a dial that works once is not tried again.
+#[test]
+fn a_connection_that_is_cut_before_its_greeting_is_made_again() {
+    let engine = Engine::new(2);
+    let (listener, address) = listener();
+    let sessions = accept(listener, &engine, Settings::default());
+    let rude = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let cuts = Address::parse(&rude.local_addr().unwrap().to_string(), 0).unwrap();
+    thread::spawn(move || rude.incoming().for_each(drop));
+    let dials = Arc::new(AtomicUsize::new(0));
+    let after = |cut: usize| -> Dial {
+        let (dials, cuts, address) = (dials.clone(), cuts.clone(), address.clone());
+        dials.store(0, Relaxed);
+        Box::new(move || {
+            let is_cut = dials.fetch_add(1, Relaxed) < cut;
+            let to = if is_cut { &cuts } else { &address };
+            transport::connect(to, &Tuning::default()).map_err(std::io::Error::other)
+        })
+    };
+    let here = Endpoint::connect(&engine, Settings::default(), after(3)).unwrap();
+    sessions.recv_timeout(Duration::from_secs(10)).unwrap();
+    here.close();
+    let end = Endpoint::connect(&engine, Settings::default(), after(usize::MAX)).unwrap_err();
+    assert!(end.text().contains("handshake"), "{end}");
+    assert_eq!(dials.load(Relaxed), 6);
+    let once = transport::connect(&cuts, &Tuning::default()).unwrap();
+    let end = Endpoint::connect(&engine, Settings::default(), narrows::dial_once(once));
+    assert!(end.unwrap_err().text().contains("handshake"));
 }
 
 /// Passes bytes on both ways until `dead`, then takes no more of them, and keeps its connections.

@@ -262,7 +262,10 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
             match converse(transport, tls, &seat, stranger) {
                 Ok(()) | Err(Ended::Receive(ReceiveError::Left)) => tracing::debug!(peer, "closed"),
                 Err(_) if shared.stopping.load(Ordering::SeqCst) => {}
-                Err(fault) => tracing::warn!(peer, "connection closed: {fault}"),
+                Err(fault) if seat.is_served() => {
+                    tracing::warn!(peer, "connection closed: {fault}")
+                }
+                Err(fault) => shared.lobby.refused(&peer, &fault),
             }
             drop(seat);
             allocator::give_back();
@@ -309,6 +312,12 @@ impl Seat {
             connection.served = true;
         }
         Ok(())
+    }
+
+    fn is_served(&self) -> bool {
+        let open = self.shared.open.lock();
+        open.iter()
+            .any(|connection| connection.serial == self.serial && connection.served)
     }
 }
 

@@ -98,7 +98,7 @@ impl Streams {
 /// Streams that are told apart: a program that reads some arrays and writes others has one for each.
 const STREAMS: usize = 24;
 /// Blocks brought ahead at most.
-const AHEAD_MAX: u32 = 8;
+const AHEAD_MAX: u32 = 16;
 /// A fault so far behind where one is due is still of the stream: blocks between were there.
 const SLACK: u32 = 4;
 /// So many writes behind reads are believed.
@@ -124,6 +124,6 @@ mod tests {
             down -= ahead.count + 1;
             found[2] += streams.note(100_000 + n * 7919 % 1000 * 50).count;
         }
-        assert_eq!(found, [2 + 4 + 16 * 8 + 8, 2 + 4 + 16 * 8 + 8, 0]);
+        assert_eq!(found, [2 + 4 + 8 + 16 * 16, 2 + 4 + 8 + 16 * 16, 0]);
     }
 }

@@ -238,6 +238,7 @@ impl<'a> TreeWriter<'a> {
         match entry {
             Entry::Dir(meta) => {
                 let place = self.places.of(&meta)?;
+                self.make_way(&place, &meta)?;
                 self.places.dir(&place)?;
                 self.places
                     .remember_entry(place.as_os_str().len() + meta.path.len() + extras.bytes())?;
@@ -389,6 +390,25 @@ impl<'a> TreeWriter<'a> {
     /// Whether what is there stays, because the sender wanted that of newer ones or of any.
     fn is_kept(&self, found: &fs::Metadata, meta: &Meta) -> bool {
         self.request.ignore_existing || self.request.update && is_newer(found, meta)
+    }
+
+    /// Removes a file that stands where a directory is to be, as a file there gives way to a file.
+    fn make_way(&mut self, place: &Path, meta: &Meta) -> Result<(), TransferError> {
+        let Some(found) = fs::symlink_metadata(place)
+            .ok()
+            .filter(|found| found.is_file())
+        else {
+            return Ok(());
+        };
+        self.places.check_free(place, &found)?;
+        if self.is_kept(&found, meta) {
+            return Ok(());
+        }
+        fs::remove_file(place)
+            .map_err(|fault| TransferError::file("cannot remove", place, fault))?;
+        self.made.replaced += 1;
+        tracing::warn!(path = %place.display(), "replaced, a file by a directory");
+        Ok(())
     }
 
     /// A directory is never replaced by something else: what may lie in it is not the sender's.

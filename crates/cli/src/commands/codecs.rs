@@ -50,12 +50,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 .to_string(),
         );
     }
-    let mut table = Table::new();
-    // Plain, and as wide as the narrowest terminal.
-    table
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(80);
-    table.load_style(NOTHING).set_header([
+    let mut codecs = table([
         "id", "codec", "levels", "default", "history", "backend", "format",
     ]);
     for entries in registry.entries() {
@@ -74,7 +69,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             (first, others) if others.is_empty() => first,
             (first, others) => format!("{first} (also {})", others.join(", ")),
         };
-        table.add_row([
+        codecs.add_row([
             info.id.to_string(),
             info.name.into(),
             range(&all),
@@ -84,14 +79,26 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             info.format.into(),
         ]);
     }
-    output::print(&table.to_string())?;
+    output::print(&codecs.to_string())?;
+    let mut backends = table(["backend", ""]);
     for (name, found) in registry.probed() {
-        match found {
-            Ok(()) => output::print(&format!("backend {name}: available"))?,
-            Err(reason) => output::print(&format!("backend {name}: not available: {reason}"))?,
-        }
+        let state = match found {
+            Ok(()) => "available".into(),
+            Err(reason) => format!("not available: {reason}"),
+        };
+        backends.add_row([name.to_string(), state]);
     }
-    Ok(())
+    output::print(&backends.to_string())
+}
+
+/// A table, plain, and as wide as the narrowest terminal.
+fn table<const N: usize>(heads: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(80);
+    table.load_style(NOTHING).set_header(heads);
+    table
 }
 
 fn range(levels: &RangeInclusive<i16>) -> String {

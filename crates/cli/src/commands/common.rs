@@ -103,6 +103,7 @@ pub fn packing_settings(engine: &Engine, packing: &Packing) -> anyhow::Result<Se
         }
     };
     if let Some(path) = &packing.explain {
+        super::lab::no_dash(path)?;
         let file =
             File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         settings.explain = Some(narrows::explain_to(file));

@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::{self, IsTerminal, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use anyhow::Context;
@@ -22,13 +22,17 @@ pub struct Args {
     /// The same seed always gives the same bytes
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,
-    /// File to write; standard output if not given
+    /// File to write; standard output for `-` and if not given
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let (mut out, to): (Box<dyn Write>, _) = match &args.output {
+    let file = args
+        .output
+        .as_deref()
+        .filter(|path| *path != Path::new("-"));
+    let (mut out, to): (Box<dyn Write>, _) = match file {
         Some(path) => {
             let file =
                 File::create(path).with_context(|| format!("cannot write {}", path.display()))?;

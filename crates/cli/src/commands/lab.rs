@@ -43,6 +43,7 @@ pub fn warn_of_load() {
 pub fn places<const N: usize>(places: [(&str, Option<&PathBuf>); N]) -> Result<(), Usage> {
     for (flag, path) in places {
         let Some(path) = path else { continue };
+        no_dash(path)?;
         // Of a link that leads nowhere yet, the file is new and the link is not.
         let new = fs::symlink_metadata(path).is_err();
         fs::OpenOptions::new()
@@ -60,6 +61,16 @@ pub fn places<const N: usize>(places: [(&str, Option<&PathBuf>); N]) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Refuses `-`: a file of that name is never meant, and standard output has its own text.
+pub fn no_dash(path: &Path) -> Result<(), Usage> {
+    match path == Path::new("-") {
+        true => Err(Usage(
+            "`-` is no file here; name one, or give /dev/stdout".into(),
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Writes a report and says where.

@@ -487,6 +487,24 @@ fn a_directory_in_the_place_of_a_file_stays_and_the_rest_arrives() {
     }
 }
 
+// Goal: a file gives way to a directory, as it would to a file, and not where what is there is to stay.
+#[test]
+fn a_file_in_the_place_of_a_directory_gives_way() {
+    let (from, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    fs::create_dir(from.path().join("d")).unwrap();
+    fs::write(from.path().join("d/x"), "x").unwrap();
+    fs::write(into.path().join("d"), "a file").unwrap();
+    let all = from.path().join(".");
+    let (sent, receiver) = carry([Path::new("--ignore-existing"), &all], into.path());
+    sent.expect(5);
+    receiver.wait().expect(5).says("not a directory");
+    assert!(into.path().join("d").is_file());
+    let (sent, receiver) = carry([&all], into.path());
+    sent.expect(0);
+    receiver.wait().expect(0).says("a file by a directory");
+    assert_eq!(fs::read(into.path().join("d/x")).unwrap(), b"x");
+}
+
 // Goal: a name neither changes the terminal nor begins a line of its own, at either end. Method: names with escapes and line
 // ends, replaced by older ones, so that the receiver warns.
 #[test]

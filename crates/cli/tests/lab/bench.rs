@@ -135,6 +135,7 @@ fn wrong_usage_is_2_and_damaged_results_are_1() {
             2,
             "--report",
         ),
+        (&["bench", "--report", "-"], 2, "/dev/stdout"),
         (&["bench", "not-here"], 1, "not-here"),
         (&["report", "broken.jsonl"], 1, "line 1"),
         (&["report", "not-here"], 1, "not-here"),
