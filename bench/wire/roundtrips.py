@@ -25,7 +25,7 @@ def more(row, way):
 def lead(path):
     _, messages, bulk = read(path)
     most = max(more(row, "tunnel") for row in messages)
-    print(f"A message of 64 B to 4 KiB through `narrows tunnel` and back takes at most {most:.0f} µs longer than "
+    print(f"A message of 64 B to 4 KiB through `narrows tunnel` and back takes at most {max(0, most):.0f} µs longer than "
           f"through a plain proxy; {MOST_US} were allowed. "
           f"Raw bulk has {bulk['tunnel none'] / bulk['proxy']:.2f} of one plain proxy's rate and "
           f"{bulk['tunnel none'] / bulk['two proxies']:.2f} of two in a row's; {BULK_LEAST} of one was asked.")

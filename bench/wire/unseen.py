@@ -535,7 +535,7 @@ def page(path):
     shares = {key: beside(row) for key, row in held.items()}
     least = {name: min(shares[name, mbit][0] for mbit in links if (name, mbit) in shares) for name in kinds}
     good = sum(share >= GOOD for share in least.values())
-    print("# Kinds of files that nobody tuned on\n")
+    print("# Kinds of files that no constant of the policy was chosen with\n")
     print(f"On {len(kinds)} kinds of files that no test, prior or recording names the adaptive policy reaches {GOOD} of the best of {len(FIXED) + 1} fixed settings "
           f"on both links in {good}, and {pages.geomean([share for share, _ in shares.values()]):.3f} in the geometric mean; the least is {min(least.values()):.3f} "
           f"(`{min(least, key=least.get)}`).\n")

@@ -5,7 +5,6 @@
 //! - Numbers with a unit in the README stand in such a part, or in code: nobody's memory is a source.
 //! - Relative links lead to a file, and to a heading where they name one.
 //! - Pages of results have no commit, hour or bracket in a table's cell.
-//! - Pages of results of which no rows were kept are listed in [`NOT_YET`], which each run prints.
 
 mod cells;
 mod links;
@@ -32,9 +31,6 @@ const WHOLE: [(&str, &str); 8] = [
     ),
 ];
 const RELIABILITY: &str = "cargo xtask reliability";
-
-/// Result pages whose figures are still written by hand: no rows of their runs were kept.
-const NOT_YET: [&str; 1] = ["latency.md"];
 
 /// Writes the made parts anew, or says what differs.
 ///
@@ -74,10 +70,7 @@ pub(crate) fn run(flag: Option<&str>) -> Result<()> {
     if !faults.is_empty() {
         bail!("the pages do not hold:\n  {}", faults.join("\n  "));
     }
-    println!(
-        "pages: {made} parts made by programs; still by hand: {}",
-        NOT_YET.join(", ")
-    );
+    println!("pages: {made} parts made by programs");
     Ok(())
 }
 

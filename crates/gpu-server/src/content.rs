@@ -306,7 +306,7 @@ mod tests {
             .collect()
     }
 
-    // Goal: a client's next session has what its last one left, nobody else's has, and who proved nothing has nothing.
+    // Goal: content is kept for a client's next session, for no other client, and not for a client without an identity.
     // Method: sessions of two clients and of none, one after the other, of two at once, and one whose last piece never came.
     #[test]
     fn a_client_finds_what_it_left_and_nobody_elses() {

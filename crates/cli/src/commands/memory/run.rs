@@ -87,7 +87,8 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
     let report = counters.report()?;
     if args.json {
         eprintln!("{}", serde_json::to_string(&report)?);
-    } else if !quiet {
+    } else if !quiet && (report.started || status.success()) {
+        // Else the library has said why it could not start.
         crate::log::tell!("{}", sentence(&report, begun.elapsed()));
     }
     std::process::exit(

@@ -318,8 +318,8 @@ fn bytes_that_the_server_has_are_not_sent_again() {
     told.says("and 15 MiB not again");
 }
 
-// Goal: what a client's last program copied is not sent again for its next one; nobody else has it, and who proved nothing
-// neither. Method: the same 9 MiB of noise by two holders of keys, by one with a certificate, and without either.
+// Goal: content that a client has sent is not sent again by its next program; another client, or one without an identity,
+// sends all of it. Method: the same 9 MiB of noise by two holders of keys, by one with a certificate, and without either.
 #[test]
 fn a_clients_next_program_sends_little_and_others_send_all() {
     let dir = TempDir::new().unwrap();
