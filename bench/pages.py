@@ -148,7 +148,7 @@ def readme():
         ["disk above Ceph, sequential 128 KiB", f"written {above / beside:.2f} × as fast as by Ceph's zstd",
          f"random reads of 4 KiB {small[0] / small[1]:.2f} × Ceph without compression", "[disk](docs/results/disk.md)"],
     ]
-    table(["what", "narrows", "where it is least", ""], lines)
+    table(["what", "narrows", "worst case", ""], lines)
 
 
 def gpu():

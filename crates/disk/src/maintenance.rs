@@ -90,7 +90,13 @@ impl Store {
         if enough {
             return Ok(());
         }
-        self.counters.no_space.fetch_add(1, Ordering::Relaxed);
+        let refused = self.counters.no_space.fetch_add(1, Ordering::Relaxed) + 1;
+        // The first, and then seldom: a program may go on writing for hours.
+        if refused.is_power_of_two() {
+            tracing::warn!(
+                "full: {refused} requests refused until some is trimmed or the backing grows"
+            );
+        }
         Err(DiskError::NoSpace(
             "nothing is left to be collected; trim some or grow the backing".to_owned(),
         ))

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use narrows_core::units::Size;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -150,7 +151,12 @@ impl Store {
         let (live, most) = (log.segments.live(), log.segments.live_max());
         let now = Fullness::of(live, most);
         if self.warned.swap(now) < now {
-            tracing::warn!(live, most, fullness = ?now, "the store fills up; trim some or grow it");
+            let percent = 100 * live / most.max(1);
+            tracing::warn!(
+                "{percent} % full, {} of {}; trim some or grow it",
+                Size(live),
+                Size(most)
+            );
         }
     }
 }

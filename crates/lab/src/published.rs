@@ -146,7 +146,8 @@ pub fn summary(runs: &[Run]) -> String {
         DataPath::Gpu => " Transfers are copies to the memory of a GPU elsewhere, as there.",
     };
     format!(
-        "Of {} conclusions, {} hold here, {} hold in part and {} do not; {} were not measured.{path}{left_out}",
+        "Of {} conclusions, {} hold here, {} hold in part and {} do not; {} were not measured.{path}{left_out} \
+         The study's messages are of 4 KiB to 16 MiB, one at a time, where adaptive has little time to learn; wire.md measures long transfers.",
         claims.len(),
         count(Some(Verdict::Holds)),
         count(Some(Verdict::Mostly)),

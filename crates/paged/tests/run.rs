@@ -60,9 +60,9 @@ fn assert_done((output, report): &(Output, RunReport), limit: usize) {
     );
 }
 
-// Goal: no write is lost and no page mixed up, whatever goes and comes. Method: eight threads at random places of memory
-// of which two thirds may be there, against versions that are kept apart; now and then one goes on in order, so that
-// blocks are brought ahead, too.
+// Goal: no write is lost and no page mixed up, whatever goes and comes. Method: eight threads at random lines of random
+// blocks, of which two thirds may be there, against versions that are kept apart; now and then one goes on in order, so
+// that blocks are brought ahead, too.
 #[test]
 fn threads_find_what_they_wrote() {
     let limit = env::var("NARROWS_MODEL_LIMIT_MIB").map_or(64, |text| text.parse().unwrap()) * MIB;
@@ -99,11 +99,15 @@ fn model() {
                         (at as *mut [u64; 8]).add(line).write(expected(line, 1));
                     }
                 }
-                let mut state = id as u64;
+                let (mut state, mut block) = (id as u64, 0);
                 for access in 0..accesses / threads {
                     state = mix(state.wrapping_add(0x9e37_79b9_7f4a_7c15));
+                    if access % IN_A_BLOCK == 0 {
+                        block = (state >> 8) as usize % (mine / LINES);
+                    }
                     let run = if access % 10_000 == 0 { 20_000 } else { 1 };
-                    let (first, is_back) = (state as usize % mine, state >> 59 & 1 == 1);
+                    let first = block * LINES + state as usize % LINES;
+                    let is_back = state >> 59 & 1 == 1;
                     for step in 0..run {
                         let n = if is_back {
                             first + mine * run - step
@@ -126,6 +130,11 @@ fn model() {
     });
     drop(memory);
 }
+
+/// Lines of a block that are one thread's.
+const LINES: usize = (64 << 10) / 64 / 8;
+/// Random accesses to a block before the next one is chosen: with one, nearly all of the time would go into faults.
+const IN_A_BLOCK: usize = 10;
 
 /// Every fourth megabyte is noise, which does not pack.
 fn is_noise(line: usize) -> bool {

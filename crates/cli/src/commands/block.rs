@@ -65,9 +65,10 @@ pub fn say_how_to_mount(uris: &[String]) {
     }
     if let Some(uri) = uris.first() {
         crate::log::tell!("to mount it: mkdir -p /tmp/nbd && nbdfuse /tmp/nbd '{uri}' &");
-        crate::log::tell!(
-            "             mount \"$(losetup --find --show /tmp/nbd/nbd)\" /mnt    (after mkfs)"
-        );
+        crate::log::tell!("             dev=$(losetup --find --show /tmp/nbd/nbd)");
+        crate::log::tell!("             mkfs.ext4 -q \"$dev\"    # the first time only");
+        crate::log::tell!("             mount -o discard \"$dev\" /mnt");
+        crate::log::tell!("to stop it:  umount /mnt; losetup -d \"$dev\"; umount /tmp/nbd");
     }
 }
 

@@ -10,7 +10,7 @@ use crate::output;
 pub struct Args {
     /// Directory for the files; made if absent, nothing in it is overwritten
     pub dir: PathBuf,
-    /// Names and addresses under which the receiver is reached
+    /// Name or address under which the receiver is reached, beside localhost; may be given more than once
     #[arg(long = "host", value_name = "NAME", value_parser = host)]
     pub hosts: Vec<String>,
     /// Name in the client's certificate, for --allow of servers, and user of the pre-shared key

@@ -121,6 +121,7 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
         quiet,
     };
     if args.stdio {
+        receiver.make_ready()?;
         let endpoint = acceptor
             .take(transport::stdio()?)?
             .ok_or_else(|| anyhow::anyhow!("no session on standard input"))?;
@@ -157,12 +158,10 @@ fn check(args: &Args, into: &Into) -> anyhow::Result<()> {
         Into::Stdout if io::stdout().is_terminal() => {
             usage("standard output is a terminal; redirect it, or name a directory")
         }
-        Into::Dir(dir) if args.stdio => Ok(writable(dir)?),
-        Into::Dir(dir) if dir.exists() && !dir.is_dir() => usage(&format!(
+        Into::Dir(dir) if !args.stdio && dir.exists() && !dir.is_dir() => usage(&format!(
             "{} is a file; name a directory to receive into",
             dir.display()
         )),
-        Into::Dir(dir) => Ok(writable(dir)?),
         _ => Ok(()),
     }
 }
@@ -210,6 +209,7 @@ fn fetch(
         words.push(remote::quote(path));
     }
     let host = host.unwrap_or_default();
+    receiver.make_ready()?;
     let (transport, child) = args.reach.start(host, &words)?;
     let endpoint = acceptor
         .take(transport)
@@ -231,6 +231,8 @@ fn listen(args: Args, acceptor: Acceptor, receiver: Receiver) -> anyhow::Result<
         }
     }
     let listener = SessionListener::start(&narrows::parse(at)?, access, acceptor)?;
+    // After it, so that a refusal leaves no directory.
+    receiver.make_ready()?;
     common::on_signal()?;
     let (local, quiet) = (listener.local().clone(), receiver.quiet);
     let (done, ends) = mpsc::channel();
@@ -306,6 +308,14 @@ struct Receiver {
 static STDOUT: Mutex<()> = Mutex::new(());
 
 impl Receiver {
+    /// Makes the directory, where it is received into one.
+    fn make_ready(&self) -> anyhow::Result<()> {
+        match &self.into {
+            Into::Dir(dir) => writable(dir),
+            _ => Ok(()),
+        }
+    }
+
     /// All transfers of a session.
     fn all(&self, endpoint: &Arc<Endpoint>, session: &Session) -> anyhow::Result<()> {
         match endpoint.accept()? {

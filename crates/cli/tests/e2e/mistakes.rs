@@ -1,6 +1,6 @@
 //! What a user gets wrong, at one command after the other: a sentence that says what to do, and the documented code.
 
-use std::{fs, process::Command};
+use std::{fs, path::Path, process::Command};
 
 use tempfile::TempDir;
 
@@ -12,11 +12,12 @@ use crate::process::{run, start};
 fn mistakes_are_told_before_anything_begins() {
     let dir = TempDir::new().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    let (file, empty, folder, lost) = (
+    let (file, empty, folder, lost, unmade) = (
         path("file"),
         path("empty"),
         path("folder"),
         path("lost/file"),
+        path("unmade"),
     );
     fs::write(&file, "some text\n".repeat(1000)).unwrap();
     fs::write(&empty, "").unwrap();
@@ -69,7 +70,7 @@ fn mistakes_are_told_before_anything_begins() {
         (&["recv", &file], 2, "name a directory"),
         (&["recv", "--stdio", "-"], 2, "name a directory"),
         (
-            &["recv", &folder, "--listen", "0.0.0.0:0"],
+            &["recv", &unmade, "--listen", "0.0.0.0:0"],
             2,
             "refusing to listen on 0.0.0.0:0",
         ),
@@ -168,6 +169,7 @@ fn mistakes_are_told_before_anything_begins() {
             ended.stderr
         );
     }
+    assert!(!Path::new(&unmade).exists());
 }
 
 #[test]

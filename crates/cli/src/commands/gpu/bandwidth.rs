@@ -205,14 +205,19 @@ fn head() -> String {
 fn text(kind: &str, case: &Case<'_>, row: &Row) -> String {
     let len = case.data.len() as f64;
     let copied = len * row.seconds.len() as f64;
+    let ratio = match case.direction {
+        // Nothing of it is sent.
+        Direction::DeviceToDevice => "-".to_owned(),
+        _ => format!("{:.2}", copied / row.wire_bytes.max(1) as f64),
+    };
     format!(
-        "{:8} {:>10} {:16} {:9} {:>14} {:>8.2} {:>8.2} s {:>8.2} s",
+        "{:8} {:>10} {:16} {:9} {:>14} {:>8} {:>8.2} s {:>8.2} s",
         kind,
         Size(case.data.len() as u64).to_string(),
         case.direction.name(),
         memory_name(case),
         Rate(len / row.median_s()).to_string(),
-        copied / row.wire_bytes.max(1) as f64,
+        ratio,
         row.client_cpu_s,
         row.server_cpu_s,
     )

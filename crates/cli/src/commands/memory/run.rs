@@ -61,7 +61,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
             // The library said why.
             std::process::exit(1);
         }
-        return output::print("memory run works here\n");
+        return output::print("memory run works here");
     }
     let _served = args
         .metrics
@@ -80,7 +80,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
         ))
     })?;
     let status = if args.watch {
-        watch(&mut child, &counters)?
+        watch(&mut child, limit, &counters)?
     } else {
         child.wait()?
     };
@@ -89,7 +89,7 @@ pub fn run(args: &Args, quiet: bool) -> anyhow::Result<()> {
         eprintln!("{}", serde_json::to_string(&report)?);
     } else if !quiet && (report.started || status.success()) {
         // Else the library has said why it could not start.
-        crate::log::tell!("{}", sentence(&report, begun.elapsed()));
+        crate::log::tell!("{}", sentence(&report, limit, begun.elapsed()));
     }
     std::process::exit(
         status
@@ -112,25 +112,36 @@ fn serve_metrics(address: &str, counters: &Arc<Counters>) -> anyhow::Result<impl
 }
 
 /// Waits for the program, and says every second how it goes.
-fn watch(child: &mut Child, counters: &Counters) -> anyhow::Result<ExitStatus> {
+fn watch(child: &mut Child, limit: u64, counters: &Counters) -> anyhow::Result<ExitStatus> {
     let begun = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
         thread::sleep(Duration::from_secs(1));
-        crate::log::tell!("{}", sentence(&counters.report()?, begun.elapsed()));
+        crate::log::tell!("{}", sentence(&counters.report()?, limit, begun.elapsed()));
     }
 }
 
-fn sentence(report: &RunReport, elapsed: Duration) -> String {
+fn sentence(report: &RunReport, limit: u64, elapsed: Duration) -> String {
     if !report.started {
         return "no large memory was asked for (a static or setuid program is not managed)".into();
     }
     let ratio = report.stored_raw_bytes as f64 / report.stored_bytes.max(1) as f64;
+    // A few MiB are what small memory grows by between two looks.
+    let over = if report.peak_bytes > limit.saturating_add(limit / 32 + (24 << 20))
+        || report.packed == 0 && report.written > 0
+    {
+        format!(
+            "; the limit of {} did not hold: the program's small memory and this library alone take as much",
+            Size(limit)
+        )
+    } else {
+        String::new()
+    };
     format!(
         "{:.1} s: at most {} of large memory in {} resident; {} packed to {} ({ratio:.1}:1); {} faults took {:.1} s, \
-         packing {:.1} s; {} blocks of 64 KiB went to the backing file",
+         packing {:.1} s; {} blocks of 64 KiB went to the backing file{over}",
         elapsed.as_secs_f64(),
         Size(report.taken_peak_bytes),
         Size(report.peak_bytes),
