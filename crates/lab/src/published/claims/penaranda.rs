@@ -1,5 +1,7 @@
 //! Conclusions of Peñaranda et al. 2024 on a pipeline for remote GPUs.
 
+use narrows_core::units::Size;
+
 use super::{Claim, PENARANDA, claim, graded};
 use crate::{
     published::{held::Held, tables},
@@ -162,12 +164,9 @@ fn thresholds(held: &Held<'_>) -> Option<(String, Verdict)> {
         let here = threshold(held, link)?;
         let factor = here.map_or(f64::INFINITY, |here| here as f64 / f64::from(there));
         near += usize::from((0.25..=4.0).contains(&factor));
-        texts.push(here.map_or_else(|| "never".into(), |here| (here >> 10).to_string()));
+        texts.push(here.map_or_else(|| "never".into(), |here| Size(here).to_string()));
     }
-    Some((
-        format!("{} KiB", texts.join(", ")),
-        graded(near == 3, near > 1),
-    ))
+    Some((texts.join(", "), graded(near == 3, near > 1)))
 }
 
 fn short_chunks(held: &Held<'_>) -> Option<(String, Verdict)> {
