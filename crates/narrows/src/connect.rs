@@ -89,7 +89,8 @@ const CUT: [io::ErrorKind; 4] = [
     io::ErrorKind::BrokenPipe,
     io::ErrorKind::UnexpectedEof,
 ];
-/// Before each further attempt: a third of a second in all, which nobody minds whose peer is of another kind.
+/// Waits before the further attempts, in milliseconds: a third of a second in all, so that a peer that will never answer
+/// is reported soon.
 const CUT_WAITS_MS: [u64; 5] = [10, 20, 50, 100, 150];
 
 /// Where accepted connections become sessions, or join the one they belong to. [`crate::SessionListener`] takes one;

@@ -129,11 +129,9 @@ fn sentence(report: &RunReport, limit: u64, elapsed: Duration) -> String {
     }
     let ratio = report.stored_raw_bytes as f64 / report.stored_bytes.max(1) as f64;
     // A few MiB are what small memory grows by between two looks.
-    let over = if report.peak_bytes > limit.saturating_add(limit / 32 + (24 << 20))
-        || report.packed == 0 && report.written > 0
-    {
+    let over = if report.peak_bytes > limit.saturating_add(limit / 32 + (4 << 20)) {
         format!(
-            "; the limit of {} did not hold: the program's small memory and this library alone take as much",
+            "; the limit of {} did not hold: memory that is not managed takes much of it",
             Size(limit)
         )
     } else {
