@@ -49,26 +49,40 @@ impl Backend for Own {
     }
 }
 
-/// A codec at a level.
+/// A codec, and as much work as zstd does at a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) codec: CodecId,
-    pub(crate) level: Level,
+    level: u8,
 }
 
 impl Choice {
     /// zstd at this level.
     pub(crate) fn zstd(level: u8) -> Self {
-        Self {
-            codec: ZSTD,
-            level: Level(level.into()),
-        }
+        Self { codec: ZSTD, level }
+    }
+
+    fn at(self, level: u8) -> Self {
+        Self { level, ..self }
+    }
+
+    /// The codec's own level.
+    fn codec_level(self) -> Level {
+        let level = match (self.codec, self.level) {
+            (PAGES, 1) => 1,
+            (PAGES, 2..=9) => 2,
+            (PAGES, _) => 3,
+            // Of an eighth of the bytes: level 3 finds repeats that 1 does not, in less time than 1 takes for all.
+            (BITS, level) => level.max(3),
+            (_, level) => level,
+        };
+        Level(level.into())
     }
 
     /// Packs `raw` into the front of `out`; `None` where it does not fit.
     pub(crate) fn pack(self, raw: &[u8], out: &mut [u8], ws: &mut Workspace) -> Option<usize> {
         let codec = CODECS.by_id(self.codec).expect("we offer what there is");
-        codec.pack(raw, self.level, &[], out, ws)
+        codec.pack(raw, self.codec_level(), &[], out, ws)
     }
 }
 
@@ -99,10 +113,42 @@ pub(crate) fn choose(chunk: &[u8], options: &FileOptions, ws: &mut Workspace) ->
         true => vec![Choice::zstd(level)],
         // What repeats in a mask lies too far apart for samples. zstd was shorter on none by more than 1 %.
         false if candidates[0].codec == BITS => candidates,
-        false => contest(chunk, level, &candidates, &mut scratch, ws),
+        false => {
+            let quick = level.min(CONTEST_MAX);
+            let mut chosen = contest(chunk, quick, &candidates, &mut scratch, ws);
+            if level > quick {
+                chosen = one_typed(chunk, chosen, &mut scratch.packed, ws);
+            }
+            chosen.iter().map(|choice| choice.at(level)).collect()
+        }
     };
     *ws.get::<Scratch>() = scratch;
     chosen
+}
+
+/// Higher levels take up to fifty times as long: which transform suits a chunk is found out at this one.
+const CONTEST_MAX: u8 = 6;
+
+/// `chosen` with no more than one transform before zstd, the one that makes all of `chunk` shortest. Pages are packed
+/// fast at any level, and zstd alone gains more by the high ones than the transforms do: both stay.
+fn one_typed(
+    chunk: &[u8],
+    chosen: Vec<Choice>,
+    packed: &mut [u8],
+    ws: &mut Workspace,
+) -> Vec<Choice> {
+    let (mut typed, mut others): (Vec<_>, Vec<_>) = chosen
+        .into_iter()
+        .partition(|choice| ![ZSTD, PAGES, BITS].contains(&choice.codec));
+    if typed.len() > 1 {
+        typed.sort_by_cached_key(|choice| {
+            let len = choice.pack(chunk, &mut packed[..chunk.len() - 1], ws);
+            len.unwrap_or(chunk.len())
+        });
+        typed.truncate(1);
+    }
+    others.append(&mut typed);
+    others
 }
 
 /// The candidates that come near the best on samples, zstd among them if it does on the whole chunk.
@@ -128,7 +174,8 @@ fn contest(
     let plain = len_of(zstd, sample);
     let mut tried: Vec<_> = candidates
         .iter()
-        .map(|&choice| (len_of(choice, sample), choice))
+        .map(|choice| choice.at(level))
+        .map(|choice| (len_of(choice, sample), choice))
         .collect();
     tried.sort_by_key(|(len, _)| *len);
     let best = tried[0].0;
@@ -174,22 +221,24 @@ fn candidates(
     probe: &mut ChunkProbe,
     level: u8,
 ) -> Vec<Choice> {
-    let (width, mut found) = match element {
-        Some(element) => (element.len(), hinted(element, level)),
-        None => match probe.look(chunk) {
-            Some(features) => (features.stride().into(), looked(&features, level)),
-            None => (1, vec![]),
-        },
-    };
+    let features = probe.look(chunk);
+    let mut found = features.map_or(vec![], |features| looked(&features, level));
+    let mut width = features.map_or(1, |features| features.stride().into());
+    if let Some(element) = element {
+        // Beside those for what it looks like: pairs of integers may repeat where one does not.
+        let seen = std::mem::replace(&mut found, hinted(element, level));
+        let new: Vec<_> = seen
+            .into_iter()
+            .filter(|one| !found.contains(one))
+            .collect();
+        found.extend(new);
+        width = element.len();
+    }
     if two_values(chunk).is_some() {
         if width == 1 {
             found.clear();
         }
-        found.push(Choice {
-            codec: BITS,
-            // Of an eighth of the bytes: level 3 finds repeats that 1 does not, in less time than 1 takes for all.
-            level: Level(level.max(3).into()),
-        });
+        found.push(Choice { codec: BITS, level });
     }
     found
 }
@@ -211,11 +260,7 @@ fn looked(features: &ChunkFeatures, level: u8) -> Vec<Choice> {
 fn of_width(width: usize, decimals: bool, level: u8) -> Vec<Choice> {
     let pages = Choice {
         codec: PAGES,
-        level: Level(match level {
-            1 => 1,
-            2..=9 => 2,
-            _ => 3,
-        }),
+        level,
     };
     let (shuffle, delta, decimal) = match width {
         2 => (SHUFFLE2, DELTA2, None),
@@ -225,7 +270,6 @@ fn of_width(width: usize, decimals: bool, level: u8) -> Vec<Choice> {
     };
     let decimal = decimal.filter(|_| decimals);
     let typed = [Some(shuffle), Some(delta), decimal];
-    let level = Level(level.into());
     let mut found: Vec<_> = typed
         .into_iter()
         .flatten()

@@ -18,9 +18,10 @@
 //! | `choose`, `pages`, `bits` | the codec for a chunk; those of pages and of two values |
 //! | `layout` | the bytes around frames |
 //! | [`ordered`] | jobs side by side, results in order |
+//! | `turn` | hardly more callers at work at once than there are processors |
 //! | [`foreign`] | content of gzip, zstd and LZ4 files |
 //!
-//! There are no locks; threads are `ordered`'s alone.
+//! Threads are `ordered`'s alone, the one lock is `turn`'s.
 #![forbid(unsafe_code)]
 
 mod ahead;
@@ -37,6 +38,7 @@ mod pages;
 mod read;
 mod seek;
 mod summary;
+mod turn;
 mod walk;
 mod write;
 
@@ -92,7 +94,7 @@ pub fn pack_to(
     let chunks = content.len().div_ceil(checked.chunk_len);
     let threads = checked.threads.min(chunks.max(1));
     let mut writer = Writer::new(out, &options.threads(threads))?;
-    writer.write_all(content).map_err(FileError::from_io)?;
+    writer.write_whole(content)?;
     writer.finish().map(|(_, summary)| summary)
 }
 

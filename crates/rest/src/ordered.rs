@@ -14,14 +14,23 @@ use std::{
 use narrows_core::Workspace;
 use narrows_pipeline::WorkerPool;
 
+use crate::turn;
+
 /// Results of type `T`, in order.
 #[derive(Debug)]
 pub struct Ordered<T> {
-    /// With one thread, the caller's own does the work.
-    pool: Option<Arc<WorkerPool>>,
-    ws: Workspace,
+    workers: Workers,
     pending: VecDeque<Slot<T>>,
     depth: usize,
+}
+
+/// Who does the jobs.
+#[derive(Debug)]
+enum Workers {
+    Pool(Arc<WorkerPool>),
+    Caller(Workspace),
+    /// The caller, when it is its turn.
+    CallerInTurn,
 }
 
 #[derive(Debug)]
@@ -33,9 +42,24 @@ enum Slot<T> {
 impl<T: Send + 'static> Ordered<T> {
     /// On so many threads beside the caller's; on that alone where it is one.
     pub fn new(threads: usize) -> Self {
+        let workers = match threads {
+            ..=1 => Workers::Caller(Workspace::default()),
+            _ => Workers::Pool(WorkerPool::new(threads)),
+        };
+        Self::with(workers, threads)
+    }
+
+    /// The same for jobs that are short and wait for nobody: those of a single thread take turns with other callers'.
+    pub(crate) fn in_turn(threads: usize) -> Self {
+        match threads {
+            ..=1 => Self::with(Workers::CallerInTurn, threads),
+            _ => Self::new(threads),
+        }
+    }
+
+    fn with(workers: Workers, threads: usize) -> Self {
         Self {
-            pool: (threads > 1).then(|| WorkerPool::new(threads)),
-            ws: Workspace::default(),
+            workers,
             pending: VecDeque::new(),
             // Two of each thread keep it busy while the caller reads or writes one.
             depth: if threads > 1 { 2 * threads } else { 1 },
@@ -52,20 +76,32 @@ impl<T: Send + 'static> Ordered<T> {
         self.pending.is_empty()
     }
 
+    /// Whether the caller's thread does the jobs, so that they may borrow.
+    pub(crate) fn is_here(&self) -> bool {
+        !matches!(self.workers, Workers::Pool(_))
+    }
+
+    /// Does a job on the caller's thread.
+    pub(crate) fn do_here(&mut self, job: impl FnOnce(&mut Workspace) -> T) {
+        let done = match &mut self.workers {
+            Workers::Caller(ws) => job(ws),
+            Workers::CallerInTurn => turn::with(job),
+            Workers::Pool(_) => job(&mut Workspace::default()),
+        };
+        self.put(done);
+    }
+
     /// Gives a job.
     pub fn submit(&mut self, job: impl FnOnce(&mut Workspace) -> T + Send + 'static) {
-        let slot = match &self.pool {
-            None => Slot::Done(job(&mut self.ws)),
-            Some(pool) => {
-                let (done, result) = sync_channel(1);
-                pool.spawn(move |ws| {
-                    // Whoever asked may be gone.
-                    let _ = done.send(job(ws));
-                });
-                Slot::Waiting(result)
-            }
+        let Workers::Pool(pool) = &self.workers else {
+            return self.do_here(job);
         };
-        self.pending.push_back(slot);
+        let (done, result) = sync_channel(1);
+        pool.spawn(move |ws| {
+            // Whoever asked may be gone.
+            let _ = done.send(job(ws));
+        });
+        self.pending.push_back(Slot::Waiting(result));
     }
 
     /// A result that is there already, in its place.

@@ -80,7 +80,7 @@ impl<R: Read> Reader<R> {
         Self {
             walk: Walk::new(inner, false),
             skips: false,
-            jobs: Ordered::new(1),
+            jobs: Ordered::in_turn(1),
             walked: false,
             head: None,
             chunk: Vec::new(),
@@ -101,7 +101,7 @@ impl<R: Read> Reader<R> {
     /// Unpacks on so many threads, 0 for one each processor. To be called before the first byte is read.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
-        self.jobs = Ordered::new(options::threads(threads));
+        self.jobs = Ordered::in_turn(options::threads(threads));
         self
     }
 
@@ -200,7 +200,7 @@ impl<R: Read> Reader<R> {
         if taken.is_err() {
             // What lies behind is not to be handed out by a second call.
             self.walked = true;
-            self.jobs = Ordered::new(1);
+            self.jobs = Ordered::in_turn(1);
         }
         taken.map(|()| true)
     }

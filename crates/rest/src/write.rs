@@ -4,6 +4,7 @@
 //! order. Nothing is read back and nothing overwritten, so the file may be a pipe.
 
 use std::{
+    borrow::Cow,
     fmt,
     io::{self, Write},
 };
@@ -52,6 +53,9 @@ struct Packed {
     payload: Vec<u8>,
 }
 
+/// Up to this level a chunk is packed within a tenth of a second or so, in tables of a few MiB.
+const QUICK_MAX: u8 = 9;
+
 impl<W: Write> Writer<W> {
     /// A writer of one file to `inner`, which gets whole frames and needs no buffer.
     ///
@@ -59,12 +63,16 @@ impl<W: Write> Writer<W> {
     /// [`FileError::Setting`] for options out of range.
     pub fn new(inner: W, options: &FileOptions) -> Result<Self, FileError> {
         let options = options.checked()?;
+        let jobs = match options.goal.level() {
+            ..=QUICK_MAX => Ordered::in_turn(options.threads),
+            _ => Ordered::new(options.threads),
+        };
         Ok(Self {
             inner,
             options,
             head: None,
             chunk: Vec::new(),
-            jobs: Ordered::new(options.threads),
+            jobs,
             next_seq: 0,
             content_check: Xxh3::new(),
             index: Vec::new(),
@@ -84,7 +92,8 @@ impl<W: Write> Writer<W> {
     /// Those of `inner`.
     pub fn finish(mut self) -> Result<(W, Summary), FileError> {
         if !self.chunk.is_empty() || self.head.is_none() {
-            self.cut()?;
+            let chunk = std::mem::take(&mut self.chunk);
+            self.cut(chunk.into())?;
         }
         while let Some(packed) = self.jobs.wait_next() {
             self.put(packed)?;
@@ -108,33 +117,44 @@ impl<W: Write> Writer<W> {
         Ok((self.inner, self.summary))
     }
 
-    /// Sends the chunk to be packed; the first time also the head to be written.
-    fn cut(&mut self) -> Result<(), FileError> {
+    /// Writes all of `content`, before anything else was written, and packs it where it lies if it can.
+    pub(crate) fn write_whole(&mut self, content: &[u8]) -> Result<(), FileError> {
+        let chunks = content.chunks(self.options.chunk_len);
+        chunks.map(Cow::from).try_for_each(|chunk| self.cut(chunk))
+    }
+
+    /// Sends a chunk to be packed; the first time also the head to be written.
+    fn cut(&mut self, chunk: Cow<'_, [u8]>) -> Result<(), FileError> {
         let head = match self.head {
             Some(head) => head,
             None => {
                 let options = &self.options;
-                let head = Head::new(options.chunk_len, options.element, &self.chunk);
+                let head = Head::new(options.chunk_len, options.element, &chunk);
                 let bytes = head.to_bytes();
                 self.inner.write_all(&bytes)?;
                 self.summary.packed_len += bytes.len() as u64;
                 *self.head.insert(head)
             }
         };
-        if self.chunk.is_empty() {
+        if chunk.is_empty() {
             return Ok(());
         }
         while self.jobs.is_full() {
             let packed = self.jobs.wait_next().expect("it is full");
             self.put(packed)?;
         }
-        let chunk = std::mem::take(&mut self.chunk);
         self.content_check.update(&chunk);
         self.summary.content_len += chunk.len() as u64;
         let (seq, options) = (Seq(self.next_seq), self.options);
         self.next_seq += 1;
-        self.jobs
-            .submit(move |ws| Packed::new(&head, seq, chunk, &options, ws));
+        if self.jobs.is_here() {
+            let job = |ws: &mut _| Packed::new(&head, seq, chunk, &options, ws);
+            self.jobs.do_here(job);
+        } else {
+            let chunk = chunk.into_owned().into();
+            self.jobs
+                .submit(move |ws| Packed::new(&head, seq, chunk, &options, ws));
+        }
         // What is packed leaves at once: a reader of a pipe waits for it.
         while let Some(packed) = self.jobs.next_ready() {
             self.put(packed)?;
@@ -165,7 +185,8 @@ impl<W: Write> Writer<W> {
             debug_assert!(raw.len() <= ENTRIES_MAX * ENTRY_LEN, "a frame's share");
             let channel = head.index_channel();
             let choices = [Choice::zstd(INDEX_LEVEL)];
-            let packed = Packed::with(&choices, channel, Seq(seq), raw, &mut Workspace::default());
+            let ws = &mut Workspace::default();
+            let packed = Packed::with(&choices, channel, Seq(seq), raw.into(), ws);
             self.put_frame(&packed.header, &packed.payload)?;
         }
         Ok(())
@@ -184,11 +205,15 @@ impl<W: Write> fmt::Debug for Writer<W> {
 /// zstd's default; an index is short.
 const INDEX_LEVEL: u8 = 3;
 
+/// Where a chunk is packed before its length is known.
+#[derive(Default)]
+struct Room(Vec<u8>);
+
 impl Packed {
     fn new(
         head: &Head,
         seq: Seq,
-        chunk: Vec<u8>,
+        chunk: Cow<'_, [u8]>,
         options: &FileOptions,
         ws: &mut Workspace,
     ) -> Self {
@@ -201,20 +226,23 @@ impl Packed {
         choices: &[Choice],
         channel: ChannelId,
         seq: Seq,
-        raw: Vec<u8>,
+        raw: Cow<'_, [u8]>,
         ws: &mut Workspace,
     ) -> Self {
         let (raw_len, check) = (raw.len() as u32, chunk_check(channel, seq, &raw));
         let mut best: Option<(CodecId, Vec<u8>)> = None;
+        let mut out = std::mem::take(&mut ws.get::<Room>().0);
         for choice in choices {
             let room = best.as_ref().map_or(raw.len(), |(_, packed)| packed.len()) - 1;
-            let mut out = vec![0; room];
-            if let Some(len) = choice.pack(&raw, &mut out, ws) {
-                out.truncate(len);
-                best = Some((choice.codec, out));
+            if out.len() < room {
+                out.resize(room, 0);
+            }
+            if let Some(len) = choice.pack(&raw, &mut out[..room], ws) {
+                best = Some((choice.codec, out[..len].to_vec()));
             }
         }
-        let (codec, payload) = best.unwrap_or((CodecId::RAW, raw));
+        ws.get::<Room>().0 = out;
+        let (codec, payload) = best.unwrap_or_else(|| (CodecId::RAW, raw.into_owned()));
         let header = Header {
             codec,
             channel,
@@ -232,7 +260,8 @@ impl<W: Write> Write for Writer<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // Cut when the next byte comes, not when a chunk is full: content as long as one chunk has one.
         if self.chunk.len() == self.options.chunk_len {
-            self.cut()?;
+            let chunk = std::mem::take(&mut self.chunk);
+            self.cut(chunk.into())?;
         }
         if self.chunk.capacity() == 0 && bytes.len() >= self.options.chunk_len {
             self.chunk.reserve_exact(self.options.chunk_len);
