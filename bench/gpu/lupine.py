@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The same program's copies through lupine and through narrows, over shaped links.
 
-    bench/gpu/lupine.py --lupine BUILD [--links 0,1000,100] [--bytes 16M] [--rounds 3] [--out FILE.jsonl]
+    bench/gpu/lupine.py --lupine BUILD [--links 0,1000,100] [--bytes 65536,1048576,16777216,67108864] [--rounds 3] [--out FILE.jsonl]
     bench/gpu/lupine.py --table FILE.jsonl
 
 BUILD has `lupine_driver_server` and its `libcuda.so.1`, built from github.com/lupinemachines/lupine. Its server is given the
@@ -10,6 +10,7 @@ Programs take turns in each round. Needs root, iproute2, a C compiler, a release
 """
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -69,8 +70,10 @@ def build_program(dir):
     subprocess.run(["cc", "-O2", "-o", f"{dir}/copies", Path(__file__).with_name("copies.c"), f"-I{HEADERS}", f"-L{dir}/server", "-lcuda"], check=True)
 
 
-def copy(net, who, name, args, dir):
-    words = [f"{dir}/copies", f"{dir}/{name}.bin", args.bytes, args.repeats]
+def copy(net, who, name, len, args, dir):
+    # As many bytes for each length, if it is not too short.
+    repeats = min(max(round(args.repeats * (16 << 20) / len), 1), 64)
+    words = [f"{dir}/copies", f"{dir}/{name}.bin", len, repeats]
     if who == "narrows":
         words = [NARROWS, "-q", "gpu", "run", "--to", f"{net.address[0]}:{PORT}", "--insecure", "--no-content-cache", "--", *words]
     else:
@@ -82,20 +85,20 @@ def copy(net, who, name, args, dir):
 
 
 def table(rows):
-    print("| link | data | lupine to | narrows to | times | lupine from | narrows from | times |\n|---|---|---:|---:|---:|---:|---:|---:|")
+    print("| link | data | bytes | lupine to | narrows to | times | lupine from | narrows from | times |\n|---|---|---:|---:|---:|---:|---:|---:|---:|")
     for row in rows:
         cells = []
         for way in ["to_device_mb_s", "from_device_mb_s"]:
             pair = [row["medians"][who].get(way) for who in ["lupine", "narrows"]]
             cells += [f"{value:.1f}" if value else "fails" for value in pair] + [f"{pair[1] / pair[0]:.2f}" if all(pair) else ""]
-        print(f"| {row['link_mbit_s'] or 'none'} | {row['data']} | " + " | ".join(cells) + " |")
+        print(f"| {row['link_mbit_s'] or 'none'} | {row['data']} | {row['bytes']} | " + " | ".join(cells) + " |")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lupine", type=Path)
     parser.add_argument("--links", default="0,1000,100")
-    parser.add_argument("--bytes", type=int, default=16 << 20)
+    parser.add_argument("--bytes", default="65536,1048576,16777216,67108864")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out")
@@ -104,23 +107,24 @@ def main():
     if args.table:
         return table(map(json.loads, open(args.table)))
     args.lupine = args.lupine.resolve()
+    lengths = [int(len) for len in args.bytes.split(",")]
     out, sheet, rows = open(args.out, "a") if args.out else sys.stdout, machine(), []
     print(json.dumps(sheet), file=out)
     with tempfile.TemporaryDirectory() as dir, Net("lupine") as net:
-        data_files(dir, args.bytes)
+        data_files(dir, max(lengths))
         servers = Servers(net, args.lupine, dir)
         try:
             build_program(dir)
             for link in map(int, args.links.split(",")):
                 shape(net, link)
-                for name in DATA:
+                for name, len in itertools.product(DATA, lengths):
                     runs = {"lupine": [], "narrows": []}
                     for _ in range(args.rounds):
                         for who, found in runs.items():
-                            found.append(copy(net, who, name, args, dir))
+                            found.append(copy(net, who, name, len, args, dir))
                     medians = {who: {way: statistics.median(run[way] for run in found) for way in ["to_device_mb_s", "from_device_mb_s"]
                                      if all(way in run for run in found)} for who, found in runs.items()}
-                    row = {"schema": "narrows.gpu-peer/1", "link_mbit_s": link, "data": name, "bytes": args.bytes, "medians": medians, "runs": runs}
+                    row = {"schema": "narrows.gpu-peer/1", "link_mbit_s": link, "data": name, "bytes": len, "medians": medians, "runs": runs}
                     rows.append(row)
                     print(json.dumps(row), file=out, flush=True)
         finally:

@@ -91,14 +91,31 @@ def small(rows):
     print()
 
 
+def times_as_fast(row, way):
+    """narrows over lupine; None where one of them failed."""
+    ours, theirs = (row["medians"][who].get(f"{way}_device_mb_s") for who in ["narrows", "lupine"])
+    return ours / theirs if ours and theirs else None
+
+
 def peer(rows):
-    print("## Beside lupine\n\nOne program's copies of 16 MiB, MB/s, in turn. Lupine (github.com/lupinemachines/lupine, 7fbd364) packs each copy with LZ4.\n")
-    print("| link, Mbit/s | data | lupine, to | narrows, to | times | lupine, from | narrows, from | times |\n|---|---|---:|---:|---:|---:|---:|---:|")
+    """By link and length in short, one length in full."""
+    print("## Beside lupine\n\nOne program's copies of five kinds of data, in turn. Lupine (github.com/lupinemachines/lupine, 7fbd364) packs each copy with LZ4. "
+          "Times as fast: the geometric mean and the worst of the five.\n")
+    print("| link, Mbit/s | bytes | to the device | worst | from it | worst | cells ahead |\n|---|---:|---:|---:|---:|---:|---|")
+    for link, length in sorted({(row["link_mbit_s"], row["bytes"]) for row in rows}, key=lambda key: (key[0] or 1e9, -key[1]), reverse=True):
+        found = {way: [times for row in rows if (row["link_mbit_s"], row["bytes"]) == (link, length) and (times := times_as_fast(row, way))] for way in ["to", "from"]}
+        both = found["to"] + found["from"]
+        cells = [f"{geomean(found[way]):.2f} | {min(found[way]):.2f}" for way in ["to", "from"]]
+        print(f"| {link or 'none'} | {length} | {' | '.join(cells)} | {sum(times >= 1 for times in both)} of {len(both)} |")
+    print("\nCopies of 16 MiB, MB/s:\n\n| link, Mbit/s | data | lupine, to | narrows, to | times | lupine, from | narrows, from | times |\n|---|---|---:|---:|---:|---:|---:|---:|")
     for row in rows:
+        if row["bytes"] != 16 << 20:
+            continue
         cells = []
-        for way in ["to_device_mb_s", "from_device_mb_s"]:
-            pair = [row["medians"][who].get(way) for who in ["lupine", "narrows"]]
-            cells += [f"{value:.1f}" if value else "fails" for value in pair] + [f"{pair[1] / pair[0]:.2f}" if all(pair) else ""]
+        for way in ["to", "from"]:
+            pair = [row["medians"][who].get(f"{way}_device_mb_s") for who in ["lupine", "narrows"]]
+            times = times_as_fast(row, way)
+            cells += [f"{value:.1f}" if value else "fails" for value in pair] + [f"{times:.2f}" if times else ""]
         print(f"| {row['link_mbit_s'] or 'none'} | {row['data']} | " + " | ".join(cells) + " |")
     print()
 
@@ -123,7 +140,7 @@ def main():
         if parts:
             print(f"At {link} Mbit/s copies of real data (text, logs, programs, numbers; sources) of 1 MiB and more were {geomean(parts):.2f} times as fast as raw." + ("" if link > 10 else "\n"))
     print("No GPU was at hand: the device is the `host` back end, which interprets kernels, in another network namespace on the same machine.")
-    print("The links let 8 to 32 KB through at once, as cards do. Copies of a case go on for 0.2 s at least, and are of the same bytes; so adaptive may not refer to earlier chunks at 10 Mbit/s (`--no-history`), where it remembers the most. Lupine was compared at one length, 16 MiB.\n")
+    print("The links let 8 to 32 KB through at once, as cards do. Copies of a case go on for 0.2 s at least, and are of the same bytes; so adaptive may not refer to earlier chunks at 10 Mbit/s (`--no-history`), where it remembers the most.\n")
     bandwidth(bandwidths)
     small(bandwidths)
     if "peer" in groups:
