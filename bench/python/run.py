@@ -72,7 +72,7 @@ def codecs(array):
     """Name, pack, unpack; and what is missing."""
     dtype = {"b": "u8"}.get(array.dtype.kind, f"{array.dtype.kind}{array.dtype.itemsize * 8}")
     found, missing, size = [], [], array.dtype.itemsize
-    for goal in ("speed", "balanced", "9", "15", "17", "18", "size"):
+    for goal in ("speed", "balanced", "5", "9", "15", "17", "18", "size"):
         pack = lambda a, goal=goal: narrows.compress(a, goal=goal, dtype=dtype, threads=1)
         found.append((f"narrows {goal}", pack, narrows.decompress))
     try:

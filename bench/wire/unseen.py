@@ -2,7 +2,7 @@
 """Kinds of files that no test, prior or recording of narrows names: how near does the adaptive policy come to the best fixed setting?
 
     bench/wire/unseen.py make [KIND…]            makes the files alone, 32 MB each
-    bench/wire/unseen.py run [--kinds a,b] [--links 100,1000] [--rounds 3] [--out FILE.jsonl]
+    bench/wire/unseen.py run [--kinds a,b] [--links 100,1000] [--bytes 32000000] [--rounds 3] [--out FILE.jsonl]
     bench/wire/unseen.py page [FILE.jsonl]       prints the page of a file of rows
     bench/wire/unseen.py list                    names the kinds
 
@@ -14,6 +14,7 @@ numbers, pyarrow for columns, lmdb for its own.
 
 import argparse
 import base64
+import itertools
 import json
 import math
 import os
@@ -481,6 +482,15 @@ def make(name, cache):
     return path
 
 
+def front(path, length):
+    """A file of the first bytes of one."""
+    if length >= path.stat().st_size:
+        return path
+    short = path.with_name(f"{path.name}-{length}")
+    short.write_bytes(path.read_bytes()[:length])
+    return short
+
+
 def measure(name, path, mbit, rounds, out):
     """All settings in turn, so that what else the machine does hits all."""
     wire.net.shape(mbit, wire.LINKS[mbit][0])
@@ -511,7 +521,7 @@ def run(args):
     CACHE.mkdir(exist_ok=True)
     done = set()
     if args.out.exists():
-        done = {(row.get("kind"), row.get("link_mbit")) for row in map(json.loads, args.out.read_text().splitlines())}
+        done = {(row.get("kind"), row.get("link_mbit"), row.get("bytes")) for row in map(json.loads, args.out.read_text().splitlines())}
     wire.net = Net("unseen")
     with args.out.open("a") as out, wire.net:
         out.write(json.dumps(machine(command=shlex.join(["bench/wire/unseen.py", *sys.argv[1:]]))) + "\n")
@@ -521,9 +531,10 @@ def run(args):
             except Absent as reason:
                 print(f"      {name:<18} left out: {reason}", flush=True)
                 continue
-            for mbit in args.links:
-                if (name, mbit) not in done:
-                    measure(name, path, mbit, args.rounds, out)
+            for length, mbit in itertools.product(args.bytes, args.links):
+                part = front(path, length)
+                if (name, mbit, part.stat().st_size) not in done:
+                    measure(name, part, mbit, args.rounds, out)
 
 
 def page(path):
@@ -571,6 +582,7 @@ def main():
     ran = verbs.add_parser("run")
     ran.add_argument("--kinds", type=lambda text: text.split(","), default=list(KINDS))
     ran.add_argument("--links", type=lambda text: [int(word) for word in text.split(",")], default=[100, 1000])
+    ran.add_argument("--bytes", type=lambda text: [int(word) for word in text.split(",")], default=[SIZE])
     ran.add_argument("--rounds", type=int, default=3)
     ran.add_argument("--out", type=Path, default=Path("unseen.jsonl"))
     args = parser.parse_args()

@@ -105,6 +105,37 @@ fn another_authority_is_refused_by_both_sides() {
 }
 
 #[test]
+fn a_further_host_is_trusted_by_those_that_were_there() {
+    let first = pki(YEAR);
+    let dir = tempfile::tempdir().unwrap();
+    let made = keys::generate(
+        dir.path(),
+        &keys::Request {
+            authority: Some(first.path()),
+            ..keys::Request::default()
+        },
+    )
+    .unwrap();
+    assert!(!made.contains(&dir.path().join(keys::CA_KEY_FILE)));
+    for (client, server) in [(&first, &dir), (&dir, &first)] {
+        let (client, server) = meet(&tls(client.path()), &tls(server.path()));
+        client.unwrap();
+        server.unwrap();
+        let psk = |dir: &tempfile::TempDir| fs::read(dir.path().join(keys::PSK_FILE)).unwrap();
+        assert_eq!(psk(&first), psk(&dir));
+    }
+
+    // A host that only sends and receives has no authority to sign with.
+    let from_a_host = keys::Request {
+        authority: Some(dir.path()),
+        ..keys::Request::default()
+    };
+    let words = keys::generate(&dir.path().join("more"), &from_a_host);
+    let words = words.unwrap_err().to_string();
+    assert!(words.contains("ca-key.pem"), "{words}");
+}
+
+#[test]
 fn an_expired_certificate_is_refused() {
     let expired = pki(Duration::ZERO);
     thread::sleep(Duration::from_millis(1100));

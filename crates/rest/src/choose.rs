@@ -54,16 +54,32 @@ impl Backend for Own {
 pub(crate) struct Choice {
     pub(crate) codec: CodecId,
     level: u8,
+    /// What it makes of the chunk at the level of the contest, where that was tried.
+    quick_len: Option<usize>,
 }
 
 impl Choice {
     /// zstd at this level.
     pub(crate) fn zstd(level: u8) -> Self {
-        Self { codec: ZSTD, level }
+        Self::new(ZSTD, level)
+    }
+
+    fn new(codec: CodecId, level: u8) -> Self {
+        Self {
+            codec,
+            level,
+            quick_len: None,
+        }
     }
 
     fn at(self, level: u8) -> Self {
         Self { level, ..self }
+    }
+
+    /// Whether it stands no chance beside what another made.
+    pub(crate) fn is_behind(self, len: usize) -> bool {
+        self.quick_len
+            .is_some_and(|quick| len + len / HIGH_GAIN < quick)
     }
 
     /// The codec's own level.
@@ -85,6 +101,9 @@ impl Choice {
         codec.pack(raw, self.codec_level(), &[], out, ws)
     }
 }
+
+/// By no more than this part do high levels shorten what a transform made of numbers, beyond the contest's.
+const HIGH_GAIN: usize = 20;
 
 const ZSTD: CodecId = CodecId(9);
 const SHUFFLE2: CodecId = CodecId(19);
@@ -140,11 +159,12 @@ fn one_typed(
     let (mut typed, mut others): (Vec<_>, Vec<_>) = chosen
         .into_iter()
         .partition(|choice| ![ZSTD, PAGES, BITS].contains(&choice.codec));
-    if typed.len() > 1 {
-        typed.sort_by_cached_key(|choice| {
+    if typed.len() > 1 || others.contains(&Choice::zstd(CONTEST_MAX)) {
+        for choice in &mut typed {
             let len = choice.pack(chunk, &mut packed[..chunk.len() - 1], ws);
-            len.unwrap_or(chunk.len())
-        });
+            choice.quick_len = Some(len.unwrap_or(chunk.len()));
+        }
+        typed.sort_by_key(|choice| choice.quick_len);
         typed.truncate(1);
     }
     others.append(&mut typed);
@@ -238,7 +258,7 @@ fn candidates(
         if width == 1 {
             found.clear();
         }
-        found.push(Choice { codec: BITS, level });
+        found.push(Choice::new(BITS, level));
     }
     found
 }
@@ -258,10 +278,7 @@ fn looked(features: &ChunkFeatures, level: u8) -> Vec<Choice> {
 }
 
 fn of_width(width: usize, decimals: bool, level: u8) -> Vec<Choice> {
-    let pages = Choice {
-        codec: PAGES,
-        level,
-    };
+    let pages = Choice::new(PAGES, level);
     let (shuffle, delta, decimal) = match width {
         2 => (SHUFFLE2, DELTA2, None),
         4 => (SHUFFLE4, DELTA4, Some(DECIMAL4)),
@@ -273,7 +290,7 @@ fn of_width(width: usize, decimals: bool, level: u8) -> Vec<Choice> {
     let mut found: Vec<_> = typed
         .into_iter()
         .flatten()
-        .map(|codec| Choice { codec, level })
+        .map(|codec| Choice::new(codec, level))
         .collect();
     found.push(pages);
     found

@@ -233,6 +233,12 @@ impl Packed {
         let mut best: Option<(CodecId, Vec<u8>)> = None;
         let mut out = std::mem::take(&mut ws.get::<Room>().0);
         for choice in choices {
+            if best
+                .as_ref()
+                .is_some_and(|(_, packed)| choice.is_behind(packed.len()))
+            {
+                continue;
+            }
             let room = best.as_ref().map_or(raw.len(), |(_, packed)| packed.len()) - 1;
             if out.len() < room {
                 out.resize(room, 0);

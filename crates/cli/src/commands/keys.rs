@@ -13,6 +13,10 @@ pub struct Args {
     /// Name or address under which the receiver is reached, beside localhost; may be given more than once
     #[arg(long = "host", value_name = "NAME", value_parser = host)]
     pub hosts: Vec<String>,
+    /// For a further host: sign with the authority in this directory, which `narrows keys` made with its ca-key.pem, and
+    /// take its pre-shared key
+    #[arg(long, value_name = "DIR")]
+    pub authority: Option<PathBuf>,
     /// Name in the client's certificate, for --allow of servers, and user of the pre-shared key
     #[arg(long, value_name = "NAME", value_parser = client)]
     pub client: Option<String>,
@@ -36,6 +40,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         server_names: &args.hosts,
         client: args.client.as_deref().unwrap_or("narrows client"),
         psk_user: args.client.as_deref().unwrap_or("narrows"),
+        authority: args.authority.as_deref(),
         ..Request::default()
     };
     for path in generate(&args.dir, &request)? {

@@ -36,10 +36,11 @@ pub struct Args {
         value_delimiter = ','
     )]
     pub link: Vec<LinkSpec>,
-    /// Delay each way, in milliseconds
+    /// Delay each way, in milliseconds: half a round trip
     #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
     pub delay_ms: Duration,
-    /// Who races: none, adaptive, naive:CODEC, or a codec for all chunks (`zstd:3`); a choice of them if not given
+    /// Who races: none (raw), adaptive, naive:CODEC (all packed, then all sent), or a codec for all chunks (`zstd:3`); a
+    /// choice of them if not given
     #[arg(long, value_name = "POLICY,…", value_delimiter = ',')]
     pub race: Vec<Contestant>,
     /// Rounds; results are medians

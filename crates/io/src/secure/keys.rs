@@ -7,6 +7,7 @@ use std::{
     fmt::Write as _,
     fs::{self, OpenOptions},
     io::{self, Write},
+    iter::once,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -22,6 +23,8 @@ pub const PSK_FILE: &str = "keys.psk";
 /// Name of the authority's private key; only who issues more certificates needs it.
 pub const CA_KEY_FILE: &str = "ca-key.pem";
 
+const CA_CERT_FILE: &str = "ca-cert.pem";
+
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// What to make.
@@ -33,17 +36,20 @@ pub struct Request<'a> {
     pub client: &'a str,
     /// User in the key file.
     pub psk_user: &'a str,
+    /// Directory of an earlier call: its authority signs, and its pre-shared key is taken. For a further host.
+    pub authority: Option<&'a Path>,
     /// How long the server's and client's certificates are valid. The authority's is valid for ten years.
     pub valid_for: Duration,
 }
 
 impl Default for Request<'_> {
-    /// No further names, user `narrows`, 825 days.
+    /// No further names, user `narrows`, an authority of its own, 825 days.
     fn default() -> Self {
         Self {
             server_names: &[],
             client: "narrows client",
             psk_user: "narrows",
+            authority: None,
             valid_for: 825 * DAY,
         }
     }
@@ -62,6 +68,14 @@ pub enum KeysError {
     /// The file system says no.
     #[error("cannot write {}: {source}", path.display())]
     Write {
+        /// Which file.
+        path: PathBuf,
+        /// The system's word.
+        source: io::Error,
+    },
+    /// A file of the authority that is to sign.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
         /// Which file.
         path: PathBuf,
         /// The system's word.
@@ -86,15 +100,26 @@ pub fn generate(dir: &Path, request: &Request<'_>) -> Result<Vec<PathBuf>, KeysE
     // From yesterday on: the other host's clock may be behind ours.
     let begin = date_time_ymd(1970, 1, 1) + today.saturating_sub(DAY);
 
-    let ca_key = KeyPair::generate()?;
+    let authority = request.authority.map(Authority::read).transpose()?;
+    let ca_key = match &authority {
+        Some(authority) => KeyPair::from_pem(&authority.key)?,
+        None => KeyPair::generate()?,
+    };
     let mut ca = CertificateParams::default();
     ca.distinguished_name
         .push(DnType::CommonName, "narrows test authority");
     ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     ca.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     (ca.not_before, ca.not_after) = (begin, begin + 3653 * DAY);
-    let ca_cert = ca.self_signed(&ca_key)?.pem();
-    let ca_key_pem = ca_key.serialize_pem();
+    let (ca_cert, ca_key_pem, psk) = match authority {
+        Some(authority) => (authority.cert, None, authority.psk),
+        None => {
+            let psk = format!("{}:{}\n", request.psk_user, random_hex());
+            let cert = ca.self_signed(&ca_key)?.pem();
+            (cert, Some(ca_key.serialize_pem()), psk)
+        }
+    };
+    // Of an earlier authority a certificate needs no more than its name and its key, and the name is always the same.
     let issuer = Issuer::new(ca, ca_key);
 
     let leaf = |common: &str, names: Vec<String>, usage| -> Result<_, KeysError> {
@@ -129,27 +154,44 @@ pub fn generate(dir: &Path, request: &Request<'_>) -> Result<Vec<PathBuf>, KeysE
         ExtendedKeyUsagePurpose::ClientAuth,
     )?;
 
+    let ca_key_file = ca_key_pem.map(|pem| (CA_KEY_FILE, pem, 0o600));
     let files = [
-        ("ca-cert.pem", ca_cert, 0o644),
-        (CA_KEY_FILE, ca_key_pem, 0o600),
         ("server-cert.pem", server_cert, 0o644),
         ("server-key.pem", server_key, 0o600),
         ("client-cert.pem", client_cert, 0o644),
         ("client-key.pem", client_key, 0o600),
-        (
-            PSK_FILE,
-            format!("{}:{}\n", request.psk_user, random_hex()),
-            0o600,
-        ),
+        (PSK_FILE, psk, 0o600),
     ];
+    let files: Vec<_> = once((CA_CERT_FILE, ca_cert, 0o644))
+        .chain(ca_key_file)
+        .chain(files)
+        .collect();
     write_all(dir, files)
 }
 
+/// What [`generate`] made for another host.
+struct Authority {
+    cert: String,
+    key: String,
+    psk: String,
+}
+
+impl Authority {
+    fn read(dir: &Path) -> Result<Self, KeysError> {
+        let read = |name| {
+            let path = dir.join(name);
+            fs::read_to_string(&path).map_err(|source| KeysError::Read { path, source })
+        };
+        Ok(Self {
+            cert: read(CA_CERT_FILE)?,
+            key: read(CA_KEY_FILE)?,
+            psk: read(PSK_FILE)?,
+        })
+    }
+}
+
 /// Writes files of that name, content and mode, or none if one is there.
-fn write_all<const N: usize>(
-    dir: &Path,
-    files: [(&str, String, u32); N],
-) -> Result<Vec<PathBuf>, KeysError> {
+fn write_all(dir: &Path, files: Vec<(&str, String, u32)>) -> Result<Vec<PathBuf>, KeysError> {
     // All are looked at before any is written: half a new set beside half an old one would not work.
     if let Some((name, ..)) = files
         .iter()
