@@ -1,12 +1,21 @@
 //! The default policy: every chunk takes the candidate with the lowest price.
 //!
-//! A chunk's way through here: [`probe`](crate::probe) maps it to a class; the class's row holds what every candidate
-//! is expected to cost, from the [`table`](crate::table), as times of the three stages at the capacities that
-//! [`rate`](crate::rate), [`cpu_capacity`](crate::cpu_capacity) and [`receiver`](crate::receiver) estimate; [`solve`](crate::solve) weighs
-//! the stages, [`balance`](crate::balance) tilts the weights to keep them level, and the cheapest candidate wins,
-//! unless it would hold up the stream, or [`answer_duel`](crate::answer_duel) to messages come sooner without. Now and then [`explore`](crate::explore) asks for an audition.
+//! A chunk's way through [`Adaptive::decide`]:
 //!
-//! A pure state machine: reads no clock, draws no random numbers. Units: see the modules.
+//! 1. It goes raw without a look where [`duel`](crate::duel) sees that raw gets more through on a link as fast as memory,
+//!    or [`answer_duel`](crate::answer_duel) that messages are answered sooner raw.
+//! 2. [`probe`](crate::probe) looks at it and tells its class (on dull data the last look counts). The class has a row of
+//!    what every candidate is expected to cost ([`table`](crate::table)), as times of the three stages at the capacities
+//!    that [`rate`](crate::rate), [`cpu_capacity`](crate::cpu_capacity) and [`receiver`](crate::receiver) estimate.
+//! 3. [`solve`](crate::solve) weighs the stages, [`balance`](crate::balance) tilts the weights to keep the stages level, and
+//!    the candidate of the least price wins, unless it would hold up the stream.
+//! 4. Now and then [`explore`](crate::explore) adds an audition, or takes another candidate to try it.
+//!
+//! [`Adaptive::learn`] tells the table what became of the chunk, and the balance what the choice really cost;
+//! [`Adaptive::feedback`] tells the receiver's model. [`length`] says how long the next chunk is to be.
+//!
+//! A pure state machine: reads no clock, draws no random numbers. Units: nanoseconds a raw byte, of all workers of a stage
+//! together, where the modules say nothing else.
 
 use std::{iter::once, sync::Arc};
 
@@ -113,7 +122,7 @@ impl Adaptive {
         self.rate.bytes_per_ns() * 1e9
     }
 
-    /// PriceWeights of packing, link and unpacking as last solved, for `--explain`.
+    /// Weights of packing, link and unpacking as last solved, for `--explain`.
     #[must_use]
     pub fn weights(&self) -> PriceWeights {
         self.weights
@@ -135,9 +144,8 @@ impl Adaptive {
             let times = row.costs.iter().enumerate().map(|(index, expected)| {
                 let is_raw = index == 0;
                 let offer = &self.offers[index];
-                // Where no numbers were seen, a chunk that packs better as numbers is luck that may not last: memory
-                // and programs have pages of all sorts, and the few that did so drew the rest after them. So it has to
-                // be so for sure.
+                // Memory and programs have pages of all sorts. A few that packed better as numbers, where the probe saw
+                // none, must not draw the others after them: only whole chunks count as proof.
                 let is_unfit = offer.is_typed() && !has_numbers;
                 let unproved =
                     is_unfit && tuning().rule_unfit_needs_proof && expected.basis != Basis::Chunks;
@@ -199,7 +207,11 @@ impl Adaptive {
         }
     }
 
-    /// The cheapest candidate of the row that does not hold up the stream, and why it.
+    /// The cheapest candidate of the row that does not hold up the stream, and the reason.
+    ///
+    /// It holds up the stream if packing it *probably* takes longer than what is queued keeps the link busy, or than the
+    /// workers together may take while the link is busy with their chunks. It is late if it takes longer *at worst*, behind
+    /// all that is being packed already. Neither counts for what takes no longer than `hold_up_ns`.
     fn choose(
         &self,
         row: &Row,
@@ -212,14 +224,15 @@ impl Adaptive {
         let in_work_ns = gauges.packing as f32 * raw_len * self.size / link;
         let drain_ns = gauges.queued_bytes as f32 / link + in_work_ns;
         let workers = gauges.workers.max(1) as f32;
-        // Chunks that many workers pack at once may each take long, if the link is as slow as it is thought to be.
+        // Of n workers each may take as long as the link takes for n chunks. While its rate is a guess, few are counted.
         let at_once = if self.rate.is_measured() || !tuning().rule_unmeasured_workers {
             workers
         } else {
             workers.min(tuning().choice_unmeasured_workers)
         };
         let efficiency = self.effort.efficiency();
-        // With nothing before it, a message takes the sum of its stages, not the longest of them, and one worker at each end.
+        // With nothing before it, a message takes the sum of its stages, not the longest of them, and one worker at each end:
+        // times are those of all workers together.
         let alone = |[pack, link, unpack]: Times| (pack + unpack) * workers + link;
         let price = |index: usize| match index {
             _ if !message => weighted(row.times[index], weights),
@@ -230,7 +243,7 @@ impl Adaptive {
             .clamp(tuning().choice_hold_up_ns, tuning().choice_hold_up_max_ns);
         let backlog_ns = self.pending.backlog_ns() / workers;
         let mut best = (0, price(0));
-        let mut capped = false;
+        let mut refused = NEVER;
         for index in 1..row.times.len() {
             let price = price(index);
             if price < best.1 && !row.is_left_to_slices(index, &self.offers) {
@@ -238,21 +251,20 @@ impl Adaptive {
                 let pack_ns = row.costs[index].doubt * cost.pack * raw_len / efficiency;
                 let room_ns = (tuning().choice_drain_share * drain_ns)
                     .max(at_once * cost.size * raw_len / link);
-                // Slow chunks chosen one after the other, before the first of them showed how slow, all come late. One
-                // that is packed at once is no later than raw would be.
+                // Several slow chunks, chosen before the first of them showed how slow it is, would all come late.
                 let most_ns = row.costs[index].pack_most * raw_len / efficiency;
                 let late_ns = most_ns + backlog_ns / efficiency;
                 let holds_up = pack_ns > room_ns.clamp(hold_up_ns, tuning().choice_hold_up_max_ns);
                 let is_late = most_ns > hold_up_ns
                     && late_ns > (room_ns + in_work_ns).max(tuning().choice_late_ns);
                 if holds_up && tuning().rule_hold_up || is_late && tuning().rule_late {
-                    capped = true;
+                    refused = refused.min(price);
                 } else {
                     best = (index, price);
                 }
             }
         }
-        let why = match (best.0, capped) {
+        let why = match (best.0, refused < best.1) {
             (0, false) if row.times[1..].iter().all(|times| times[0] >= NEVER) => "incompressible",
             (_, true) => "latency",
             _ => "price",
@@ -271,7 +283,7 @@ impl Adaptive {
         self.frame_len = self.size * raw_len;
     }
 
-    /// Raw without a look: nothing is to be learnt from it.
+    /// Raw without a look: nothing is to be learnt from it, and the balance does not know of it.
     fn raw(&mut self, now_ns: u64, raw_len: usize, why: &'static str) -> Decision {
         let ticket = self.decided as u32;
         self.decided += 1;
@@ -338,9 +350,9 @@ impl Adaptive {
         gauges: &Gauges,
     ) {
         let link = self.rate.bytes_per_ns() as f32;
-        // What a processor's time is worth to the stream or, where it has enough of it, to others: no less than the
-        // share of its time that packing waits for one, which the link's weight does not show where the kernel
-        // needs them as well.
+        // What a processor's time is worth to the stream or, where it has enough of it, to others. No less than the share
+        // of packing's time on the clock in which it waits for a processor: the kernel needs them as well, which the
+        // link's weight does not show.
         let worth = weights[0]
             .max(self.config.cpu_price as f32 * weights[1])
             .max(1.0 - self.effort.efficiency());
@@ -458,7 +470,7 @@ impl Adaptive {
     ) {
         if index == pending.reference {
             if pending.chosen == 0 && tuning().rule_learn_from_slices {
-                // Nothing else tells how these data pack.
+                // Chunks that travel raw do not show how they would pack, so the slice counts as a sample.
                 self.table.learn(
                     pending.class,
                     index,
@@ -555,7 +567,7 @@ impl Policy for Adaptive {
             reference,
             audition: None,
         };
-        // A message is answered before anything could be learnt from it.
+        // A short chunk is gone, and mostly answered, before anything could be learnt from it.
         if looked && raw.len() > tuning().choice_answered_len {
             self.explore(at, &mut choice, raw.len(), weights, gauges);
         }

@@ -1,13 +1,13 @@
 //! Whether messages are answered sooner raw or as the price rule has them.
 //!
-//! Why: a message that waits for its answer never fills a link, so nothing is learnt of the link's rate, and whether the
-//! time that packing takes, and the look before it, comes back on the way rests on a guess. But the answer itself tells.
+//! Why: a message that waits for its answer never fills a link, so nothing is learnt of the link's rate, and whether
+//! the time spent on looking and packing is won back on the link would be a guess. But the answer itself tells.
 //! So some messages go raw without a look, and the way whose answers come sooner is taken; now and then the other is
 //! tried again.
 //!
-//! An answer is whatever the peer sends between one message and the next. Where several leave before it, it is the
-//! longest one's: the bytes of a copy leave between two short requests. What else it waited for, the server, the way
-//! back, is in both ways alike. Neighbours: [`crate::adaptive`] asks it before the price rule. Units: nanoseconds.
+//! An answer is whatever the peer sends between one message and the next. Where several leave before it, it counts for
+//! the longest: the bytes of a copy leave between two short requests. What else an answer waits for, the server and the way
+//! back, is the same for both ways. Neighbours: [`crate::adaptive`] asks it before the price rule. Units: nanoseconds.
 
 use crate::tuning::tuning;
 

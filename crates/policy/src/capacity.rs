@@ -1,4 +1,4 @@
-//! What the three stages can take, as of one solve: turns expected costs into times.
+//! What the three stages can take, frozen for one solve: turns expected costs into times.
 
 use narrows_core::Candidate;
 

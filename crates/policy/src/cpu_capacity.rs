@@ -1,10 +1,10 @@
 //! How much processor time packing really gets.
 //!
 //! `workers` threads are not `workers` processors: the receiver may share them (loopback), a quota may bind, neighbours
-//! may steal. Processor time over time on the clock shows it, per chunk; what it misses shows in who waits for whom: a
-//! link that runs dry while workers are busy means we asked too much of them, and more before the link than there is in
-//! work that they could do more. That second signal moves slowly and little (a trim); the solved prices do the work, or
-//! they would swing. It never asks for all that workers have: to hand chunks over takes time as well.
+//! may steal. Processor time over time on the clock shows it, per chunk; what it misses shows in who waits for whom. If
+//! the link runs dry while workers are busy, we asked too much of them; if more bytes wait for the link than are being packed,
+//! they can do more. This second signal, the trim, moves slowly and little, or choices would swing: the solved weights do
+//! the work. It never asks for all that workers have: to hand chunks over takes time as well.
 //!
 //! Neighbours: [`crate::rate`] gives the verdict, [`crate::adaptive`] the outcomes. Units: nanoseconds.
 

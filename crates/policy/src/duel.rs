@@ -1,10 +1,10 @@
-//! Keeps the promise on links as fast as memory: packing stays only where it is seen to pay.
+//! Never slower than raw on links as fast as memory: packing stays only where it is seen to pay.
 //!
 //! The price rule treats link and processors as separate resources. On a link of gigabytes a second they are not:
 //! sending itself is processor time, the receiver's may be the same processors, and no counter here shows it. So on
 //! such links we compare: some milliseconds raw, some as the rule would have it, by the bytes that got through. The
 //! better one stays; the other is tried again now and then, ever more seldom while it goes on losing. While bytes get
-//! through so fast, that counts and not what the link is believed to carry: a receiver short of processors looks like a
+//! through that fast, this is believed and not the estimate of the link's rate: a receiver short of processors looks like a
 //! slow link for a moment.
 //!
 //! Neighbours: [`crate::adaptive`] asks with every chunk. Units: nanoseconds, bytes.

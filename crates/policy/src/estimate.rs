@@ -4,10 +4,10 @@
 //! nothing where every chunk is different (memory, archives). Taken at its word, it makes the policy run after
 //! whichever candidate had the easiest chunks. So an outcome moves a guess by the share that the guess's own variance
 //! has in what was seen: a Kalman filter of one state (R. E. Kalman, *A New Approach to Linear Filtering*, 1960). How
-//! unlike chunks are is measured, per class; what priors and slices are off by was measured once.
+//! unlike chunks are is measured, per class; how far priors and slices are off is a constant, measured once.
 //!
-//! What one candidate does time after time says nothing of how it compares with others, so only the level follows it:
-//! were its guess moved too, each easy chunk would leave it a little lower and the level a little higher, and after
+//! The longer the same candidate is used, the less its outcomes move its guess: they say nothing of how it compares with
+//! others, so the level follows them. Were the guess moved as much, each easy chunk would leave it a little lower and the level a little higher, and after
 //! thousands all other candidates, whose guesses stand still, were taken for ten times as slow as they are.
 //!
 //! Neighbours: [`crate::table`] holds guesses and levels. Units: values as they come, noise as standard deviations of

@@ -1,13 +1,12 @@
 //! Tries what the table does not know: auditions on slices, and now and then a whole chunk.
 //!
 //! Why both: an audition costs little and delays nothing, but a slice says little of a codec with a large window or
-//! with history. What is worth trying is what would win *if it were better than expected* by as much as its size may be
-//! off, which shrinks with every slice. Auditions of unlikely winners are so never held: no zstd 19 on a 10 Gbit/s
-//! link.
+//! with history. Only what would win at the good end of how far its size may be off is tried, and that shrinks with
+//! every slice. So unlikely winners have no auditions: no zstd 19 on a 10 Gbit/s link.
 //!
 //! Budget: after a small start-up allowance 1 % of the workers' time, up to 15 % where the link leaves them idle; whole
-//! chunks at most one in 48 of a class and each candidate once, which over any longer run is
-//! far below 2 % of the bytes. Neighbours: [`crate::adaptive`] asks with every chunk it looked at. Units: nanoseconds
+//! chunks at most one in 48 of a class, and of each candidate one a class: far below 2 % of the bytes over any
+//! longer run. Neighbours: [`crate::adaptive`] asks with every chunk it looked at. Units: nanoseconds
 //! of CPU.
 
 use std::sync::Arc;

@@ -7,9 +7,9 @@
 //! handing them from thread to thread counts (7 to 12 % at 1 GB/s and more), and they are longer again. Where they do
 //! not, longer ones gained nothing at 2.5 Gbit/s. History is indexed anew before each chunk that names it: where most
 //! do, longer ones pay for it half as often, and each refers further back: transfers at 100 Mbit/s gained 0.4 to 2 % by
-//! it once they knew their data (memory, logs, sources; programs lost 0.1 %), with less processor time. At 10 Mbit/s
-//! the slowest levels would then take too long, and at 1 Gbit/s what is under way should the link slow down. Units:
-//! bytes, nanoseconds.
+//! it once they knew their data (memory, logs, sources; programs lost 0.1 %), with less processor time. Not at 10 Mbit/s,
+//! where the slowest levels would take too long for one, and not at 1 Gbit/s, where too much would be under way should the
+//! link slow down. Units: bytes, nanoseconds.
 
 use crate::{simple::CHUNK_LEN_DEFAULT, tuning::tuning};
 

@@ -18,6 +18,21 @@
 //! | [`answer_duel`] | whether messages are answered sooner raw |
 //! | [`explore`], [`length`] | what to try; how long chunks should be |
 //! | [`tuning`] | every constant of these, and a switch for every rule |
+//!
+//! Words that they share:
+//!
+//! | word | means |
+//! |---|---|
+//! | candidate | a codec at a level, with or without history; raw is number 0 |
+//! | cost | what a raw byte becomes, packed, and the processor time to pack and to unpack it |
+//! | stage | packing, the link, unpacking; *times* are nanoseconds that a raw byte keeps each of them busy |
+//! | weight | what a stage's time is worth: 0 where it has slack; the three sum to 1 |
+//! | price | a candidate's times, weighted: the least wins |
+//! | kind, class | sorts of data as the probe tells them apart; a kind has several classes, by how well they should pack |
+//! | level | how much better or worse than thought *all* candidates do on a class |
+//! | row | a class seen lately, with the costs and times of all candidates on it |
+//! | slice, audition | a piece of a chunk; packing it by other candidates to compare them, beside the chunk's own: the reference |
+//! | typed | a candidate that takes data as numbers of a width: planes, differences or decimals before a codec |
 #![forbid(unsafe_code)]
 
 pub mod adaptive;

@@ -1,7 +1,7 @@
 //! Decisions whose outcomes are still to come: what was expected of each, to be compared with what comes.
 //!
 //! Invariants: the ring holds the last [`PENDING`] tickets; an older one's outcome is not learnt from. The backlog is
-//! the sum of what those in work may take at most; a chunk leaves it with its outcome, or when its place is taken.
+//! the sum of what those in work may take at most; a chunk counts no more once its outcome is known, or its place is taken.
 
 use crate::{prior::PriorCost, probe::Class, solve::Times};
 

@@ -3,8 +3,8 @@
 //! Why not pack a sample: the cheapest codec takes 30 µs to say what this says in under 3, and a chunk on a fast link
 //! is gone after 75. We count instead: how often two bytes of one *plane* (every 1st, 2nd, 4th, 8th byte) are equal
 //! gives the collision entropy `-log2 Σp²`, which needs no logarithm per symbol and, unlike Shannon's, is not biased by
-//! the small sample. Bytes of one plane that are equal more often than any two bytes betray numbers of that width
-//! (Shannon's entropy would show it too; mean collision entropies do not, one constant plane outshines the rest). Numbers
+//! the small sample. Bytes that are equal more often within a plane than across planes betray numbers of that width
+//! (Shannon's entropy would show it too; a mean of the planes' collision entropies would not: one constant plane decides it). Numbers
 //! that take all values, as sound and pictures of 16 bits do, show no such order; their differences are small, so where
 //! planes show none, those are counted as well. How many 4-byte words were seen before tells what an LZ codec would find.
 //!

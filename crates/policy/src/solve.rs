@@ -3,7 +3,7 @@
 //! The time of a run of chunks is `max(Σpack, Σlink, Σunpack)`, each in nanoseconds its stage is busy. Minimising it
 //! over the choice for every chunk is a linear program; its dual asks for weights `a + b + c = 1` that *maximise*
 //! `Σ min_k (a·pack + b·link + c·unpack)`. Given the weights every chunk picks its cheapest candidate alone, which is
-//! the price rule. The dual is concave, and the totals at the picks are its slope, so bisection finds the top: `a`
+//! the price rule. The dual is concave, and the stage totals of the current picks are its gradient, so bisection finds the top: `a`
 //! against `b` first; only where unpacking then is the slowest, `c` against both.
 //!
 //! We solve over the mass of classes seen lately rather than step a level by queue length: stepping overshoots.

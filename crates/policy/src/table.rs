@@ -2,10 +2,10 @@
 //! measured.
 //!
 //! Why corrected priors: nobody can try thirty candidates on every class. A candidate never tried on a class takes its
-//! prior times what the *nearest tried candidate of the same family* showed against its own prior, so that one
+//! prior times what the *nearest tried candidate of the same family* (by level) showed against its own prior, so that one
 //! audition of zstd 1 also tells about zstd 3.
 //!
-//! Why three layers: how candidates compare depends on the kind of data and the width of its numbers; how well all of
+//! Why three layers, a guess for each candidate and kind, a level for each class, a factor for each candidate and class: how candidates compare depends on the kind of data and the width of its numbers; how well all of
 //! them do together, on the class. So a candidate's guess is kept per kind, relative to a level that each class has of
 //! its own and that any outcome moves: data that pack worse than thought for one codec do so for all. Without it the
 //! policy would, chunk after chunk, run after whichever candidate it had not been disappointed by yet. And classes of a

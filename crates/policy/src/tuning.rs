@@ -5,7 +5,7 @@
 //! (`docs/results/policy-ablation.md`).
 //!
 //! In an ordinary build the values are constants and the compiler folds them: nothing can be set. Only tests and the feature
-//! `ablation` may have others, one set a thread (`with`), so that the policy stays a pure function of its calls. What is not here: lengths of
+//! `ablation` may have others, each thread its own set (`with`), so that the policy stays a pure function of its calls. What is not here: lengths of
 //! rings and tables in memory, the accuracy of the solver, the priors ([`crate::prior`]) and the steps that divide kinds into
 //! classes ([`crate::probe`]), which are measured tables.
 
