@@ -147,7 +147,7 @@ pub fn summary(runs: &[Run]) -> String {
     };
     format!(
         "Of {} conclusions, {} hold here, {} hold in part and {} do not; {} were not measured.{path}{left_out} \
-         The study's messages are of 4 KiB to 16 MiB, one at a time, where adaptive has little time to learn; wire.md measures long transfers.",
+         The study's messages are of at most 64 MiB, one at a time, where adaptive has little time to learn; wire.md measures long transfers.",
         claims.len(),
         count(Some(Verdict::Holds)),
         count(Some(Verdict::Mostly)),

@@ -29,7 +29,7 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The whole study has some ten thousand transfers and takes about half an hour. A study that was cut goes on where its \
+    after_help = "The whole study has some ten thousand transfers and takes a quarter of an hour. A study that was cut goes on where its \
                   --results file ends. To share it among machines:\n\n  narrows study --shard 0/4 --results part0.jsonl\n  …\n  \
                   narrows report part*.jsonl"
 )]
