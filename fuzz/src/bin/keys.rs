@@ -17,6 +17,7 @@ static KEYS: LazyLock<PathBuf> = LazyLock::new(|| {
         server_names: &["localhost".into()],
         client: "client",
         psk_user: "ann",
+        ..Request::default()
         valid_for: Duration::from_secs(3600),
     };
     keys::generate(&dir, &request).unwrap();
