@@ -17,8 +17,8 @@ static KEYS: LazyLock<PathBuf> = LazyLock::new(|| {
         server_names: &["localhost".into()],
         client: "client",
         psk_user: "ann",
-        ..Request::default()
         valid_for: Duration::from_secs(3600),
+        ..Request::default()
     };
     keys::generate(&dir, &request).unwrap();
     dir
