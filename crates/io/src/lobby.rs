@@ -6,9 +6,9 @@
 //! nothing before one that has, and of those the one that has waited longest. A client that goes on with its handshake
 //! is therefore served however many others are silent.
 //!
-//! How long a handshake may take is [`crate::secure::HANDSHAKE_TIME`]. Why a stranger was refused is logged, for a
-//! hundred strangers a minute; more are only counted, so that they cannot fill the log. Upstream: whoever accepts
-//! connections.
+//! How long a handshake may take is [`crate::secure::HANDSHAKE_TIME`]. The reason of a refusal is
+//! logged for a hundred strangers a minute. Further ones are only counted, so that they cannot fill the log. Upstream:
+//! whoever accepts connections.
 
 use std::{
     fmt::Display,

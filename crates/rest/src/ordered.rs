@@ -49,7 +49,8 @@ impl<T: Send + 'static> Ordered<T> {
         Self::with(workers, threads)
     }
 
-    /// The same for jobs that are short and wait for nobody: those of a single thread take turns with other callers'.
+    /// The same for short jobs. Where there is one thread, the caller takes turns with other callers, so a job must not
+    /// wait for anything.
     pub(crate) fn in_turn(threads: usize) -> Self {
         match threads {
             ..=1 => Self::with(Workers::CallerInTurn, threads),
@@ -98,7 +99,7 @@ impl<T: Send + 'static> Ordered<T> {
         };
         let (done, result) = sync_channel(1);
         pool.spawn(move |ws| {
-            // Whoever asked may be gone.
+            // The receiver may have been dropped.
             let _ = done.send(job(ws));
         });
         self.pending.push_back(Slot::Waiting(result));

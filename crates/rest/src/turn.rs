@@ -28,7 +28,7 @@ static GIVEN_BACK: Condvar = Condvar::new();
 /// One more than there are processors: a thread that is woken takes a while to begin.
 static AT_ONCE: LazyLock<usize> = LazyLock::new(|| crate::options::threads(0) + 1);
 
-/// Does `job` when it is the caller's turn. A job takes no turn itself, and waits for nobody.
+/// Waits for a turn and does `job`. The job must not take another turn, and must not wait for another thread.
 pub(crate) fn with<T>(job: impl FnOnce(&mut Workspace) -> T) -> T {
     job(&mut Turn::take().ws)
 }

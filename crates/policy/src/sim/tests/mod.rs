@@ -210,13 +210,13 @@ fn the_promise_holds_on_random_scenes() {
     at_least(&scores, |s| s.bound, 0.95, 0.04);
 }
 
-// Goal: what the priors get wrong costs little, and hardly ever against raw.
+// Goal: what the priors get wrong costs little, and never against raw.
 #[test]
 fn wrong_priors_cost_little() {
     let scores = scores(true);
-    // Of 5000 scenes six lie below, all above 3 Gbit/s, where the probe takes one sort for another: the worst gets 0.59
-    // of what raw would get.
-    at_least(&scores, |s| s.raw, 0.97, 0.002);
+    // Not so yet on more scenes than a test run has: with NARROWS_SIM_CASES=5000 and NARROWS_SIM_FIRST=9100000 six lie
+    // below, all above 3 Gbit/s, where the probe takes one sort for another: the worst gets 0.59 of what raw would get.
+    at_least(&scores, |s| s.raw, 0.97, 0.0);
     // What packs with history cannot be tried on a slice, and here costs what it will, whatever its neighbours do.
     at_least(&scores, |s| s.fixed, 0.97, 0.19);
     // The worst hold sorts that the probe puts into one class and that cost differently: their mean fits neither.
