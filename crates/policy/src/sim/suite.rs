@@ -134,6 +134,17 @@ pub fn span_ns(scene: &Scene) -> f64 {
     (1e12 / mbit * 2.5).clamp(1.2e9, 30e9)
 }
 
+/// Gives both ends of a scene so many workers, each with a processor of its own, and a link of `mbit` Mbit/s.
+pub fn many_workers(scene: &mut Scene, workers: u32, mbit: f64) {
+    (scene.workers, scene.cores, scene.peer_workers) = (workers, workers, workers);
+    scene.depth = 4 * workers as usize + 8;
+    scene.credit_bytes = 64e6;
+    scene.link = vec![(0, mbit / 8000.0)];
+}
+
+/// How long scenes of many workers run, in nanoseconds.
+pub const MANY_WORKERS_NS: f64 = 6e8;
+
 /// What a scene is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
@@ -210,11 +221,8 @@ impl Case {
             }
             Group::ManyWorkers => {
                 let workers = [8, 16][random.below(2)];
-                (scene.workers, scene.cores, scene.peer_workers) = (workers, workers, workers);
-                scene.depth = 4 * workers as usize + 8;
-                scene.credit_bytes = 64e6;
-                scene.link = vec![(0, 2500.0 * 16.0_f64.powf(random.unit()) / 8000.0)];
-                span = 6e8;
+                many_workers(&mut scene, workers, 2500.0 * 16.0_f64.powf(random.unit()));
+                span = MANY_WORKERS_NS;
             }
         }
         Self {

@@ -9,7 +9,7 @@ use crate::{
         data::SHAPES,
         engine::Run,
         scene::{Limits, Scene, truth},
-        suite::{label, offers, random_scene, span_ns},
+        suite::{MANY_WORKERS_NS, label, many_workers, offers, random_scene, span_ns},
     },
     simple::Fixed,
 };
@@ -107,20 +107,30 @@ fn used(trips: &[crate::sim::engine::Trip], offers: &[Offer]) -> String {
 /// `NARROWS_SIM_FIRST` for others: what was mended on some is to hold on those.
 fn scores(strange: bool) -> Vec<(Score, String)> {
     let offers = offers();
-    let set = |name: &str, default: u64| {
-        std::env::var(name)
-            .ok()
-            .and_then(|n| n.parse().ok())
-            .unwrap_or(default)
-    };
-    let (first, count) = (set("NARROWS_SIM_FIRST", 0), set("NARROWS_SIM_CASES", 600));
-    let mut scores: Vec<(Score, String)> = (first..first + count)
+    let scores = seeds(600)
         .map(|seed| {
             let (scene, about) = random_scene(seed, strange, &offers);
             let (score, _, note) = score(&scene, &offers, Config::default(), span_ns(&scene));
             (score, format!("seed {seed} {about}| {note}"))
         })
         .collect();
+    listed(scores)
+}
+
+/// As many seeds as `count` says, or as the environment does.
+fn seeds(count: u64) -> std::ops::Range<u64> {
+    let set = |name: &str, default: u64| {
+        std::env::var(name)
+            .ok()
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(default)
+    };
+    let first = set("NARROWS_SIM_FIRST", 0);
+    first..first + set("NARROWS_SIM_CASES", count)
+}
+
+/// Prints how the scores are spread, and the worst.
+fn listed(mut scores: Vec<(Score, String)>) -> Vec<(Score, String)> {
     // Every seed's scores, bit for bit, to compare two builds.
     if std::env::var_os("NARROWS_SIM_ALL").is_some() {
         for (score, about) in &scores {
@@ -221,4 +231,23 @@ fn wrong_priors_cost_little() {
     at_least(&scores, |s| s.fixed, 0.97, 0.19);
     // The worst hold sorts that the probe puts into one class and that cost differently: their mean fits neither.
     at_least(&scores, |s| s.fixed, 0.75, 0.01);
+}
+
+// Goal: sixteen processors at each end lose nothing beside the best fixed setting. Method: the same scenes at 10 and 40
+// Gbit/s.
+#[test]
+fn many_workers_reach_the_best_fixed_setting() {
+    let offers = offers();
+    for mbit in [10_000.0, 40_000.0] {
+        let scores = seeds(20)
+            .map(|seed| {
+                let (mut scene, about) = random_scene(seed, false, &offers);
+                many_workers(&mut scene, 16, mbit);
+                let (score, _, note) = score(&scene, &offers, Config::default(), MANY_WORKERS_NS);
+                (score, format!("seed {seed} {mbit} Mbit/s: {about}| {note}"))
+            })
+            .collect();
+        let scores = listed(scores);
+        at_least(&scores, |s| s.fixed, 0.95, 0.1);
+    }
 }
