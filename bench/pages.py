@@ -193,6 +193,14 @@ def latency():
     return f"at most {max(0, most):.0f} µs more than a plain proxy; bulk {bulk['tunnel none'] / bulk['two proxies']:.2f} × two proxies"
 
 
+def unseen():
+    kinds = harness("bench/wire/unseen.py")
+    held = {(row["kind"], row["link_mbit"]): kinds.beside(row)[0] for row in rows("unseen.jsonl")
+            if row["schema"] == "narrows.unseen/1" and row["bytes"] >= kinds.SIZE_MIN}
+    of = lambda mbit: [share for (_, link), share in held.items() if link == mbit]
+    return " and ".join(f"{geomean(of(mbit)):.2f} of the best fixed setting at {speed(mbit)}" for mbit in (100, 1000)) + f"; {len(of(100))} kinds"
+
+
 def ablation():
     table = harness("bench/policy/table.py")
     head, _, parts = table.taken_apart(table.read(RESULTS / "policy-ablation.jsonl"))
@@ -232,6 +240,7 @@ def index():
         ["[file.md](file.md)", "`narrows pack` beside `zstd -T2`", f"numbers denser, genomes and proteins at low levels longer; the first {len({row['file'] for row in rows('file.jsonl') if 'file' in row})} files"],
         ["[advise.md](advise.md)", "predicted against measured, chosen against best", advise()],
         ["[pair.md](pair.md)", "this build against an earlier one", f"{geomean(pair):.2f} × in the mean of {len(pair)} pairs"],
+        ["[unseen.md](unseen.md)", "kinds of files that no constant of the policy was chosen with, 32 MB from the first byte on", unseen()],
         ["[policy-ablation.md](policy-ablation.md)", "each rule of the adaptive policy off, each constant halved and doubled", ablation()],
         ["[faults.md](faults.md)", "counts of single tests, earlier fuzzing", "none silent, none hung"],
     ]

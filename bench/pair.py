@@ -3,9 +3,10 @@
 
 Needs root, iproute2, fio with the nbd engine, and two release builds of this program.
 
-    bench/pair.py OLD NEW --corpus DIR [--rounds 5] [--seconds 2] [--only wire,memory] [--out FILE.jsonl]
+    bench/pair.py OLD NEW --corpus DIR [--rounds 5] [--seconds 2] [--only wire,memory] [--links 1000,2500] [--data text,memory,mixed]
+        [--out FILE.jsonl]
 
-Wire: six cells, text, memory and mixed data over a link of 1 and of 2.5 Gbit/s between two network namespaces; a figure
+Wire: six cells if not told otherwise, text, memory and mixed data over a link of 1 and of 2.5 Gbit/s between two network namespaces; a figure
 is seconds from the sender's start until the receiver has exited. Memory: a RAM disk over a Unix socket, long
 overwrites and reads and random 4 KiB ones, over one and four connections; a figure is fio's bandwidth. Each round does
 every cell with OLD and NEW, first the one, then the other. A ratio is above 1 where NEW is better; a cell's is the
@@ -26,8 +27,8 @@ import run as wire  # noqa: E402
 from netns import machine  # noqa: E402
 from pairs import Pairs  # noqa: E402
 
-DATA = {"text": "text", "memory": "vm", "mixed": "mixed"}
-LINKS = (1000, 2500)
+# Names of cells that are not `wire/run.py`'s.
+NAMES = {"memory": "vm"}
 SIZE = 256 << 20
 DISK_CELLS = [(rw, bs, connections) for connections in (1, 4)
               for rw, bs in (("write", "128k"), ("read", "128k"), ("randwrite", "4k"), ("randread", "4k"))]
@@ -35,9 +36,11 @@ DISK_CELLS = [(rw, bs, connections) for connections in (1, 4)
 
 def wire_cells(args, note):
     with tempfile.TemporaryDirectory() as cache, wire.net:
-        files = {name: wire.make_data(kind, 160 << 20, args.corpus, Path(cache)) for name, kind in DATA.items()}
-        for mbit in LINKS:
-            wire.net.shape(mbit, wire.LINKS[mbit][0])
+        for mbit in map(int, args.links.split(",")):
+            burst, megabytes = wire.LINKS[mbit]
+            size = min(megabytes * 1_000_000, 160 << 20)
+            files = {name: wire.make_data(NAMES.get(name, name), size, args.corpus, Path(cache)) for name in args.data.split(",")}
+            wire.net.shape(mbit, burst)
             for number in range(args.rounds):
                 for name, path in files.items():
                     seconds = []
@@ -96,6 +99,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--only", default="wire,memory")
+    parser.add_argument("--links", default="1000,2500")
+    parser.add_argument("--data", default="text,memory,mixed")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     out = args.out.open("a") if args.out else None

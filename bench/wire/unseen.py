@@ -39,7 +39,10 @@ SIZE = 32_000_000
 # A file shorter than this says nothing at the faster link.
 SIZE_MIN = 8_000_000
 FIXED = ["lz4", "zstd:-20", "zstd:1", "zstd:3", "zstd:6", "zstd:9", "shuffle8-zstd:1"]
-SETTINGS = ["adaptive", "none", *FIXED]
+# `adaptive` begins with what the transfers before it measured the link to carry, `first` knows nothing.
+ADAPTIVE = ["adaptive", "first"]
+wire.PAPER["first"] = ["--no-cache"]
+SETTINGS = [*ADAPTIVE, "none", *FIXED]
 CACHE = Path("/dev/shm/narrows-unseen")
 GOOD, LEAST = 0.97, 0.90
 
@@ -495,6 +498,8 @@ def measure(name, path, mbit, rounds, out):
     """All settings in turn, so that what else the machine does hits all."""
     wire.net.shape(mbit, wire.LINKS[mbit][0])
     seconds = {setting: [] for setting in SETTINGS}
+    # Both links have one address, and what is kept of it is the last one's.
+    wire.run("adaptive", path)
     for _ in range(rounds):
         for setting in SETTINGS:
             seconds[setting].append(wire.run(setting, path)[0])
@@ -509,10 +514,10 @@ def measure(name, path, mbit, rounds, out):
     print(f"{mbit:>5} {name:<18} {rates['adaptive']:8.1f} MB/s  {share:5.3f} of {best}", flush=True)
 
 
-def beside(row):
+def beside(row, adaptive="adaptive"):
     """Adaptive over the best fixed setting, none among them, and which that is."""
-    best = max((setting for setting in row["mb_s"] if setting != "adaptive"), key=lambda setting: row["mb_s"][setting])
-    return row["mb_s"]["adaptive"] / row["mb_s"][best], best
+    best = max((setting for setting in row["mb_s"] if setting not in ADAPTIVE), key=lambda setting: row["mb_s"][setting])
+    return row["mb_s"][adaptive] / row["mb_s"][best], best
 
 
 def run(args):
@@ -540,7 +545,9 @@ def run(args):
 def page(path):
     """The page of these rows: the last of each kind and link counts."""
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    held = {(row["kind"], row["link_mbit"]): row for row in rows if row["schema"] == "narrows.unseen/1"}
+    measured = [row for row in rows if row["schema"] == "narrows.unseen/1"]
+    held = {(row["kind"], row["link_mbit"]): row for row in measured if row["bytes"] >= SIZE_MIN}
+    short = {(row["kind"], row["link_mbit"], row["bytes"]): row for row in measured if row["bytes"] < SIZE_MIN}
     of = next(row for row in rows if row["schema"] == "narrows.machine/1")
     kinds, links = sorted({name for name, _ in held}), sorted({mbit for _, mbit in held})
     shares = {key: beside(row) for key, row in held.items()}
@@ -556,7 +563,7 @@ def page(path):
     pages.table(["kinds", "found"], lines)
     print("\n## How to reproduce it\n\n    pip install numpy pyarrow lmdb\n    cargo build --release\n    bench/wire/unseen.py run --out docs/results/unseen.jsonl\n")
     print(f"Here: {pages.machine(of)}. Whole transfers of 32 MB from their first byte on, by each setting in turn, medians of "
-          f"{max(row['rounds'] for row in held.values())} rounds. Files are found on a Debian machine or made by seed, as "
+          f"{max(row['rounds'] for row in held.values())} rounds. A transfer before them finds out what the link carries, which `narrows send` keeps; *first run* is without that. Files are found on a Debian machine or made by seed, as "
           "[unseen.py](../../bench/wire/unseen.py) says; all rates are in [unseen.jsonl](unseen.jsonl).\n")
     print("## Every kind\n")
     head = ["kind", *[f"{pages.speed(mbit)}{what}" for mbit in links for what in (", MB/s", ", of the best", "")]]
@@ -569,6 +576,23 @@ def page(path):
             cells += [f"{row['mb_s']['adaptive']:.1f}", pages.bold(f"{share:.3f}", share < GOOD), f"`{best}`"] if row else ["", "", ""]
         lines.append([name, *cells])
     pages.table(head, lines)
+    if short:
+        shorter(short)
+
+
+def shorter(rows):
+    """What short transfers take beside the best fixed setting, kinds taken together."""
+    print("\n## Short transfers\n\nTime beside that of the best fixed setting, geometric mean and worst of the kinds: 1 is as fast. A first run knows nothing of "
+          "the link, a later one what transfers before it measured.\n")
+    lines = []
+    for length, mbit in sorted({(length, mbit) for _, mbit, length in rows}):
+        here = [row for (_, of, bytes_), row in rows.items() if (of, bytes_) == (mbit, length)]
+        cells = []
+        for adaptive in reversed(ADAPTIVE):
+            slower = [1 / beside(row, adaptive)[0] for row in here if adaptive in row["mb_s"]]
+            cells += [f"{pages.geomean(slower):.2f}", f"{max(slower):.2f}"]
+        lines.append([f"{length / 1e6:g} MB at {pages.speed(mbit)}", str(len(here)), *cells])
+    pages.table(["transfer", "kinds", "first run", "worst", "later run", "worst"], lines)
 
 
 def main():

@@ -13,6 +13,7 @@
 mod commands;
 mod config;
 mod exit;
+mod links;
 mod log;
 mod output;
 mod variables;

@@ -76,6 +76,8 @@ pub struct Gauges {
     pub queued_bytes: u64,
     /// Bytes that the link's transport has accepted so far.
     pub sent_bytes: u64,
+    /// Bytes that the peer's kernel acknowledged so far; where the transport does not tell, the same as `sent_bytes`.
+    pub acked_bytes: u64,
     /// Bytes that the link carried so far while more waited for it, as the peer's kernel acknowledged them; where the
     /// transport does not tell, the same as `sent_bytes`.
     pub link_bytes: u64,
@@ -176,4 +178,9 @@ pub trait Policy: Debug + Send {
 
     /// What the receiver says. Comes now and then.
     fn feedback(&mut self, feedback: &Feedback);
+
+    /// What the link was measured to carry, in bytes per second; `None` where it never held anything up.
+    fn link_bytes_per_s(&self) -> Option<f64> {
+        None
+    }
 }

@@ -6,7 +6,10 @@
 //! adaptive policy, from six beginnings, as a share of that of the best fixed candidate from the same: both start cold,
 //! on two processors that both ends share. With `TRACE` set it prints every decision, with `REGRET` whose choices cost
 //! how much; with `SHARED` the policy is told that both ends share the processors, as two processes of one machine tell;
-//! `WORKERS` of them where not two.
+//! `WORKERS` of them where not two, `MEGABYTES` of raw data where not as many as `bench/wire/run.py` sends. `BUCKET` kilobytes go
+//! through a token bucket at once, `FLIGHT` are on the way before anything is seen to wait, `KERNEL` are taken by the kernel;
+//! `RUNS_BEFORE` of them tell the next what the link carried, `TUNE=name=value,…` sets constants
+//! and rules of the policy.
 
 use std::{
     collections::BTreeMap,
@@ -29,6 +32,7 @@ use narrows_policy::{
         scene::Scene,
     },
     solve::{Times, solve, weighted},
+    tuning::{CONSTANTS, RULES, Tuning, with},
 };
 
 /// Raw bytes of one run, by link, as `bench/wire/run.py` has them.
@@ -60,13 +64,30 @@ fn main() -> io::Result<()> {
                     .collect();
                 files.drain(..2);
             }
-            run(&links, &files)
+            tuned(|| run(&links, &files))
         }
         Some("priors") => priors(&args.collect::<Vec<_>>()),
         _ => Err(io::Error::other(
             "replay record DIR FILE… | replay run [--mbit N,…] FILE…",
         )),
     }
+}
+
+/// Runs `work` with the constants and rules that `TUNE` sets: `name=value,name=value`, a rule's value 0 or 1.
+fn tuned<T>(work: impl FnOnce() -> T) -> T {
+    let mut tuning = Tuning::DEFAULT;
+    let text = std::env::var("TUNE").unwrap_or_default();
+    for pair in text.split(',').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').expect("name=value");
+        let value: f64 = value.parse().expect("a number");
+        if let Some(rule) = RULES.iter().find(|rule| rule.name == name) {
+            (rule.set)(&mut tuning, value != 0.0);
+        } else {
+            let found = CONSTANTS.iter().find(|constant| constant.name == name);
+            (found.expect("a constant or a rule").set)(&mut tuning, value);
+        }
+    }
+    with(Box::leak(Box::new(tuning)), work)
 }
 
 fn offers() -> Vec<Offer> {
@@ -373,10 +394,17 @@ fn run(links: &[f64], files: &[String]) -> io::Result<()> {
             let mut scene = Scene::new(Vec::new(), mbit, set("WORKERS", 2) as u32);
             (scene.shared, scene.recording) = (true, Some(recording.clone()));
             scene.noise = 0.03;
+            scene.bucket_bytes = set("BUCKET", 0) as f64 * 1e3;
+            scene.flight_bytes = set("FLIGHT", 0) as f64 * 1e3;
+            scene.kernel_bytes = set("KERNEL", 256) as f64 * 1e3;
             let bytes = BYTES
                 .iter()
                 .find(|(rate, _)| *rate == mbit)
                 .map_or(160e6, |(_, bytes)| *bytes);
+            let bytes = match set("MEGABYTES", 0) {
+                0 => bytes,
+                megabytes => megabytes as f64 * 1e6,
+            };
             let time = |scene: &Scene, policy: &mut dyn Policy| {
                 let mut run = Run::new(scene, &offers);
                 let mut until = 0.0;
@@ -410,7 +438,17 @@ fn run(links: &[f64], files: &[String]) -> io::Result<()> {
             };
             let runs: Vec<_> = starts
                 .iter()
-                .map(|scene| time(scene, &mut Adaptive::new(offers.clone(), config.clone())))
+                .map(|scene| {
+                    let mut config = config.clone();
+                    for _ in 0..set("RUNS_BEFORE", 0) {
+                        let mut before = Adaptive::new(offers.clone(), config.clone());
+                        let _ = time(scene, &mut before);
+                        let seen = before.link_bytes_per_s();
+                        config.rate_recalled_bytes_per_s =
+                            seen.or(config.rate_recalled_bytes_per_s);
+                    }
+                    time(scene, &mut Adaptive::new(offers.clone(), config))
+                })
                 .collect();
             let mine = runs
                 .iter()

@@ -204,6 +204,13 @@ impl Endpoint {
         }
     }
 
+    /// What the link was measured to carry from here, in bytes per second; `None` where it never held anything up, or nobody
+    /// measures it, as only the adaptive plan does.
+    #[must_use]
+    pub fn link_bytes_per_s(&self) -> Option<f64> {
+        self.inner.sending.packing.policy.lock().link_bytes_per_s()
+    }
+
     /// Processors that this end has for packing: of one host with both ends, half.
     #[must_use]
     pub fn processors(&self) -> f64 {

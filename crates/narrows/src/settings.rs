@@ -55,6 +55,8 @@ pub struct Settings {
     /// What a second of processor time is worth at least to the adaptive plan, in seconds of the link's; 0 spends
     /// whatever saves time.
     pub cpu_price: f64,
+    /// What an earlier session measured the link to carry, in bytes per second: the adaptive plan begins with it.
+    pub link_bytes_per_s: Option<f64>,
     /// No level above this one for the adaptive plan.
     pub level_max: Option<Level>,
     /// Names of the codecs that the adaptive plan chooses among, beside raw; all where nobody says.
@@ -88,6 +90,7 @@ impl Default for Settings {
             keep_if_smaller: true,
             pad: false,
             cpu_price: 0.0,
+            link_bytes_per_s: None,
             level_max: None,
             among: None,
             also: Vec::new(),
@@ -156,6 +159,8 @@ setters! {
     pad: bool;
     /// See [`Settings::cpu_price`].
     cpu_price: f64;
+    /// See [`Settings::link_bytes_per_s`].
+    link_bytes_per_s: f64 => Some;
     /// See [`Settings::level_max`].
     level_max: Level => Some;
     /// See [`Settings::among`].
@@ -413,6 +418,7 @@ impl Settings {
                 let mut config = Config {
                     chunk_len: self.chunk_len,
                     cpu_price: self.cpu_price,
+                    rate_recalled_bytes_per_s: self.link_bytes_per_s,
                     level_max: self.level_max,
                     history_len_max,
                     shared_host: near.host,

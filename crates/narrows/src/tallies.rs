@@ -32,6 +32,8 @@ pub(crate) struct Tallies {
 #[derive(Debug, Default, Clone, Copy)]
 struct Carried {
     asked_ns: u64,
+    /// All that was carried.
+    acked: u64,
     bytes: u64,
     busy_ns: u64,
     /// Time in which something waited or a queue stood on the way.
@@ -57,6 +59,7 @@ impl Carried {
                 None => self.silent = true,
             }
         }
+        self.acked += bytes;
         if self.waiting && waiting {
             self.bytes += bytes;
             self.busy_ns += now_ns - self.asked_ns;
@@ -92,10 +95,15 @@ impl Inner {
             self.tallies.sent_wire.load(Relaxed),
             self.tallies.sending_ns.load(Relaxed),
         );
-        let (link_bytes, link_ns, full_ns) = if carried.silent {
-            (sent_bytes, sending_ns, sending_ns)
+        let (acked_bytes, link_bytes, link_ns, full_ns) = if carried.silent {
+            (sent_bytes, sent_bytes, sending_ns, sending_ns)
         } else {
-            (carried.bytes, carried.busy_ns, carried.full_ns)
+            (
+                carried.acked,
+                carried.bytes,
+                carried.busy_ns,
+                carried.full_ns,
+            )
         };
         Gauges {
             now_ns: now_ns - self.began_ns,
@@ -103,6 +111,7 @@ impl Inner {
             packing: packing as u32,
             queued_bytes,
             sent_bytes,
+            acked_bytes,
             link_bytes,
             link_ns,
             full_ns,

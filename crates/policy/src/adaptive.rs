@@ -93,7 +93,7 @@ impl Adaptive {
         Self {
             allowed,
             table: CostTable::new(offers.clone()),
-            rate: LinkRate::new(config.rate_guess_bytes_per_s / 1e9),
+            rate: config.link_rate(),
             effort: CpuCapacity::default(),
             peer: ReceiverModel::default(),
             account: StageBalance::default(),
@@ -642,5 +642,9 @@ impl Policy for Adaptive {
         self.peer
             .report(feedback, self.frame_len, link, starved, &mut self.unpacked);
         self.table.learn_unpack(&self.unpacked);
+    }
+
+    fn link_bytes_per_s(&self) -> Option<f64> {
+        self.rate.is_measured().then(|| self.rate_bytes_per_s())
     }
 }

@@ -21,6 +21,8 @@ pub struct LinkRate {
     bytes_per_ns: f64,
     /// What it started from.
     guess: f64,
+    /// Whether an earlier run measured that.
+    recalled: bool,
     start: Gauges,
     /// Sample of the window before, where there was one.
     previous: Option<f64>,
@@ -57,6 +59,7 @@ impl LinkRate {
         Self {
             bytes_per_ns,
             guess: bytes_per_ns,
+            recalled: false,
             start,
             previous: None,
             verdict,
@@ -66,6 +69,16 @@ impl LinkRate {
             behind: false,
             pooled: (0, 0),
             pooled_since_ns: 0,
+        }
+    }
+
+    /// Starts from what an earlier run measured: that is believed until this one has measured, or more went than buffers
+    /// on the way can take.
+    #[must_use]
+    pub fn recalled(bytes_per_ns: f64) -> Self {
+        Self {
+            recalled: true,
+            ..Self::new(bytes_per_ns)
         }
     }
 
@@ -95,6 +108,7 @@ impl LinkRate {
     /// What may be believed though nothing ever waited for the link: all that was sent may lie in buffers on the way.
     fn unseen_max(&self, sent_bytes: u64) -> f64 {
         match () {
+            () if self.recalled && sent_bytes < tuning().rate_hoarded_bytes => self.guess,
             () if sent_bytes < tuning().rate_bucket_bytes => self.guess,
             () if sent_bytes < tuning().rate_swallowed_bytes => {
                 self.guess * sent_bytes as f64 / tuning().rate_unseen_bytes
@@ -131,7 +145,7 @@ impl LinkRate {
         let window = self.window(gauges, behind, swallowed)?;
         let Window {
             span,
-            sent,
+            acked,
             held_ns,
             carried,
         } = window;
@@ -145,7 +159,7 @@ impl LinkRate {
             () if share(full_ns) < tuning().rate_idle * tuning().rate_held_up => RateVerdict::Idle,
             () => RateVerdict::Unclear,
         };
-        let least = sent as f64 / span as f64;
+        let least = acked as f64 / span as f64;
         // While the link is not full all the time, the peer tells late and in bursts of what came through: such waits
         // say something together only.
         let (pooled, pooled_ns) = (self.pooled.0 + carried, self.pooled.1 + held_ns);
@@ -194,14 +208,14 @@ impl LinkRate {
                 tuning().rate_ahead
             };
             let climbed = (self.bytes_per_ns * climb).min(self.bytes_per_ns.max(ahead * least));
-            let passed = match self.verdict {
+            let at_least = match self.verdict {
                 _ if !tuning().rule_rate_passed => 0.0,
                 // A receiver that reads in bursts has buffers on the way filled in bursts, as fast as this machine is.
                 RateVerdict::Starved if self.is_measured() => carried as f64 / span as f64,
                 _ if fresh => 0.0,
                 _ => least,
             };
-            self.bytes_per_ns = climbed.max(passed).min(most.max(self.bytes_per_ns));
+            self.bytes_per_ns = climbed.max(at_least).min(most.max(self.bytes_per_ns));
         }
         self.bytes_per_ns = self.bytes_per_ns.clamp(1e-6, 100.0);
         Some(self.verdict)
@@ -231,6 +245,7 @@ impl LinkRate {
         {
             return None;
         }
+        let acked = gauges.acked_bytes.saturating_sub(self.start.acked_bytes);
         let carried = gauges.link_bytes.saturating_sub(self.start.link_bytes);
         // A receiver that lets its buffer run half empty before it says so acknowledges in bursts, and nothing between
         // them.
@@ -243,7 +258,7 @@ impl LinkRate {
         }
         Some(Window {
             span,
-            sent,
+            acked,
             held_ns,
             carried,
         })
@@ -294,7 +309,8 @@ impl LinkRate {
 #[derive(Debug, Clone, Copy)]
 struct Window {
     span: u64,
-    sent: u64,
+    /// Bytes that the peer's kernel took.
+    acked: u64,
     /// Bytes waited for the link.
     held_ns: u64,
     /// Bytes that came through.
@@ -311,6 +327,7 @@ mod tests {
         gauges.sent_bytes += bytes;
         gauges.sending_ns += (ms as f64 * 1e6 * sending) as u64;
         (gauges.link_bytes, gauges.link_ns) = (gauges.sent_bytes, gauges.sending_ns);
+        gauges.acked_bytes = gauges.sent_bytes;
         gauges.full_ns = gauges.link_ns;
     }
 

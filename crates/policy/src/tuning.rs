@@ -356,7 +356,7 @@ constants {
     /// For how long waits are added up.
     rate_pool_ns: u64 = 100_000_000, "ns", 0.0..=1e10;
     /// How far the estimate may climb beyond what passed at the start.
-    rate_ahead: f64 = 3.0, "factor", 1.0..=100.0;
+    rate_ahead: f64 = 1.5, "factor", 1.0..=100.0;
     /// The same once there was a sample.
     rate_ahead_measured: f64 = 1.2, "factor", 1.0..=100.0;
     /// So long a measured link is believed though it is not the bottleneck.

@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     exit::{LeftOut, Usage},
+    links::Links,
     output::{self, Watched},
 };
 
@@ -50,6 +51,9 @@ pub struct Args {
     /// The one-time code that `narrows recv --code` shows, instead of keys
     #[arg(long, value_name = "CODE", value_parser = code, conflicts_with_all = ["stdio", "tls_certificates", "tls_psk", "insecure"])]
     pub code: Option<Pairing>,
+    /// Neither use nor keep what links were measured to carry; ~/.cache/narrows/links has it
+    #[arg(long)]
+    pub no_cache: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
@@ -224,7 +228,10 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
         return dry_run(&goods);
     }
     let engine = common::engine(&args.packing);
-    let settings = common::settings(&engine, &args.packing, &args.session)?;
+    let mut settings = common::settings(&engine, &args.packing, &args.session)?;
+    let address = to.and_then(|to| lasting(to, &args));
+    let known = || Links::read().filter(|_| !args.no_cache);
+    settings.link_bytes_per_s = address.and_then(|address| known()?.rate_of(address));
     let endpoint = match to {
         None => Endpoint::connect(
             &engine,
@@ -236,7 +243,24 @@ pub fn run(args: Args, quiet: bool) -> anyhow::Result<()> {
     let endpoint = Arc::new(endpoint);
     common::interruptible(&endpoint)?;
     common::metered(&args.session, &endpoint)?;
-    deliver(&args, &endpoint, goods, quiet)
+    let result = deliver(&args, &endpoint, goods, quiet);
+    if let (Some(address), Some(rate), Some(links)) =
+        (address, endpoint.link_bytes_per_s(), known())
+    {
+        links.keep(address, rate);
+    }
+    result
+}
+
+/// The address of a link that is likely to be the same the next time: neither a Unix socket nor a remote shell's nor this
+/// host's own, and not made slower by ourselves.
+fn lasting<'a>(to: &'a OsStr, args: &Args) -> Option<&'a str> {
+    let is_lasting = remote::split(to).is_none() && args.bwlimit.is_none();
+    let is_link = |to: &&str| {
+        let near = ["unix:", "127.", "localhost", "[::1]", "::1"];
+        !near.iter().any(|near| to.starts_with(near)) && !to.contains(char::is_whitespace)
+    };
+    to.to_str().filter(is_link).filter(|_| is_lasting)
 }
 
 fn code(text: &str) -> Result<Pairing, String> {

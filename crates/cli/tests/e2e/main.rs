@@ -15,6 +15,7 @@ mod gpu;
 mod help;
 mod hostile;
 mod kept;
+mod links;
 mod losses;
 mod memory;
 mod memory_run;

@@ -44,6 +44,13 @@ impl Hosts {
         Some(hosts)
     }
 
+    /// Lets no more through from the first to the second than this, in bits a second; whether the kernel does so.
+    pub fn shape(&self, rate: &str) -> bool {
+        let mut tc = self.on(0, "tc");
+        tc.args("qdisc add dev narrows root tbf burst 256kb latency 50ms rate".split(' '));
+        tc.arg(rate).status().is_ok_and(|status| status.success())
+    }
+
     /// A program on one of them, 0 or 1. What it mounts is there for it alone.
     pub fn on(&self, host: usize, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("ip");

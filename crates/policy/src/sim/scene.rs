@@ -48,6 +48,11 @@ pub struct Scene {
     pub link: Vec<(u64, f64)>,
     /// Bytes the kernel takes before a write waits.
     pub kernel_bytes: f64,
+    /// What a token bucket before the link lets through at once.
+    pub bucket_bytes: f64,
+    /// Of what the kernel took, so much is on the way without that anything is seen to wait: as far as a window of TCP
+    /// goes, and queues behind it.
+    pub flight_bytes: f64,
     /// There and back.
     pub rtt_ns: u64,
     /// Packed bytes sent and not yet unpacked, at most.
@@ -77,6 +82,8 @@ impl Scene {
             depth: 4 * workers as usize + 8,
             link: vec![(0, mbit / 8000.0)],
             kernel_bytes: 256e3,
+            bucket_bytes: 0.0,
+            flight_bytes: 0.0,
             rtt_ns: 500_000,
             credit_bytes: 16e6,
             source: f64::INFINITY,

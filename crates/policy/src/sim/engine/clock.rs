@@ -1,6 +1,6 @@
 //! Moves time: when the next thing happens, and what flows until then.
 
-use super::{COPY, EPS, Run};
+use super::{COPY, EPS, Run, STANDING_NS};
 use crate::sim::scene::Scene;
 
 impl Run<'_> {
@@ -16,8 +16,18 @@ impl Run<'_> {
         }
     }
 
-    fn link(&self) -> f64 {
+    /// What the link is filled with in the long run.
+    fn refill(&self) -> f64 {
         Scene::step(&self.scene.link, self.now)
+    }
+
+    /// What it carries now.
+    fn link(&self) -> f64 {
+        if self.tokens > EPS {
+            self.refill().max(COPY)
+        } else {
+            self.refill()
+        }
     }
 
     fn fill_rate(&self) -> f64 {
@@ -52,6 +62,9 @@ impl Run<'_> {
         }
         if let Some((_, end)) = self.flying.front() {
             at(self.now + (end - self.drained) / link);
+        }
+        if self.tokens > EPS && link > self.refill() {
+            at(self.now + self.tokens / (link - self.refill()));
         }
         for moment in [
             self.landing.front().map(|(_, moment)| *moment),
@@ -99,10 +112,17 @@ impl Run<'_> {
         }
         let drained = (link * dt).min(self.kernel + filled);
         self.drained += drained;
-        if self.kernel + filled > drained + EPS {
+        let left = self.kernel + filled - drained;
+        if left > self.scene.flight_bytes + EPS {
             self.link_bytes += drained;
             self.link_ns += dt;
         }
+        let queue = self.scene.flight_bytes.min(STANDING_NS * self.refill());
+        if left > queue + EPS {
+            self.full_ns += dt;
+        }
+        self.tokens =
+            (self.tokens + self.refill() * dt - drained).clamp(0.0, self.scene.bucket_bytes);
         self.kernel = (self.kernel + filled - drained).max(0.0);
         if self.kernel == 0.0 {
             // Nothing left behind by rounding.

@@ -88,11 +88,16 @@ pub struct Run<'a> {
     starved_ns: f64,
     link_bytes: f64,
     link_ns: f64,
+    full_ns: f64,
+    /// What the bucket before the link still lets through.
+    tokens: f64,
 }
 
 /// How fast a write fills the kernel's buffer, in bytes per nanosecond.
 const COPY: f64 = 6.0;
 const REPORT_NS: f64 = 20e6;
+/// A queue on the way is seen by the round trips that it lengthens by so much.
+const STANDING_NS: f64 = 2e6;
 const EPS: f64 = 1e-3;
 
 impl<'a> Run<'a> {
@@ -128,6 +133,8 @@ impl<'a> Run<'a> {
             starved_ns: 0.0,
             link_bytes: 0.0,
             link_ns: 0.0,
+            full_ns: 0.0,
+            tokens: scene.bucket_bytes,
         }
     }
 
@@ -185,9 +192,10 @@ impl<'a> Run<'a> {
                 as u32,
             queued_bytes: (queued + self.writing.unwrap_or(0.0)) as u64,
             sent_bytes: self.written as u64,
+            acked_bytes: self.drained as u64,
             link_bytes: self.link_bytes as u64,
             link_ns: self.link_ns as u64,
-            full_ns: self.link_ns as u64,
+            full_ns: self.full_ns as u64,
             sending_ns: self.sending_ns as u64,
             starved_ns: self.starved_ns as u64,
             heard_ns: 0,
