@@ -100,7 +100,7 @@ impl Known {
         let bytes_per_s = rate
             .parse()
             .ok()
-            .filter(|rate: &f64| rate.is_finite() && *rate > 0.0)?;
+            .filter(|rate| (1.0..RATE_MAX).contains(rate))?;
         words.next().is_none().then_some(Self {
             address: address.into(),
             bytes_per_s,
@@ -123,6 +123,8 @@ fn now() -> u64 {
 const LINKS_MAX: usize = 256;
 /// Of a longer file no more is read.
 const LEN_MAX: u64 = 64 << 10;
+/// No link carries more, in bytes per second.
+const RATE_MAX: f64 = 1e12;
 /// A link is measured anew after thirty days.
 const KEPT_S: u64 = 30 * 86_400;
 
@@ -136,8 +138,8 @@ mod tests {
         let path = dir.path().join("narrows/links");
         let of = |now| Links::of(path.clone(), now);
         of(1000).keep_at("a:1", 1e8, 1000);
-        of(1000).keep_at("b:1", 2e8, 1001);
-        of(1000).keep_at("a:1", 3e8, 1002);
+        of(1001).keep_at("b:1", 2e8, 1001);
+        of(1002).keep_at("a:1", 3e8, 1002);
         let known = of(1003);
         assert_eq!(known.rate_of("a:1"), Some(3e8));
         assert_eq!(known.rate_of("b:1"), Some(2e8));

@@ -469,8 +469,8 @@ mod tests {
     #[test]
     fn buffers_do_not_make_a_link_as_fast_as_memory() {
         let (mut rate, mut gauges) = (LinkRate::new(0.05), Gauges::default());
-        for _ in 0..12 {
-            step(&mut gauges, 2, 640_000, 0.0);
+        for _ in 0..6 {
+            step(&mut gauges, 2, 1_280_000, 0.0);
             rate.update(&gauges, false);
         }
         assert!(rate.bytes_per_ns() > 0.7, "{rate:?}");
@@ -487,7 +487,7 @@ mod tests {
         }
         // Faster than guessed, and not far beyond what passed: 0.2.
         assert!(
-            (0.3..=0.2 * tuning().rate_ahead).contains(&rate.bytes_per_ns()),
+            (0.29..=0.2 * tuning().rate_ahead).contains(&rate.bytes_per_ns()),
             "{rate:?}"
         );
         assert!(!rate.is_measured());

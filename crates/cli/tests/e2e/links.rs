@@ -1,7 +1,7 @@
 //! What a transfer learns of a link, the next one begins with.
 
 use std::{
-    fs,
+    fs::{self, File},
     path::Path,
     process::{Command, Stdio},
 };
@@ -22,8 +22,8 @@ fn believed(hosts: &Hosts, dir: &Path, file: &Path, flags: &[&str]) -> u64 {
     let run = |command: &mut Command| Process::start(command.stdin(Stdio::null()));
     let mut receive = hosts.on(1, NARROWS);
     receive
-        .args(["recv", "--insecure", "-l", &address])
-        .arg(dir.join("into"));
+        .args(["recv", "--insecure", "-l", &address, "-"])
+        .stdout(Stdio::null());
     let receiver = run(&mut receive);
     receiver.heard("listening on");
     let explained = dir.join("explained");
@@ -32,27 +32,26 @@ fn believed(hosts: &Hosts, dir: &Path, file: &Path, flags: &[&str]) -> u64 {
         .args(flags)
         .arg("--explain")
         .arg(&explained)
-        .arg(file)
-        .arg(&address);
-    run(send.env("XDG_CACHE_HOME", dir.join("cache")))
-        .wait()
-        .expect(0);
+        .args(["-", &address]);
+    send.stdin(File::open(file).unwrap())
+        .env("XDG_CACHE_HOME", dir.join("cache"));
+    Process::start(&mut send).wait().expect(0);
     receiver.wait().expect(0);
     let first = fs::read_to_string(&explained).unwrap();
     let first: Value = serde_json::from_str(first.lines().next().unwrap()).unwrap();
     first["link_bytes_per_s"].as_u64().unwrap()
 }
 
-// Goal: the second transfer over a link of 1 Gbit/s begins with what the first measured, unless it is told not to.
+// Goal: the second transfer over a link of 600 Mbit/s begins with what the first measured, unless it is told not to.
 #[test]
 fn a_later_transfer_knows_what_the_link_carries() {
     let Some(hosts) = Hosts::new() else { return };
-    if !has("tc") || !hosts.shape("1gbit") {
+    if !has("tc") || !hosts.shape("600mbit") {
         return skip("needs tc and a kernel that shapes links");
     }
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("file");
-    fs::write(&file, make(Kind::Random, 40_000_000, 1)).unwrap();
+    fs::write(&file, make(Kind::Random, 60_000_000, 1)).unwrap();
     let links = dir.path().join("cache/narrows/links");
     let run = |flags: &[&str]| believed(&hosts, dir.path(), &file, flags);
     let guess = run(&["--no-cache"]);
@@ -60,12 +59,12 @@ fn a_later_transfer_knows_what_the_link_carries() {
     assert_eq!(run(&[]), guess);
     let kept = fs::read_to_string(&links).unwrap();
     let rate: f64 = kept.split(' ').nth(1).unwrap().parse().unwrap();
-    assert!((60e6..140e6).contains(&rate), "{kept}");
+    assert!((55e6..100e6).contains(&rate), "{kept}");
     assert!(kept.starts_with(ADDRESSES[1]), "{kept}");
-    // Random bytes fill a Gbit/s: the second begins with just that.
-    assert!(run(&[]).abs_diff(rate as u64) <= 1);
+    // Random bytes fill the link: the second begins with just that.
+    assert!(run(&[]).abs_diff(rate as u64) <= 1, "{kept}");
     assert_eq!(run(&["--no-cache"]), guess);
-    let limited = run(&["--bwlimit", "900mbit"]);
+    let limited = run(&["--bwlimit", "500mbit"]);
     assert_eq!(
         (limited, fs::read_to_string(&links).unwrap().lines().count()),
         (guess, 1)
