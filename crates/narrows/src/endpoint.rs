@@ -204,8 +204,8 @@ impl Endpoint {
         }
     }
 
-    /// What the link was measured to carry from here, in bytes per second; `None` where it never held anything up, or nobody
-    /// measures it, as only the adaptive plan does.
+    /// What the link was measured to carry from here, in bytes per second. Only the adaptive plan measures it, and only once
+    /// the link has held something up: `None` until then.
     #[must_use]
     pub fn link_bytes_per_s(&self) -> Option<f64> {
         self.inner.sending.packing.policy.lock().link_bytes_per_s()

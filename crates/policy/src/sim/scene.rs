@@ -50,8 +50,7 @@ pub struct Scene {
     pub kernel_bytes: f64,
     /// What a token bucket before the link lets through at once.
     pub bucket_bytes: f64,
-    /// Of what the kernel took, so much is on the way without that anything is seen to wait: as far as a window of TCP
-    /// goes, and queues behind it.
+    /// Bytes that the kernel may hold before the sender sees anything wait: TCP's window and the queues behind it.
     pub flight_bytes: f64,
     /// There and back.
     pub rtt_ns: u64,

@@ -117,7 +117,7 @@ fn scores(strange: bool) -> Vec<(Score, String)> {
     listed(scores)
 }
 
-/// The seeds of a test of which a scene takes so many times as long as others.
+/// The seeds of a test. Where a scene takes `times` as long as others, there are so many times fewer.
 fn seeds(times: u64) -> std::ops::Range<u64> {
     let set = |name: &str, default: u64| {
         std::env::var(name)
