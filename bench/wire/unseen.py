@@ -144,7 +144,7 @@ def postgres_heap(rng):
     user = "postgres" if subprocess.run(["id", "postgres"], capture_output=True).returncode == 0 else "nobody"
     os.chmod(folder, 0o777)
     script = f"""set -e; cd {folder}; {bins[0]}/initdb -D db -A trust -U postgres >/dev/null 2>&1
-    printf '%s\\n' "CREATE TABLE orders AS SELECT g AS id, (g*7919)%20011 AS customer, now() - g * interval '37 seconds' AS at,
+    printf '%s\\n' "CREATE TABLE orders AS SELECT g AS id, (g::bigint*7919)%20011 AS customer, now() - g * interval '37 seconds' AS at,
       round((random()*400)::numeric,2) AS price, (ARRAY['new','paid','sent','back'])[1+g%4] AS state, md5((g%5000)::text) AS token,
       'street ' || (g*31)%977 || ', town ' || (g*17)%463 AS address FROM generate_series(1,290000) g;" | tr '\\n' ' ' | {bins[0]}/postgres --single -D db postgres >/dev/null 2>&1
     cat $(find db/base -type f -size +1M | sort)"""

@@ -8,7 +8,7 @@
 //!    what every candidate is expected to cost ([`table`](crate::table)), as times of the three stages at the capacities
 //!    that [`rate`](crate::rate), [`cpu_capacity`](crate::cpu_capacity) and [`receiver`](crate::receiver) estimate.
 //! 3. [`solve`](crate::solve) weighs the stages, [`balance`](crate::balance) tilts the weights to keep the stages level, and
-//!    the candidate of the least price wins, unless it would hold up the stream.
+//!    the candidate of the least price wins, the time counted in which the link would wait for it.
 //! 4. Now and then [`explore`](crate::explore) adds an audition, or takes another candidate to try it.
 //!
 //! [`Adaptive::learn`] tells the table what became of the chunk, and the balance what the choice really cost;
@@ -207,11 +207,11 @@ impl Adaptive {
         }
     }
 
-    /// The cheapest candidate of the row that does not hold up the stream, and the reason.
+    /// The cheapest candidate of the row, the link's idle time counted, and the reason.
     ///
-    /// It holds up the stream if packing it *probably* takes longer than what is queued keeps the link busy, or than the
-    /// workers together may take while the link is busy with their chunks. It is late if it takes longer *at worst*, behind
-    /// all that is being packed already. Neither counts for what takes no longer than `hold_up_ns`.
+    /// The link is idle where packing *probably* takes longer than what is queued keeps it busy, and than the workers
+    /// together may take while it is busy with their chunks. What takes longer *at worst*, behind all that is being packed
+    /// already, is late and refused. Neither counts for what takes no longer than `hold_up_ns`.
     fn choose(
         &self,
         row: &Row,
@@ -245,8 +245,8 @@ impl Adaptive {
         let mut best = (0, price(0));
         let mut refused = NEVER;
         for index in 1..row.times.len() {
-            let price = price(index);
-            if price < best.1 && !row.is_left_to_slices(index, &self.offers) {
+            let least = price(index);
+            if least < best.1 && !row.is_left_to_slices(index, &self.offers) {
                 let cost = row.costs[index].cost;
                 let pack_ns = row.costs[index].doubt * cost.pack * raw_len / efficiency;
                 let room_ns = (tuning().choice_drain_share * drain_ns)
@@ -254,13 +254,20 @@ impl Adaptive {
                 // Several slow chunks, chosen before the first of them showed how slow it is, would all come late.
                 let most_ns = row.costs[index].pack_most * raw_len / efficiency;
                 let late_ns = most_ns + backlog_ns / efficiency;
-                let holds_up = pack_ns > room_ns.clamp(hold_up_ns, tuning().choice_hold_up_max_ns);
                 let is_late = most_ns > hold_up_ns
                     && late_ns > (room_ns + in_work_ns).max(tuning().choice_late_ns);
-                if holds_up && tuning().rule_hold_up || is_late && tuning().rule_late {
-                    refused = refused.min(price);
+                let is_refused = is_late && tuning().rule_late
+                    || pack_ns > hold_up_ns.max(tuning().choice_hold_up_max_ns);
+                let idle_ns = if tuning().rule_hold_up {
+                    (pack_ns - room_ns.max(hold_up_ns)).max(0.0)
                 } else {
+                    0.0
+                };
+                let price = least + weights[1] * idle_ns / raw_len;
+                if price < best.1 && !is_refused {
                     best = (index, price);
+                } else {
+                    refused = refused.min(least);
                 }
             }
         }

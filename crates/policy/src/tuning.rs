@@ -357,6 +357,9 @@ constants {
     rate_pool_ns: u64 = 100_000_000, "ns", 0.0..=1e10;
     /// How far the estimate may climb beyond what passed at the start.
     rate_ahead: f64 = 1.5, "factor", 1.0..=100.0;
+    /// The same once more was sent than buffers on the way can hold. With less a slow choice, which leaves the link idle, kept the
+    /// estimate at the guess, and the guess the choice.
+    rate_ahead_surely: f64 = 3.0, "factor", 1.0..=100.0;
     /// The same once there was a sample.
     rate_ahead_measured: f64 = 1.2, "factor", 1.0..=100.0;
     /// So long a measured link is believed though it is not the bottleneck.
@@ -459,9 +462,9 @@ rules {
     rule_rule_out_lumps, "";
     /// What packs well as numbers leaves untried codecs of bytes to slices.
     rule_left_to_slices, "";
-    /// A chunk may not take longer to pack than the queue lasts.
+    /// A chunk that takes longer to pack than the queue lasts is charged with the time in which the link is idle.
     rule_hold_up, "";
-    /// Nor may it with all in work, on the worst assumption.
+    /// None may take longer with all in work, on the worst assumption.
     rule_late, "";
     /// A link that was only guessed has room for few chunks at once.
     rule_unmeasured_workers, "";
