@@ -489,7 +489,7 @@ mod tests {
         }
         // Faster than guessed, and not far beyond what passed: 0.2.
         assert!(
-            (0.29..=0.2 * tuning().rate_ahead).contains(&rate.bytes_per_ns()),
+            (0.29..=0.2 * tuning().rate_ahead_surely).contains(&rate.bytes_per_ns()),
             "{rate:?}"
         );
         assert!(!rate.is_measured());
