@@ -52,6 +52,17 @@ mod sync;
 mod sys;
 pub mod thread;
 pub mod transport;
+// The crate for io_uring builds for these architectures alone.
+#[cfg_attr(
+    not(any(
+        target_arch = "x86_64",
+        target_arch = "aarch64",
+        target_arch = "riscv64",
+        target_arch = "loongarch64",
+        target_arch = "powerpc64"
+    )),
+    path = "no_uring.rs"
+)]
 pub mod uring;
 pub mod watch;
 
