@@ -19,6 +19,7 @@ impl Source {
     ///
     /// A path is absolute: a relative one would mean whatever directory the program happens to stand in.
     pub(crate) fn open(&self, path: Option<&Path>) -> Result<libloading::Library, Unavailable> {
+        only_64_bit()?;
         let named = path
             .map(Path::to_path_buf)
             .or_else(|| env::var_os(self.variable).map(Into::into));
@@ -54,6 +55,16 @@ impl Source {
             "{} ({}): {error}{cause}",
             self.sonames[0], self.hint
         ))
+    }
+}
+
+/// The layouts of the libraries' structures are checked for 64-bit programs alone.
+pub(crate) fn only_64_bit() -> Result<(), Unavailable> {
+    if cfg!(target_pointer_width = "64") {
+        Ok(())
+    } else {
+        let why = "libraries of accelerators and of Ceph are used by 64-bit programs only";
+        Err(Unavailable(why.into()))
     }
 }
 

@@ -200,12 +200,10 @@ impl LinkRate {
                 RateVerdict::Idle => tuning().rate_climb_slow,
                 _ => 1.0,
             };
-            // Lighter choices take a while to show: do not run ahead of them, and least of all of what buffers may have
-            // swallowed. What was measured once moves only if the link is nearly used up without anything waiting for it.
+            // Lighter choices take a while to show: do not run ahead of them. What was measured once moves only if the
+            // link is nearly used up without anything waiting for it.
             let ahead = if self.is_measured() {
                 tuning().rate_ahead_measured
-            } else if gauges.sent_bytes > tuning().rate_hoarded_bytes {
-                tuning().rate_ahead_surely
             } else {
                 tuning().rate_ahead
             };
@@ -489,7 +487,7 @@ mod tests {
         }
         // Faster than guessed, and not far beyond what passed: 0.2.
         assert!(
-            (0.29..=0.2 * tuning().rate_ahead_surely).contains(&rate.bytes_per_ns()),
+            (0.29..=0.2 * tuning().rate_ahead).contains(&rate.bytes_per_ns()),
             "{rate:?}"
         );
         assert!(!rate.is_measured());

@@ -357,9 +357,6 @@ constants {
     rate_pool_ns: u64 = 100_000_000, "ns", 0.0..=1e10;
     /// How far the estimate may climb beyond what passed at the start.
     rate_ahead: f64 = 1.5, "factor", 1.0..=100.0;
-    /// The same once more was sent than buffers on the way can hold. With less a slow choice, which leaves the link idle, kept the
-    /// estimate at the guess, and the guess the choice.
-    rate_ahead_surely: f64 = 3.0, "factor", 1.0..=100.0;
     /// The same once there was a sample.
     rate_ahead_measured: f64 = 1.2, "factor", 1.0..=100.0;
     /// So long a measured link is believed though it is not the bottleneck.

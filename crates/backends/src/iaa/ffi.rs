@@ -64,6 +64,7 @@ struct Fields {
     idx_array: *mut u64,
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(offset_of!(Fields, next_out) == 16 && offset_of!(Fields, total_out) == 28);
     assert!(

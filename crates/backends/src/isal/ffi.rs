@@ -8,6 +8,8 @@ use std::{
 
 use narrows_core::Unavailable;
 
+use crate::library::only_64_bit;
+
 /// The functions of an opened library.
 pub(super) struct Library {
     stateless_init: unsafe extern "C" fn(*mut Public),
@@ -22,6 +24,7 @@ impl Library {
         let missing = |error: libloading::Error| {
             Unavailable(format!("libisal.so.2 (Debian package libisal2): {error}"))
         };
+        only_64_bit()?;
         // SAFETY: ISA-L's initialisers only look at the CPU. The signatures are those of `igzip_lib.h`, which the
         // soname's major version 2 stands for, and the handle lies beside the functions, so it lives as long.
         unsafe {
@@ -58,6 +61,7 @@ struct Public {
     hist_bits: u16,
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Public>() == 64, "the header's layout");
 
 /// An `isal_zstream` and the buffer that level 1 needs, reused from chunk to chunk.

@@ -59,6 +59,7 @@ struct QzSession {
     total_out: c_ulong,
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<QzSession>() == 40 && offset_of!(QzSession, internal) == 16);
 
 /// `QzSessionParamsDeflate_T`, with room behind it should a newer library write more defaults.

@@ -78,6 +78,7 @@ pub(super) struct Info {
     parent_name: [c_char; 96],
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Info>() == 160);
 
 /// Both libraries, opened.

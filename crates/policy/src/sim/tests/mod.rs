@@ -171,6 +171,12 @@ fn listed(mut scores: Vec<(Score, String)>) -> Vec<(Score, String)> {
     scores
 }
 
+/// A line for the reliability sheet.
+fn tell_below_raw(scores: &[(Score, String)]) {
+    let below = scores.iter().filter(|(score, _)| score.raw < 0.97).count();
+    println!("{below} below raw of {} scenes", scores.len());
+}
+
 /// Fails with the offenders where more than `share` of the scores lie below `least`.
 fn at_least(scores: &[(Score, String)], of: fn(&Score) -> f64, least: f64, share: f64) {
     let below: Vec<_> = scores
@@ -210,6 +216,7 @@ fn fixed_policies_reach_what_the_bound_says_of_them() {
 #[test]
 fn the_promise_holds_on_random_scenes() {
     let scores = scores(false);
+    tell_below_raw(&scores);
     at_least(&scores, |s| s.raw, 0.97, 0.0);
     at_least(&scores, |s| s.fixed, 0.97, 0.03);
     // Known misses, a few in a thousand, not yet explained to the end: above 4 Gbit/s with one thread a side, sparse
@@ -224,8 +231,9 @@ fn the_promise_holds_on_random_scenes() {
 #[test]
 fn wrong_priors_cost_little() {
     let scores = scores(true);
-    // Not so yet on more scenes than a test run has: with NARROWS_SIM_CASES=5000 and NARROWS_SIM_FIRST=9100000 six lie
-    // below, all above 3 Gbit/s, where the probe takes one sort for another: the worst gets 0.59 of what raw would get.
+    tell_below_raw(&scores);
+    // Not so yet on more scenes than a test run has: with NARROWS_SIM_CASES=5000 and NARROWS_SIM_FIRST=9100000 seven lie
+    // below, all above 2 Gbit/s, where the probe takes one sort for another: the worst gets 0.16 of what raw would get.
     at_least(&scores, |s| s.raw, 0.97, 0.0);
     // What packs with history cannot be tried on a slice, and here costs what it will, whatever its neighbours do.
     at_least(&scores, |s| s.fixed, 0.97, 0.19);
