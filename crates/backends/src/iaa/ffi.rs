@@ -4,7 +4,6 @@
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
     ffi::{c_int, c_uint, c_void},
-    mem::offset_of,
     path::Path,
     ptr::{self, NonNull},
 };
@@ -66,6 +65,7 @@ struct Fields {
 
 #[cfg(target_pointer_width = "64")]
 const _: () = {
+    use std::mem::offset_of;
     assert!(offset_of!(Fields, next_out) == 16 && offset_of!(Fields, total_out) == 28);
     assert!(
         offset_of!(Fields, op) == 32
